@@ -51,7 +51,7 @@ def test_the_report_of_a_bug_names_its_cause_first(name, cause, named, monkeypat
             f"attnspec.conformance.gallery:{name}",
             Selection(quick=True, rules=(cause, "SOFT-1")),
         )
-    ran = run_all([backend], selection, explain=True)
+    ran = run_all([backend], selection, explain=named)
     report = Report(ran.results, diagnoses=ran.diagnoses)
     first = report.findings[0]
     assert cause in (first.rule, first.kind)

@@ -77,16 +77,7 @@ def owners() -> dict[str, str]:
 
 
 def broken_rule(failures: Sequence[Verdict], common: Common, passing: Sequence[Verdict]) -> str:
-    """Return the rule that failures break.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.attribution.blame import broken_rule
-    >>> from attnspec.conformance.attribution.finding import Common
-    >>> from attnspec.conformance.verdict import Verdict
-    >>> broken_rule([Verdict("b", "c", "g", ("SHAPE-1",), "fail")], Common(("mask",)), [])
-    'MASK-1'
-    """
+    """Return the rule that failures break."""
     if resembled := _resembled_rule(failures):
         return resembled
     if are_gradients(failures):

@@ -73,17 +73,7 @@ def is_clear(common: Common) -> bool:
 
 
 def if_significant(common: Common) -> Common:
-    """Return common traits if they are more significant than chance, else no traits.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.attribution.common import if_significant
-    >>> from attnspec.conformance.attribution.finding import Common
-    >>> if_significant(Common(("mask",), 20, 150, 1, 200)).traits
-    ('mask',)
-    >>> if_significant(Common(("mask",), 20, 50, 60, 150)).traits
-    ()
-    """
+    """Return common traits if they are more significant than chance, else no traits."""
     rate, other = common.failing / max(common.judged, 1), common.others / max(common.of_others, 1)
     once = common.failing == 1 < common.judged
     often = not once and common.of_others and rate >= _OFTENER * other and common.failing >= common.others

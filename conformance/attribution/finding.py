@@ -27,16 +27,9 @@ _MOST_DIAGNOSED = {True: 100, False: 300}
 
 @dataclass(frozen=True)
 class Common:
-    """Traits that the calls of a finding have in common, and how many of the calls with them fail.
+    """Traits that calls have in common: how many calls with them fail, of all, and of the other calls.
 
-    Attributes
-    ----------
-    traits : tuple of str
-        Empty if no trait distinguishes them from other calls.
-    failing, judged : int
-        The number of calls with the traits that fail, and of all calls with the traits.
-    others, of_others : int
-        The number of other calls that fail, and of all other calls.
+    There are no traits if none distinguishes the calls from others.
     """
 
     traits: tuple[str, ...] = ()
@@ -79,7 +72,6 @@ class Diagnosis:
 
     Attributes
     ----------
-    twins : tuple of Twin
     failing, passing : int
         The number of compared calls that the backend fails, and that it passes.
     share : float
@@ -87,10 +79,9 @@ class Diagnosis:
     same_failing, same_passing : int
         The number of failing and of passing calls on which the results are the same.
     apart : tuple of str
-        Traits of the other calls. Each of these calls has one of them. Empty if there are no other calls.
+        Traits of the other calls, each of which has one of them. Empty if there are no other calls.
     path : (str, bool) or None
-        The trait that distinguishes the calls on which the backend has the bug, and whether these calls
-        have the trait.
+        The trait that distinguishes the calls on which the backend has the bug, and whether they have it.
     """
 
     twins: tuple[Twin, ...]
@@ -121,26 +112,18 @@ class Finding:
 
     Attributes
     ----------
-    rule : str
-        The rule that it breaks.
     failures : tuple of Verdict
         The failures, starting with the one that shows it best.
-    common : Common
-        What the calls have in common.
-    kind : str
-        One of `Kind`.
     precision : str
         A shorter dtype in whose budget all failures lie, or empty.
     further : tuple of Common
         Common traits of other calls that fail under the same rule.
     mixed : bool
-        Whether its failures were left over by other causes and have nothing in common, so that they may
-        have several causes.
+        Whether other causes left its failures over, so that they may have several causes.
     seed : int or None
         The seed of the generated cases, which a reproduction needs.
     diagnosis : Diagnosis or None
-        The entries of the gallery that have the results of the backend. Only the first finding of a backend
-        has one.
+        The diagnosis of the backend. Only the first finding of a backend has one.
     """
 
     rule: str

@@ -50,14 +50,9 @@ def count_by_rule(verdicts: Iterable[Verdict], known: Collection[Verdict] = ()) 
 
 @dataclass(frozen=True)
 class Standing:
-    """Whether a backend reaches one level, and what it lacks.
+    """Whether a backend reaches one level, and the rules that it lacks, each with its result.
 
-    Attributes
-    ----------
-    level : str
-    missing : mapping of str to str
-        The rules that it lacks, each with its result: ``fail``, ``error``, ``deviation``,
-        ``should not met``, ``not shown``, ``unsupported``, or ``not judged``.
+    A result may also be ``not judged``.
     """
 
     level: str

@@ -35,19 +35,7 @@ _FEW, _NEARLY = 5, 0.8
 
 
 def imprecise(failures: Iterable[Verdict]) -> dict[Verdict, tuple[str, ...]]:
-    """Return the failures that are due to the precision, with the rule about it, or that leave only a trace.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.attribution.precision import imprecise
-    >>> from attnspec.conformance.verdict import Difference, Verdict
-    >>> off = Difference("value", "output", got=1.01, expected=1.0, share=1.2)
-    >>> half = {"dtype": "float16", "difference": off, "rule": "NUM-5", "precision": "float16"}
-    >>> short = Verdict("b", "masking-causal-1-float16", "g", ("MASK-3",), "fail", **half)
-    >>> wrong = Verdict("b", "masking-causal-2-float32", "g", ("MASK-3",), "fail", "float32")
-    >>> list(imprecise([short, wrong]).values())
-    [('precise', 'NUM-5')]
-    """
+    """Return the failures that are due to the precision, with its rule, or that leave only a trace."""
     wrong = [
         verdict for verdict in failures if verdict.raised is None and traits.REFUSED not in verdict.traits
     ]

@@ -33,19 +33,10 @@ _GRAVEST_FIRST = (Outcome.NOT_LOADED, Outcome.FAILS, Outcome.NOT_WHOLE, Outcome.
 
 @dataclass(frozen=True)
 class Report:
-    """A run and its known failures.
+    """A run, its known failures, and the level that decides whether it is good, if it is not every rule.
 
-    Attributes
-    ----------
-    results : Results
-    known : sequence of Known
-        The known failures.
-    required : str
-        The level that decides whether the run is good. Empty if all rules do.
-    pages : Path or None
-        The first page of the folder of pages that was written for the same run.
-    diagnoses : mapping of str to Diagnosis
-        The diagnosis of each backend that has one.
+    `pages` is the first page of the folder of pages that was written for the same run. A backend may have no
+    diagnosis.
     """
 
     results: Results

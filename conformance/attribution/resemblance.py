@@ -55,16 +55,7 @@ class CallCounts:
 
     @classmethod
     def of(cls, failing: Sequence[frozenset[str]], passing: Sequence[frozenset[str]]) -> "CallCounts":
-        """Count calls by their traits.
-
-        Examples
-        --------
-        >>> from attnspec.conformance.attribution.resemblance import CallCounts
-        >>> failing = [frozenset({"mask", "bias"}), frozenset({"mask"})]
-        >>> counts = CallCounts.of(failing, [frozenset({"mask", "scale"})])
-        >>> sorted(counts.shared), counts.having
-        (['mask'], {'mask': 1, 'scale': 1})
-        """
+        """Count calls by their traits."""
         shared = frozenset.intersection(*failing) if failing else frozenset()
         mixed = frozenset().union(*failing) - shared
         having = Counter(trait for kinds in passing for trait in kinds - mixed)

@@ -48,18 +48,7 @@ _TRAITS = {
 
 
 def finding_text(finding: Finding) -> str:
-    """Describe a finding: the failure that shows it best, its cause, and its other failures.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.attribution.causes import findings
-    >>> from attnspec.conformance.render.finding import finding_text
-    >>> from attnspec.conformance.verdict import Verdict
-    >>> failing = [Verdict("b", f"{rule}-float32", "", (rule,), "fail") for rule in ("SOFT-1", "NUM-3")]
-    >>> (finding,) = findings(failing)
-    >>> finding_text(finding).splitlines()[-1]
-    'also: 1 case under another rule, with the same cause: NUM-3'
-    """
+    """Describe a finding: the failure that shows it best, its cause, and its other failures."""
     return with_title(finding_title(finding), finding.verdict, finding_details(finding))
 
 
@@ -76,15 +65,7 @@ def finding_details(finding: Finding) -> str:
 
 
 def cause_lines(finding: Finding) -> Iterator[str]:
-    """Describe what the calls of a finding have in common, and its other properties.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.attribution.finding import Common, Finding
-    >>> from attnspec.conformance.render.finding import cause_lines
-    >>> list(cause_lines(Finding("MASK-1", (), Common(("mask",), 41, 43, 0, 820))))
-    ['fails: 41 of 43 calls with `mask`, 0 of 820 others']
-    """
+    """Describe what the calls of a finding have in common, and its other properties."""
     if finding.kind in _KINDS:
         yield _KINDS[finding.kind]
     if finding.kind == PRECISE:
@@ -154,18 +135,7 @@ def diagnosis_text(diagnosis: Diagnosis) -> str:
 
 
 def trait_text(trait: str) -> str:
-    """Describe what calls have in common, for use after the word "calls".
-
-    Examples
-    --------
-    >>> from attnspec.conformance.render.finding import trait_text
-    >>> trait_text("mask"), trait_text("empty axes")
-    ('with `mask`', 'with no queries, keys or batch entries')
-    >>> trait_text("key_lengths of 0")
-    'with `key_lengths` of 0'
-    >>> trait_text("more than 64 keys")
-    'with more than 64 keys'
-    """
+    """Describe what calls have in common, for use after the word "calls"."""
     option = traits.option_of(trait)
     numbers = {
         traits.negative(option): f"with a negative `{option}`",

@@ -51,15 +51,7 @@ def to_markdown(report: Report) -> str:
 
 
 def pages_line(first: Path, environment: Mapping[str, str] | None = None) -> str:
-    """Return a sentence with a link to the pages, and in a GitHub workflow one to the artifacts of the run.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> from attnspec.conformance.render.markdown import pages_line
-    >>> pages_line(Path("out/index.html"), {})
-    'Matrix, comparison and pages of the backends: [`out/index.html`](<out/index.html>)'
-    """
+    """Return a sentence with a link to the pages, and in a GitHub workflow to the artifacts of the run."""
     known = os.environ if environment is None else environment
     where = first.as_posix()
     line = f"Matrix, comparison and pages of the backends: [{code(where)}](<{_PLAIN.sub('', where)}>)"
@@ -133,14 +125,7 @@ def _known(report: Report) -> Iterator[str]:
 
 
 def code(text: str) -> str:
-    """Quote external text as code, so that it has no links, tags or mentions.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.render.markdown import code
-    >>> print(code("a `b` <c>"))
-    ``a `b` <c>``
-    """
+    """Quote external text as code, so that it has no links, tags or mentions."""
     line = " ".join(cut(plain(text)).split()) or " "
     longest = max((len(ticks) for ticks in re.findall("`+", line)), default=0)
     fence = "`" * (longest + 1)

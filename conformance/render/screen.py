@@ -298,18 +298,7 @@ def _cell(row: _Row, column: _Column) -> Text:
 
 
 def cell(counts: Mapping[str, int]) -> tuple[str, str]:
-    """Return a short text for one rule, and the status that determines its colour.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.render.screen import cell
-    >>> cell({"pass": 1, "fail": 1})
-    ('FAIL 1 of 2', 'fail')
-    >>> cell({"pass": 3, "should not met": 2})
-    ('not met 2 of 5', 'should not met')
-    >>> cell({"pass": 3, "unsupported": 2}), cell({"unsupported": 2}), cell({})
-    (('pass 3', 'pass'), ('unsupported', 'unsupported'), ('', 'unsupported'))
-    """
+    """Return a short text for one rule, and the status that determines its colour."""
     judged = sum(number for status, number in counts.items() if status != "unsupported")
     for words in _WORDS:
         parts = [(status, f"{word} {counts[status]}") for status, word in words if counts.get(status)]

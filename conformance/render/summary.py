@@ -31,16 +31,7 @@ _MOST_LINES, _MOST_NAMES, _MOST_CHARACTERS = 5, 6, 160
 
 
 def headline(report: Report) -> str:
-    """Return the result of a run in one line. It says "conforms" only for a good run.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.attribution.report import Report
-    >>> from attnspec.conformance.render.summary import headline
-    >>> from attnspec.conformance.results import Results
-    >>> headline(Report(Results((), ())))
-    'nothing was judged'
-    """
+    """Return the result of a run in one line. It says "conforms" only for a good run."""
     subjects = report.results.subjects
     if report.failures.stale and report.outcome is Outcome.FAILS and not report.failures.new:
         return "does not conform: entries of known failures no longer apply"
@@ -146,17 +137,7 @@ def missing_rules(report: Report, subject: Subject) -> str:
 
 
 def run_line(results: Results) -> str:
-    """Describe which part of the suite was run, and with which cases.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.render.summary import run_line
-    >>> from attnspec.conformance.results import Header, Results
-    >>> run_line(Results((), (), (Header("1", "quick", 7),)))
-    'run: quick (seed 7)'
-    >>> run_line(Results((), (), (Header("1", "whole", cases=("a", "b")),), missing={"m:f": ("b",)}))
-    'run: not whole: 1 of 2 cases of the plan were not judged (the fixed cases; --seed N draws others)'
-    """
+    """Describe which part of the suite was run, and with which cases."""
     headers = results.headers
     names = (f"level {header.level}" if header.part == "level" else header.part for header in headers)
     parts = ", ".join(dict.fromkeys(names)) or "nothing"
@@ -231,17 +212,7 @@ def count_statuses(verdicts: Iterable[Verdict], known: Collection[Verdict] = ())
 
 
 def totals(verdicts: Sequence[Verdict], known: Collection[Verdict] = ()) -> list[str]:
-    """Count the verdicts of one backend on calls with a result and on calls that must be refused.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.render.summary import totals
-    >>> from attnspec.conformance.verdict import Verdict
-    >>> value = Verdict("b", "softmax-000-float32", "", ("SOFT-1",), "pass")
-    >>> refusal = Verdict("b", "errors-scale-1-float32", "", ("ERR-6",), "fail", refusal=True)
-    >>> totals([value, refusal])
-    ['values: 1 pass', 'refusals: 1 fail']
-    """
+    """Count the verdicts of one backend on calls with a result and on calls that must be refused."""
     lines = []
     for name, refusal in (("values", False), ("refusals", True)):
         counts = count_statuses((verdict for verdict in verdicts if verdict.refusal == refusal), known)
@@ -255,19 +226,6 @@ def unsupported_lines(verdicts: Sequence[Verdict]) -> list[str]:
 
     The cases of one kind of thing that the backend lacks, such as arguments, are one reason. Cases that
     another line of the summary is about do not count.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.render.summary import unsupported_lines
-    >>> from attnspec.conformance.verdict import Verdict
-    >>> missing = [("argument window",), ("argument softcap", "argument window"), ("dtype float16",)]
-    >>> lacking = [Verdict("b", "c", "", ("MASK-7",), "unsupported", lacks=lacks) for lacks in missing]
-    >>> declined = Verdict("b", "d", "", ("MASK-3",), "unsupported", reason="one mask only", declined=True)
-    >>> for line in unsupported_lines([*lacking, declined]):
-    ...     print(line)
-    not offered: 2 cases of the arguments window, softcap
-    not offered: 1 case of the dtype float16
-    declined: 1 case: one mask only
     """
     elsewhere = {
         "left out",
@@ -305,16 +263,7 @@ def gradients_line(verdicts: Iterable[Verdict]) -> str:
 
 
 def budget_line(verdicts: Iterable[Verdict]) -> str:
-    """Return the largest used share of the budget for each dtype, with the class if not the tightest.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.render.summary import budget_line
-    >>> from attnspec.conformance.verdict import Verdict
-    >>> most = {"dtype": "float32", "share": 0.25, "accuracy": "full"}
-    >>> budget_line([Verdict("b", "softmax-000-float32", "", ("SOFT-1",), "pass", **most)])
-    'of the budget used: float32 0.25'
-    """
+    """Return the largest used share of the budget for each dtype, with the class if not the tightest."""
     by_dtype: dict[str, list[Verdict]] = {}
     for verdict in verdicts:
         if verdict.accuracy and verdict.dtype in DTYPES:

@@ -17,24 +17,7 @@ from attnspec.conformance.verdict import Difference, Raise, Verdict
 
 
 def verdict_text(verdict: Verdict, seed: int | None = None) -> str:
-    """Describe a verdict: the rule, the case, the difference, what it resembles, and a reproduction.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.render.text import verdict_text
-    >>> from attnspec.conformance.verdict import Difference, Verdict
-    >>> off = Difference("pattern", "output", (2, 0), float("nan"), 0.0, count=2, size=6)
-    >>> verdict = Verdict("m:f", "masking-1-float32", "", ("MASK-6",), "fail", "float32", difference=off)
-    >>> print(verdict_text(verdict))
-    MASK-6 A row with nothing to attend to gives zero
-    case masking-1, float32, on m:f
-    output[2, 0]: got nan, expected 0.0 (2 of 6 elements differ in being NaN or infinite)
-    reproduce:
-        from attnspec.backends import load
-        from attnspec.conformance import expected, find, observe
-        case = find("masking-1-float32")
-        print(observe(load("m:f"), case)["output"][2, 0], expected(case)["output"][2, 0])
-    """
+    """Describe a verdict: the rule, the case, the difference, what it resembles, and a reproduction."""
     if not (verdict.bad or verdict.status == "should not met" or _is_not_shown(verdict)):
         return result_line(verdict)
     return with_title(title(verdict), verdict, details(verdict, seed))
@@ -218,17 +201,7 @@ def _result(verdict: Verdict) -> Iterator[str]:
 
 
 def web_address(rule: Rule) -> str:
-    """Return the address of a rule on the web. Empty if the package metadata has no source address.
-
-    Examples
-    --------
-    >>> from attnspec import find_rule
-    >>> from attnspec.conformance.render.text import web_address
-    >>> from attnspec.citations import anchor
-    >>> rule = find_rule("MASK-6")
-    >>> web_address(rule).rpartition("/spec/")[2] in ("", f"masking.md#{anchor(rule)}")
-    True
-    """
+    """Return the address of a rule on the web. Empty if the package metadata has no source address."""
     home = _home()
     return f"{home}/blob/main/spec/{rule.chapter}.md#{anchor(rule)}" if home else ""
 
