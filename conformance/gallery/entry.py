@@ -27,51 +27,22 @@ base = SimpleNamespace(**STEPS)
 
 @dataclass(frozen=True)
 class Entry:
-    """One implementation of the gallery.
-
-    Attributes
-    ----------
-    name : str
-    sentence : str
-        A description of what it does.
-    steps : mapping of str to callable
-        The replacements of steps of the reference.
-    rule : str
-        The rule that it breaks. Empty for a correct entry.
-    kind : str
-        The class of its bug, a letter of `KINDS`. Empty for a correct entry.
-    seen : str
-        A public thread about such a bug, ``owner/repository#number``, or empty.
-    accuracy : {"full", "cast"}
-        The class of budget that a correct entry meets in half precision.
-    lacks : tuple of str
-        Arguments that it does not take, in any operation.
-    claims : tuple of str
-        Rules that it claims. A wrong entry claims the rule that it breaks, if that can be claimed.
-    needs : str
-        A word of `NEEDS` if the ordinary run of the suite does not show the bug, or empty.
-    """
+    """One implementation of the gallery."""
 
     name: str
     sentence: str
-    steps: Mapping[str, Step]
-    rule: str = ""
-    kind: str = ""
-    seen: str = ""
-    accuracy: Accuracy = "full"
-    lacks: tuple[str, ...] = ()
+    steps: Mapping[str, Step]  # the replacements of steps of the reference
+    rule: str = ""  # that it breaks; empty for a correct entry
+    kind: str = ""  # the class of its bug, a letter of `KINDS`; empty for a correct entry
+    seen: str = ""  # a public thread about such a bug, ``owner/repository#number``
+    accuracy: Accuracy = "full"  # the class of budget that a correct entry meets in half precision
+    lacks: tuple[str, ...] = ()  # arguments that it does not take, in any operation
+    #: Rules that it claims. A wrong entry claims the rule that it breaks, if that can be claimed.
     claims: tuple[str, ...] = ()
-    needs: str = ""
+    needs: str = ""  # a word of `NEEDS` if the ordinary run of the suite does not show the bug
 
     def backend(self) -> Backend:
-        """Make a backend of the entry, with its own memory.
-
-        Examples
-        --------
-        >>> from attnspec.conformance.gallery import entry
-        >>> entry("inverted_polarity").backend().has("attention", "window")
-        True
-        """
+        """Make a backend of the entry, with its own memory."""
         return self._backend(self.steps)
 
     def beside(self, others: Iterable["Entry"]) -> tuple[Backend, set[str]]:
@@ -79,11 +50,6 @@ class Entry:
 
         An entry is noted if one of its steps returns other bits in some call. Each other entry has the same
         results as this one, and need not be run separately.
-
-        Parameters
-        ----------
-        others : iterable of Entry
-            Entries that lack the same arguments.
 
         Examples
         --------
@@ -188,13 +154,6 @@ def rows(*table: Row) -> tuple[Entry, ...]:
 
     A row has the name, the step, the rule, the kind, the function that replaces the step, the sentence that
     says what it does wrong, and the public thread if there is one.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.gallery.entry import rows
-    >>> (inverted,) = rows(("inverted", "by_mask", "MASK-1", "R", lambda call: ~call.mask, "Invert it."))
-    >>> inverted.name, inverted.sentence
-    ('inverted', 'Invert it.')
     """
     return tuple(_wrong(*row) for row in table)
 
@@ -209,17 +168,7 @@ def _wrong(
 def family(
     make: Callable[..., tuple[str, str, Step]], step: str, rule: str, kind: str, *members: Any
 ) -> tuple[Entry, ...]:
-    """Make an entry for each member of a family of bugs that differ only in a size or an option.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.gallery.entry import base, family
-    >>> def past(size):
-    ...     replaced = lambda call: base.allowed(call) & (call.j < size)
-    ...     return f"keys_past_{size}", f"Read {size} keys.", replaced
-    >>> [entry.name for entry in family(past, "allowed", "SOFT-3", "G", 32, 64)]
-    ['keys_past_32', 'keys_past_64']
-    """
+    """Make an entry for each member of a family of bugs that differ only in a size or an option."""
     made = [make(member) for member in members]
     return tuple(Entry(name, text, {known(step): replaced}, rule, kind) for name, text, replaced in made)
 
@@ -244,15 +193,7 @@ def altered(call: A, **changes: Step) -> A:
 
 
 def first(array: Array, axis: int) -> Array:
-    """Slice the first entry of an axis, counted from the end, if there is such an axis.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from attnspec.conformance.gallery.entry import first
-    >>> first(np.ones((2, 3, 4)), -2).shape, first(np.ones(4), -2).shape
-    ((2, 1, 4), (4,))
-    """
+    """Slice the first entry of an axis, counted from the end, if there is such an axis."""
     index: tuple[Any, ...] = (..., slice(0, 1), *(slice(None),) * (-1 - axis))
     return array if array.ndim < -axis else array[index]
 

@@ -44,24 +44,13 @@ INDEPENDENT = ("plain", "positive-value")
 
 @dataclass(frozen=True)
 class Problem:
-    """One head to attend with.
+    """One head to attend with."""
 
-    Attributes
-    ----------
-    dataset : str
-        A name in `DATASETS`.
-    query : (L, D)
-    key : (S, D)
-    value : (S, Dv)
-    allowed : (L, S)
-    seed : int
-    """
-
-    dataset: str
-    query: Array
-    key: Array
-    value: Array
-    allowed: NDArray[np.bool_]
+    dataset: str  # a name in `DATASETS`
+    query: Array  # (L, D)
+    key: Array  # (S, D)
+    value: Array  # (S, Dv)
+    allowed: NDArray[np.bool_]  # (L, S)
     seed: int
 
     @property
@@ -82,14 +71,7 @@ class Problem:
 
 
 def problem(dataset: str, size: tuple[int, int, int], dtype: str, seed: int) -> Problem:
-    """Draw a problem. The same arguments give the same problem on every machine.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.suite.datasets import problem
-    >>> problem("identity-value", (2, 3, 4), "bfloat16", 0).value.shape
-    (3, 3)
-    """
+    """Draw a problem. The same arguments give the same problem on every machine."""
     random = np.random.default_rng([seed, crc32(dataset.encode()), *size])
     query, key, value, allowed = DATASETS[dataset](random, *size)
     storage = numpy_dtype(dtype)

@@ -24,21 +24,7 @@ _DTYPES = MappingProxyType({"floating": "float64", "lse": "float64", "boolean": 
 
 
 def fitting(operation: str, sizes: Mapping[str, int] = SIZES) -> dict[str, Any]:
-    """Make a valid call with all arrays and all required arguments.
-
-    Parameters
-    ----------
-    operation : str
-    sizes : mapping of str to int, optional
-        By letter, where they are not those of `SIZES`.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.suite.faults import fitting
-    >>> call = fitting("append_cache")
-    >>> call["cache"].shape, call["new"].shape, call["lengths"]
-    ((2, 2, 4, 4), (2, 2, 1, 4), 0)
-    """
+    """Make a valid call with all arrays and all required arguments."""
     known = OPERATIONS[operation].arguments
     return {
         name: value_for(operation, argument, sizes) for name, argument in known.items() if argument.required
@@ -68,23 +54,12 @@ def value_for(
 
 @dataclass(frozen=True)
 class Fault:
-    """A value that an argument must not have.
+    """A value that an argument must not have."""
 
-    Attributes
-    ----------
-    name : str
-        What the argument is then: ``scale of NaN``.
-    key : str
-        What is wrong, as in `Argument.refusals`.
-    value : object
-    own : bool
-        Whether no rule speaks of it, and only our own sources refuse it.
-    """
-
-    name: str
-    key: str
+    name: str  # what the argument is then: ``scale of NaN``
+    key: str  # what is wrong, as in `Argument.refusals`
     value: Any
-    own: bool = False
+    own: bool = False  # no rule speaks of it, and only our own sources refuse it
 
 
 #: Numbers of another kind than an array has to have.

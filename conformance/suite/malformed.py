@@ -51,33 +51,16 @@ NAMES: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Malformed:
-    """One call that must be refused.
-
-    Attributes
-    ----------
-    name : str
-        A short unique description.
-    rule : str
-        The rule that refuses it.
-    argument : str
-        The argument at fault.
-    names : tuple of str
-        The arguments that an error may name: the one at fault, or an array that was
-        changed with it.
-    operation : str
-    arguments : mapping
-        The arguments of the call. Floating-point arrays are in float64.
-    asked : bool
-        Whether the suite requires the refusal. Our own implementations refuse the others too: those that no
-        rule covers, such as True for a number, and those that another operation is asked to refuse.
-    """
+    """One call that must be refused."""
 
     name: str
     rule: str
-    argument: str
-    names: tuple[str, ...]
+    argument: str  # at fault
+    names: tuple[str, ...]  # that an error may name: the one at fault, or an array that changed with it
     operation: str
-    arguments: Mapping[str, Any]
+    arguments: Mapping[str, Any]  # with floating-point arrays in float64
+    #: Whether the suite requires the refusal. Our own implementations refuse the others too: those that no
+    #: rule covers, such as True for a number, and those that another operation is asked to refuse.
     asked: bool = True
 
 
@@ -87,14 +70,7 @@ Sizes = tuple[tuple[str, int], ...]
 
 @cache
 def malformed(sizes: Sizes = ()) -> tuple[Malformed, ...]:
-    """List every call that a rule refuses. The order and the names are the same for all sizes.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.suite.malformed import malformed
-    >>> [call.name for call in malformed() if call.argument == "softcap" and call.operation == "attention"]
-    ['softcap of NaN', 'softcap of infinity', 'softcap of minus infinity', 'softcap of 0', 'softcap below 0']
-    """
+    """List every call that a rule refuses. The order and the names are the same for all sizes."""
     return tuple(call for call in every(sizes) if call.asked)
 
 
@@ -136,14 +112,7 @@ def _is_refused_elsewhere(call: Malformed, before: Collection[Malformed]) -> boo
 
 
 def mixed_dtypes(operation: str, dtype: str, other: str) -> Iterator[Malformed]:
-    """Make calls in a dtype with one array in another (ERR-1).
-
-    Examples
-    --------
-    >>> from attnspec.conformance.suite.malformed import mixed
-    >>> [call.argument for call in mixed("attention", "float32", "float16")]
-    ['key', 'key', 'value']
-    """
+    """Make calls in a dtype with one array in another (ERR-1)."""
     known = OPERATIONS[operation].arguments
     alike = [name for name, argument in known.items() if "mixed" in argument.refusals]
     for name in (OPERATIONS[operation].arrays[0], *alike) if alike else ():

@@ -123,16 +123,7 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
 
 
 def draw_option(problem: Problem, name: str) -> tuple[Options, Options]:
-    """Draw an option of a problem: the other arguments that it needs, and its own arguments.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.suite.options import draw_option
-    >>> from attnspec.conformance.suite.problem import SHAPES, problem_of
-    >>> needs, own = draw_option(problem_of(SHAPES[1], "float32", 1), "query_offset")
-    >>> needs, list(own)
-    ({'is_causal': True}, ['query_offset'])
-    """
+    """Draw an option of a problem: the other arguments that it needs, and its own arguments."""
     option = OPTIONS[name]
     return option.needs(problem), option.draw(problem)
 
@@ -324,12 +315,6 @@ def edge(number: int, most: int) -> int:
     """Return an integer on, before or after a multiple of a tile, another for each number, below `most`.
 
     Below 18, where no tile has a place, it is half of `most`, and at least 1.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.suite.options import edge
-    >>> [edge(number, 300) for number in range(6)], edge(0, 9)
-    ([15, 32, 65, 127, 256, 33], 4)
     """
     tiles = [tile for tile in TILES if tile + 1 < most]
     if not tiles:

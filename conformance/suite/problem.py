@@ -91,19 +91,11 @@ MASKED = (
 
 @dataclass(frozen=True)
 class Problem:
-    """Queries, keys and values in one dtype, and a generator for options.
+    """Queries, keys and values in one dtype, and a generator for options."""
 
-    Attributes
-    ----------
-    query : (*B, Hq, L, D) or (L, D)
-    key : (*B, Hkv, S, D) or (S, D)
-    value : (*B, Hkv, S, Dv) or (S, Dv)
-    random : numpy.random.Generator
-    """
-
-    query: NDArray[Any]
-    key: NDArray[Any]
-    value: NDArray[Any]
+    query: NDArray[Any]  # (*B, Hq, L, D) or (L, D)
+    key: NDArray[Any]  # (*B, Hkv, S, D) or (S, D)
+    value: NDArray[Any]  # (*B, Hkv, S, Dv) or (S, Dv)
     random: np.random.Generator
 
     @property
@@ -159,14 +151,7 @@ def grid(random: np.random.Generator, shape: tuple[int, ...], amplitude: float) 
 
 
 def problem_of(shape: Shape, dtype: str, seed: int, amplitude: float = 1.0) -> Problem:
-    """Make the problem of a shape and a seed: the same numbers in every dtype.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.suite.problem import GROUPED, problem_of
-    >>> problem_of(GROUPED[0], "float16", 1)
-    Problem(float16: query (2, 4, 3, 4), key (2, 2, 5, 4), value (2, 2, 5, 4))
-    """
+    """Make the problem of a shape and a seed: the same numbers in every dtype."""
     random = np.random.default_rng(seed)
     return Problem(
         grid(random, (*shape.outer, shape.queries, shape.depth), amplitude).astype(dtype),

@@ -23,15 +23,7 @@ LARGEST: Mapping[str, int] = MappingProxyType({"int8": 127, "e4m3fn": 0x7E, "e5m
 
 
 def drawn_codes(random: np.random.Generator, encoding: str, shape: tuple[int, ...]) -> NDArray[Any]:
-    """Draw finite codes of both signs.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from attnspec.conformance.suite.quantization import drawn_codes
-    >>> drawn_codes(np.random.default_rng(1), "int8", (2, 2)).dtype.name
-    'int8'
-    """
+    """Draw finite codes of both signs."""
     if encoding == "int8":
         return random.integers(-128, 128, shape).astype(np.int8)
     low, high = _COMMON[encoding]
@@ -47,13 +39,6 @@ def drawn_scales(
     """Draw scales of few digits, by which numbers of codes become numbers of about 1.
 
     Every dtype holds them, and float64 holds their products with codes.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from attnspec.conformance.suite.quantization import drawn_scales
-    >>> bool((drawn_scales(np.random.default_rng(1), "e5m2", (2, 1), "float16") >= 0.25).all())
-    True
     """
     unit = 2.0**-8 if encoding == "int8" else 0.25
     return (random.choice([1, 2, 3, 5, 7], shape) * unit).astype(dtype)

@@ -51,15 +51,6 @@ def few_words(problem: Problem) -> Problem:
     """Draw queries and keys from a few of those of a problem, and values that tell the keys apart.
 
     Every dtype holds the numbers, so that the exact values are the same in each of them.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from attnspec.conformance.suite.problem import Shape, problem_of
-    >>> from attnspec.conformance.suite.words import few_words
-    >>> problem = few_words(problem_of(Shape((1, 2), 70, 139, 4, 4), "float32", 1))
-    >>> [len(np.unique(array[0, 0], axis=0)) for array in problem.arguments.values()]
-    [3, 6, 139]
     """
     query, key = (
         _choose(problem, array, count) for array, count in ((problem.query, _QUERIES), (problem.key, _KEYS))

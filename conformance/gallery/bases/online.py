@@ -14,26 +14,14 @@ from attnspec.reference.packing import Packed
 
 @dataclass(frozen=True)
 class Tile:
-    """Some queries and some keys of a call.
+    """Some queries and some keys of a call."""
 
-    Attributes
-    ----------
-    whole : Attention
-        The call, in the working precision.
-    rows, keys : slice
-        The queries and the keys of the tile.
-    number, count : int
-        Its place among the visited tiles of keys, and the number of these tiles.
-    sizes : pair of int
-        The numbers of queries and of keys in a whole tile.
-    """
-
-    whole: Attention
+    whole: Attention  # the call, in the working precision
     rows: slice
     keys: slice
-    number: int = 0
-    count: int = 1
-    sizes: tuple[int, int] = (1, 1)
+    number: int = 0  # its place among the visited tiles of keys
+    count: int = 1  # the number of these tiles
+    sizes: tuple[int, int] = (1, 1)  # the numbers of queries and of keys in a whole tile
 
     @property
     def call(self) -> Attention:
@@ -93,15 +81,7 @@ def cut(call: Attention, rows: slice, keys: slice) -> Attention:
 
 
 def part_of(array: Array, rows: slice, keys: slice) -> Array:
-    """Slice the last two axes, if they exist, of an array that broadcasts to the scores.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from attnspec.conformance.gallery.bases.online import part_of
-    >>> part_of(np.arange(6).reshape(1, 6), slice(2, 3), slice(4, 6)).tolist()
-    [[4, 5]]
-    """
+    """Slice the last two axes, if they exist, of an array that broadcasts to the scores."""
     if array.ndim > 0 and array.shape[-1] != 1:
         array = array[..., keys]
     if array.ndim > 1 and array.shape[-2] != 1:
@@ -110,14 +90,7 @@ def part_of(array: Array, rows: slice, keys: slice) -> Array:
 
 
 def slices(count: int, size: int) -> list[slice]:
-    """Divide a range into tiles. An empty range has one empty tile.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.gallery.bases.online import slices
-    >>> slices(5, 4)
-    [slice(0, 4, None), slice(4, 5, None)]
-    """
+    """Divide a range into tiles. An empty range has one empty tile."""
     return [slice(start, min(start + size, count)) for start in range(0, count, size)]
 
 
@@ -208,18 +181,10 @@ def ended(_call: Attention, state: State) -> tuple[Array, Array]:
 
 @dataclass(frozen=True)
 class Online:
-    """A loop over tiles. Each field except the first two is a step that an entry may replace.
+    """A loop over tiles. Each field except the first two is a step that an entry may replace."""
 
-    Attributes
-    ----------
-    name : str
-        The suffix of the names of entries.
-    sizes : pair of int
-        The numbers of queries and of keys in a tile.
-    """
-
-    name: str
-    sizes: tuple[int, int]
+    name: str  # the suffix of the names of entries
+    sizes: tuple[int, int]  # the numbers of queries and of keys in a tile
     row_tiles: Callable[["Online", Attention], list[slice]] = row_tiles
     key_tiles: Callable[["Online", Attention, slice], list[slice]] = key_tiles
     part: Callable[[Tile], Attention] = part

@@ -78,21 +78,11 @@ def merged(_call: Attention, outputs: Array, lses: Array) -> tuple[Array, Array]
 
 @dataclass(frozen=True)
 class Splits:
-    """Decoding by splits. Each field except the first three is a step that an entry may replace.
+    """Decoding by splits. Each field except the first three is a step that an entry may replace."""
 
-    Attributes
-    ----------
-    name : str
-        The suffix of the names of entries.
-    size : int
-        The number of keys in a split.
-    queries : int
-        The largest number of queries for this path. Calls with more queries use the reference.
-    """
-
-    name: str
-    size: int
-    queries: int = 1
+    name: str  # the suffix of the names of entries
+    size: int  # the number of keys in a split
+    queries: int = 1  # the largest number of queries for this path; the reference takes more
     key_splits: Callable[["Splits", Attention], list[slice]] = key_splits
     part: Callable[[Tile], Attention] = part
     scored: Callable[[Tile, Attention], Array] = scored
