@@ -350,7 +350,7 @@ def test_a_folder_of_an_installation_is_not_shown(build):
     )
     pages = build({"backend": "m:f", "judged": [failing]})
     (example,) = pages.data("m-f-1.0-2026-01-01")["cells"]["MASK-1"]["examples"]
-    assert example["said"][0] == "at site-packages/torch/a.py"
+    assert example["notes"][0] == "at site-packages/torch/a.py"
 
 
 def test_no_results_are_an_error(tmp_path):

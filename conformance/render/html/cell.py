@@ -32,7 +32,7 @@ _WORD = re.compile(r"[^\s\"'(]+")
 class Example:
     """One case in a cell: the number of cases for which it stands, and its values if any were compared.
 
-    `said` is what else is known: a reason, an exception, what the result resembles, what the calls share.
+    `notes` say what else is known: a reason, an exception, what the result resembles, what the calls share.
     """
 
     case: str
@@ -44,7 +44,7 @@ class Example:
     expected: str = ""
     allowed: str = ""
     off: str = ""
-    said: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     declared: tuple[str, ...] = ()
     script: str = ""
     command: str = ""
@@ -130,7 +130,7 @@ def _example(verdict: Verdict, seed: int | None, number: int, finding: Finding |
         verdict.dtype,
         verdict.status,
         number,
-        said=tuple(_said(verdict, finding)),
+        notes=tuple(_notes(verdict, finding)),
         declared=verdict.declared,
         script=reproduction(again, seed),
         command=check_command(verdict, seed) if verdict.case else "",
@@ -166,7 +166,7 @@ def _number_text(value: float | str) -> str:
     return f"{value:.6g}" if isinstance(value, float) else value
 
 
-def _said(verdict: Verdict, finding: Finding | None) -> Iterator[str]:
+def _notes(verdict: Verdict, finding: Finding | None) -> Iterator[str]:
     if verdict.reason:
         yield verdict.reason.strip()
     if verdict.raised is not None:

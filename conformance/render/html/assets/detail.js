@@ -27,13 +27,13 @@ attnspec.detail = (() => {
       ["", one.off],
     ].filter(([, value]) => value);
     const table = facts.map(([name, value]) => `<dt>${name}</dt><dd>${esc(value)}</dd>`).join("");
-    const said = (one.said || []).map((text) => `<li>${prose(text)}</li>`).join("");
+    const notes = (one.notes || []).map((text) => `<li>${prose(text)}</li>`).join("");
     const declared = (one.declared || []).map((text) => {
       const name = text.split(" ").pop();
       return findings[name] ? `<a href="${esc(at(findings[name]))}">${esc(text)}</a>` : esc(text);
     });
     return `<article><h3>${esc(one.status)}: <code>${esc(one.case || "no single case")}</code>${one.dtype ? `, ${esc(one.dtype)}` : ""}${number}</h3>
-${table ? `<dl>${table}</dl>` : ""}${said ? `<ul>${said}</ul>` : ""}
+${table ? `<dl>${table}</dl>` : ""}${notes ? `<ul>${notes}</ul>` : ""}
 ${declared.length ? `<p>Declared: ${declared.join(", ")}</p>` : ""}
 ${code("Script", one.script)}${code("Judge it again", one.command)}</article>`;
   }

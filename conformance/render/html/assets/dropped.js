@@ -59,7 +59,7 @@ attnspec.dropped = (() => {
 
   // A verdict as an example of a cell. Its command makes the call again; the script is in the report.
   function example(verdict, number, seed) {
-    const one = { case: verdict.case, status: verdict.status, number, declared: verdict.declared, said: [] };
+    const one = { case: verdict.case, status: verdict.status, number, declared: verdict.declared, notes: [] };
     const difference = verdict.difference;
     if (difference) {
       const element = (difference.element || []).length ? `[${difference.element.join(", ")}]` : "";
@@ -72,13 +72,13 @@ attnspec.dropped = (() => {
       }
       if (difference.size) one.off = `${one.off || ""}${difference.count} of ${difference.size} elements differ`;
     }
-    if (verdict.reason) one.said.push(verdict.reason);
-    if (verdict.raised && verdict.raised.type) one.said.push(`raised ${verdict.raised.type}: ${verdict.raised.message}`);
-    if (verdict.raised && verdict.raised.file) one.said.push(`at ${verdict.raised.file}, line ${verdict.raised.line}`);
-    if (verdict.ignored) one.said.push(`equals the result without \`${verdict.ignored}\``);
-    if (verdict.variant) one.said.push(`equals the variant \`${verdict.variant}\` of ${about(verdict)}`);
-    if (verdict.precision) one.said.push(`some step is done in ${verdict.precision}`);
-    one.said = one.said.map((text) => String(text).slice(0, 1000));
+    if (verdict.reason) one.notes.push(verdict.reason);
+    if (verdict.raised && verdict.raised.type) one.notes.push(`raised ${verdict.raised.type}: ${verdict.raised.message}`);
+    if (verdict.raised && verdict.raised.file) one.notes.push(`at ${verdict.raised.file}, line ${verdict.raised.line}`);
+    if (verdict.ignored) one.notes.push(`equals the result without \`${verdict.ignored}\``);
+    if (verdict.variant) one.notes.push(`equals the variant \`${verdict.variant}\` of ${about(verdict)}`);
+    if (verdict.precision) one.notes.push(`some step is done in ${verdict.precision}`);
+    one.notes = one.notes.map((text) => String(text).slice(0, 1000));
     const drawn = seed === null ? "" : ` --seed ${seed}`;
     if (verdict.case) one.command = `attnspec check ${quoted(verdict.backend)}${drawn} --case ${quoted(verdict.case)}`;
     return one;

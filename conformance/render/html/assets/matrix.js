@@ -124,7 +124,7 @@ ${select("verdict", "Verdict", [...matrix.marks].reverse().map((mark) => [mark[0
     return `<small>${percent(bad, judged)}</small>`;
   }
 
-  function said(column, rule, letter) {
+  function label(column, rule, letter) {
     const of = `${column.bad[rule.index]} of ${column.judged[rule.index]}`;
     const number = "fds".includes(letter) && columns.length > ROOM ? `, ${percent(column.bad[rule.index], column.judged[rule.index])}, ${of} cases` : "fdsm".includes(letter) ? `, ${of} cases` : letter === "p" ? `, ${column.judged[rule.index]} cases` : "";
     const shown = letter === "d" ? column.shown[rule.id] : "";
@@ -140,7 +140,7 @@ ${select("verdict", "Verdict", [...matrix.marks].reverse().map((mark) => [mark[0
   }
 
   function ruleRow({ rule, letters }) {
-    const cells = letters.map((letter, at_) => cell(letter, said(columns[at_], rule, letter), `data-rule="${rule.index}" data-column="${at_}"`, extent(columns[at_], rule, letter)));
+    const cells = letters.map((letter, at_) => cell(letter, label(columns[at_], rule, letter), `data-rule="${rule.index}" data-column="${at_}"`, extent(columns[at_], rule, letter)));
     return `<tr id="${rule.id}"><th scope="row" tabindex="-1"><a tabindex="-1" href="${esc(at(rule.page))}">${rule.id}</a>
 <span class="level">${rule.level}</span> <span class="title">${esc(rule.title)}</span></th>${cells.join("")}</tr>`;
   }

@@ -145,9 +145,9 @@
       for (const one of found) {
         const li = item(one, "a");
         if (one.text) {
-          const said = document.createElement("p");
-          said.textContent = excerpt(one, meant || asked);
-          li.append(said);
+          const text = document.createElement("p");
+          text.textContent = excerpt(one, meant || asked);
+          li.append(text);
         }
         list.append(li);
       }
@@ -176,15 +176,15 @@
     return Promise.resolve();
   }
 
-  const said = document.createElement("div");
-  said.setAttribute("role", "status");
-  said.className = "visually-hidden";
-  document.body.append(said);
+  const status = document.createElement("div");
+  status.setAttribute("role", "status");
+  status.className = "visually-hidden";
+  document.body.append(status);
 
   function tell(button, text) {
     const before = button.textContent;
     button.textContent = text;
-    said.textContent = text;
+    status.textContent = text;
     setTimeout(() => (button.textContent = before), 1200);
   }
 
