@@ -23,6 +23,7 @@ from attnspec.conformance.render.finding import diagnosis_text, finding_text
 from attnspec.conformance.render.summary import (
     backend_headline,
     backend_lines,
+    cell,
     other_part_line,
     run_line,
     stale_line,
@@ -60,12 +61,6 @@ STYLES: Mapping[str, str] = MappingProxyType(
         NOT_SHOWN: "dim",
         "unsupported": "dim",
     }
-)
-#: The words for results that do not hold, the gravest first. Those of one line may be combined.
-_WORDS = (
-    (("fail", "FAIL"), ("error", "ERROR"), (KNOWN, "known")),
-    (("deviation", "deviation"), ("should not met", "not met")),
-    ((NOT_SHOWN, "not shown"),),
 )
 
 
@@ -295,15 +290,3 @@ def _cell(row: _Row, column: _Column) -> Text:
     ids = [rule.id for rule in row.rules]
     text, worst = cell(column.counts.get(ids[0], Counter())) if row.single else column.of_rules(ids)
     return Text(text, style=STYLES[worst])
-
-
-def cell(counts: Mapping[str, int]) -> tuple[str, str]:
-    """Return a short text for one rule, and the status that determines its colour."""
-    judged = sum(number for status, number in counts.items() if status != "unsupported")
-    for words in _WORDS:
-        parts = [(status, f"{word} {counts[status]}") for status, word in words if counts.get(status)]
-        if parts:
-            return f"{', '.join(text for _, text in parts)} of {judged}", parts[0][0]
-    if counts.get("pass"):
-        return f"pass {counts['pass']}", "pass"
-    return ("unsupported" if counts else ""), "unsupported"

@@ -1,7 +1,7 @@
 """The summary of a run: the part of the suite, the result in one line, and lines about each backend."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from attnspec import levels
 from attnspec.backends import DTYPES
@@ -18,6 +18,12 @@ from attnspec.conformance.verdict import CLASSES, LEFT_OUT, STATUSES, Verdict
 
 #: The statuses that are counted, in this order.
 COUNTED = (*STATUSES[:3], KNOWN, *STATUSES[3:])
+#: The words for results that do not hold, the gravest first. Those of one line may be combined.
+_WORDS = (
+    (("fail", "FAIL"), ("error", "ERROR"), (KNOWN, "known")),
+    (("deviation", "deviation"), ("should not met", "not met")),
+    ((NOT_SHOWN, "not shown"),),
+)
 #: The largest number of rules that are named as missing for a level.
 _MOST_RULES = 6
 #: The largest number of cases of stale entries that are named.
@@ -292,6 +298,18 @@ def time_line(verdicts: Sequence[Verdict]) -> str:
     if slowest.seconds < _SLOW * seconds:
         return line
     return f"{line}; the slowest, {slowest.seconds:.2f} s: {slowest.case}"
+
+
+def cell(counts: Mapping[str, int]) -> tuple[str, str]:
+    """Return a short text for one rule, and the status that determines its colour."""
+    judged = sum(number for status, number in counts.items() if status != "unsupported")
+    for words in _WORDS:
+        parts = [(status, f"{word} {counts[status]}") for status, word in words if counts.get(status)]
+        if parts:
+            return f"{', '.join(text for _, text in parts)} of {judged}", parts[0][0]
+    if counts.get("pass"):
+        return f"pass {counts['pass']}", "pass"
+    return ("unsupported" if counts else ""), "unsupported"
 
 
 def _reason(verdict: Verdict) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from attnspec.conformance.render.html.compare import history
 from attnspec.conformance.render.html.marks import MARK, MARKS
 from attnspec.conformance.render.html.page import Links, Page, render
 from attnspec.conformance.render.html.shares import charts
-from attnspec.conformance.render.screen import cell
+from attnspec.conformance.render.summary import cell
 
 #: The statuses in the order of the table of cases.
 _STATUSES = ("pass", "fail", "error", "deviation", "should not met", "unsupported")

@@ -13,7 +13,7 @@ from attnspec.backends.names import PORTABLE
 from attnspec.conformance.render.html.column import NOTE, Column, newest, page_of, without_run
 from attnspec.conformance.render.html.marks import MARKS
 from attnspec.conformance.render.html.page import Links, Page, render
-from attnspec.conformance.render.screen import cell
+from attnspec.conformance.render.summary import cell
 
 _NAMES = {mark.letter: mark.name for mark in MARKS}
 #: The largest number of characters of one part of the names of cases.
