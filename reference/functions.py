@@ -140,7 +140,7 @@ def functions(
     >>> inverted["attention"](ones[:1], ones, np.array([[1.0], [3.0]], np.float32), mask=mask)
     array([[3.]], dtype=float32)
     """
-    replaced = dict(steps or {})
+    replaced = {} if steps is None else steps
     unknown = replaced.keys() - STEPS.keys()
     if unknown:
         raise KeyError(f"steps: expected some of {', '.join(STEPS)}, got {', '.join(sorted(unknown))}")

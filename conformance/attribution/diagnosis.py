@@ -18,7 +18,8 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import inf
-from time import monotonic
+from time import process_time
+from typing import Any
 
 import numpy as np
 
@@ -44,6 +45,8 @@ from attnspec.conformance.verdict import Difference
 _FEWEST = 2
 #: unless at least this many calls pass.
 _PASSING = 100
+#: The passing calls that are compared at least, where time is short.
+_FEWEST_PASSING = 20
 #: A run of fewer cases than this has no diagnosis.
 _FEWEST_CASES = 10
 #: More entries than this are not named. Entries that differ only in a size count as one.
@@ -56,6 +59,19 @@ _REMEMBERS = "T"
 _UNITS = {"float64": 2.0**-40, "float32": 2.0**-17, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 
 
+class _Noted(dict[str, Any]):
+    """Replacements of no steps, which note the steps that are asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.taken: set[str] = set()
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Note a step."""
+        self.taken.add(name)
+        return default
+
+
 @dataclass(frozen=True)
 class Gallery:
     """The entries that may be named, by default all wrong ones. Each entry makes each call once."""
@@ -63,6 +79,7 @@ class Gallery:
     entries: tuple[Entry, ...] = field(default_factory=wrong_entries)
     _outputs: dict[tuple[str, str], Outputs | None] = field(default_factory=dict)
     _backends: dict[str, Backend] = field(default_factory=dict)
+    _plain: dict[str, tuple[frozenset[str], Outputs | None]] = field(default_factory=dict)
 
     def outputs(self, entry: Entry, case: Case) -> Outputs | None:
         """Return the outputs of an entry, or None if it raises."""
@@ -70,8 +87,21 @@ class Gallery:
         if key not in self._outputs:
             if len(self._outputs) >= _MOST_KEPT:  # these are arrays of thousands of calls
                 self._outputs.clear()
-            self._outputs[key] = outputs_of(self._backend(entry), case)
+            taken, plain = self._reference(case)
+            same = taken.isdisjoint(entry.steps) and case.arguments.keys().isdisjoint(entry.lacks)
+            self._outputs[key] = plain if same else outputs_of(self._backend(entry), case)
         return self._outputs[key]
+
+    def _reference(self, case: Case) -> tuple[frozenset[str], Outputs | None]:
+        """Return the steps that the reference takes in a call, and its outputs.
+
+        They are the outputs of every entry that replaces none of these steps.
+        """
+        if case.name not in self._plain:
+            steps = _Noted()
+            outputs = outputs_of(Entry("noted", "Take every step.", steps).backend(), case)
+            self._plain[case.name] = frozenset(steps.taken), outputs
+        return self._plain[case.name]
 
     def _backend(self, entry: Entry) -> Backend:
         """Make the backend of an entry, a new one for each call if the entry remembers earlier calls."""
@@ -87,15 +117,16 @@ Call = tuple[frozenset[str], Case, Outputs | None]
 
 
 def diagnose_run(backend: Backend, items: Iterable[Item], seconds: float = inf) -> Diagnosis | None:
-    """Diagnose a backend by cases that it failed and passed. None if it takes longer than some seconds.
+    """Diagnose a backend by cases that it failed and passed, in some seconds of this process.
 
-    Only the calls of these cases are made, because others might not end.
+    They are not those of a clock, so that the other work of the machine does not count. Only the calls of
+    these cases are made, because others might not end.
     """
     cases = {item.name: item for item in items if isinstance(item, Case)}
     if len(cases) < _FEWEST_CASES:
         return None
     with suppress(TimeoutError):
-        return diagnose(backend, cases.values(), until=monotonic() + seconds)
+        return diagnose(backend, cases.values(), until=process_time() + seconds)
     return None
 
 
@@ -118,9 +149,12 @@ def tally_entries(
     # Failing calls exclude most entries at once. Plain calls exclude more entries, and small ones are faster.
     calls = [(bad, call) for bad, group in ((True, failing), (False, passing)) for call in group]
     calls.sort(key=lambda item: (not item[0], bool(item[1][0] & EDGES), count_numbers(item[1][1].calls)))
-    for bad, (kinds, case, outputs) in calls:
-        if monotonic() > until:
-            raise TimeoutError
+    for number, (bad, (kinds, case, outputs)) in enumerate(calls):
+        if process_time() > until:  # the calls up to here tell, if they are enough
+            if number < len(failing) + min(len(passing), _FEWEST_PASSING):
+                raise TimeoutError
+            plain = [kinds for _, (kinds, *_) in calls[len(failing) : number]]
+            return tallies, CallCounts.of([kinds for kinds, *_ in failing], plain)
         for tally in tallies:
             others = gallery.outputs(tally.entry, case)
             share = share_of(backend, case, outputs, others, finite=traits.SPECIAL not in kinds)

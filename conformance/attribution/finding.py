@@ -21,8 +21,9 @@ Kind = Literal[
 _ENOUGH = 0.25
 #: A precision is named if at least this share of the failures under its rule shows it.
 _NEARLY = 0.9
-#: The largest number of failing cases (True) and of passing cases (False) that a diagnosis repeats.
-_MOST_DIAGNOSED = {True: 100, False: 300}
+#: The largest number of failing cases (True) and of passing cases (False) that a diagnosis repeats: in a
+#: second, and in more time.
+_MOST_DIAGNOSED = ({True: 40, False: 120}, {True: 100, False: 300})
 
 
 @dataclass(frozen=True)
@@ -229,14 +230,14 @@ def with_argument(name: str, failures: Sequence[Verdict]) -> list[Verdict]:
     ]
 
 
-def cases_to_diagnose(verdicts: Sequence[Verdict]) -> Iterator[tuple[str, str]]:
+def cases_to_diagnose(verdicts: Sequence[Verdict], *, many: bool = True) -> Iterator[tuple[str, str]]:
     """Choose failing and passing cases of a run, spread over all cases, each with its group.
 
     Calls that ended the process or hung are left out, because they would do so again.
     """
     # If values are wrong, calls that must be refused give no information.
     refusals = not any(verdict.bad and REFUSED not in verdict.traits for verdict in verdicts)
-    for bad, most in _MOST_DIAGNOSED.items():
+    for bad, most in _MOST_DIAGNOSED[many].items():
         names = [
             (verdict.case, verdict.group)
             for verdict in verdicts

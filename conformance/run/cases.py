@@ -8,6 +8,7 @@ from attnspec import Case, find_rule
 from attnspec.backends.constraints import ANY, Constraints
 from attnspec.case_json import read_cases
 from attnspec.conformance.judge.dtypes import in_each
+from attnspec.conformance.judge.traits import numbers
 from attnspec.conformance.run import untrusted
 from attnspec.conformance.run.plan import Outline, matches, require
 from attnspec.conformance.run.selection import Selection
@@ -17,6 +18,9 @@ from attnspec.conformance.suite.group import Item
 from attnspec.conformance.traits import SIZED_GROUPS
 from attnspec.golden import cases_of
 
+#: The numbers of a small case, and how many of them are kept.
+_SMALL, _MOST_KEPT = 2000, 2000
+
 
 class Cases:
     """Finds cases by their names. Those of a plan that it has made are kept."""
@@ -25,6 +29,8 @@ class Cases:
         self.seed = seed
         self.files = files
         self._planned: dict[str, Item | SizedCase] = {}
+        #: The latest small cases, which a diagnosis calls again.
+        self._latest: dict[str, Item | SizedCase] = {}
 
     def plan(self, selection: Selection, constraints: Constraints = ANY) -> tuple[Outline, ...]:
         """Make the selected cases."""
@@ -48,6 +54,16 @@ class Cases:
         """Make a case, unless it is kept."""
         if name in self._planned:
             return self._planned[name]
+        if name not in self._latest:
+            case = self._make(name, group, constraints)
+            if isinstance(case, Case) and numbers(case.calls) < _SMALL:
+                if len(self._latest) >= _MOST_KEPT:
+                    self._latest.clear()
+                self._latest[name] = case
+            return case
+        return self._latest[name]
+
+    def _make(self, name: str, group: str, constraints: Constraints) -> Item | SizedCase:
         if group == untrusted.ROWS:
             return next(case for case in untrusted.rows(self.seed or 0) if case.name == name)
         if (original := untrusted.unchanged(name)) != name:

@@ -110,7 +110,7 @@ def _diagnose(
     if not returned or never_returns(verdicts):
         return None
     telling = [verdict for verdict in verdicts if not verdict.bad or fails(verdict)]
-    return pool.diagnose(cases_to_diagnose(telling), seconds)
+    return pool.diagnose(cases_to_diagnose(telling, many=seconds is None), seconds)
 
 
 def search_all(

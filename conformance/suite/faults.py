@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -25,10 +26,18 @@ _DTYPES = MappingProxyType({"floating": "float64", "lse": "float64", "boolean": 
 
 def fitting(operation: str, sizes: Mapping[str, int] = SIZES) -> dict[str, Any]:
     """Make a valid call with all arrays and all required arguments."""
+    return dict(_fitting(operation, tuple(sizes.items())))
+
+
+@lru_cache(maxsize=256)
+def _fitting(operation: str, sizes: tuple[tuple[str, int], ...]) -> Mapping[str, Any]:
+    """Make a valid call once: each fault of an operation is a change of it."""
     known = OPERATIONS[operation].arguments
-    return {
-        name: value_for(operation, argument, sizes) for name, argument in known.items() if argument.required
-    }
+    made = {name: value_for(operation, x, dict(sizes)) for name, x in known.items() if x.required}
+    for value in made.values():
+        if isinstance(value, np.ndarray):
+            value.flags.writeable = False
+    return made
 
 
 def value_for(
