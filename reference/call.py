@@ -15,7 +15,7 @@ Array = Any
 Mask = Any
 Step = Callable[..., Any]
 #: The arguments of an operation, by their canonical names.
-Given = dict[str, Any]
+Arguments = dict[str, Any]
 
 
 @dataclass(frozen=True, eq=False)

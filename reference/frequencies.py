@@ -119,10 +119,10 @@ def _checked(call: Frequencies, name: str, given: Any, depth: int) -> Any:
     if one.kind == "integer":
         need(name, is_integer(given) and given >= least, f"an integer from {least}", repr(given), "POS-25")
         return int(given)
-    found = number(name, given, "POS-25")
-    good = found > least if bounds is not None and bounds.above else found >= least
+    result = number(name, given, "POS-25")
+    good = result > least if bounds is not None and bounds.above else result >= least
     need(name, good, f"a number {bounds}", given, "POS-25")
-    return found
+    return result
 
 
 @step

@@ -133,7 +133,7 @@ def _rows(data: list[Any], shape: list[int]) -> Iterable[str]:
 FORMATS = ("safetensors", "npz")
 
 
-def export(found: Iterable[Case], folder: Path, kind: str = "safetensors") -> list[Path]:
+def export(results: Iterable[Case], folder: Path, kind: str = "safetensors") -> list[Path]:
     """Write each case as one file, and a manifest of everything that is not an array.
 
     Tensors are named ``arguments/query``, ``expected/output``,
@@ -146,7 +146,7 @@ def export(found: Iterable[Case], folder: Path, kind: str = "safetensors") -> li
         raise SpecError(f"format: expected one of {', '.join(FORMATS)}, got {kind!r}")
     folder.mkdir(parents=True, exist_ok=True)
     manifest, paths = {}, []
-    for case in found:
+    for case in results:
         path = folder / f"{case.id}.{kind}"
         _save(path, _tensors(case), kind)
         paths.append(path)

@@ -65,12 +65,12 @@ def check_cotangents(call: Gradients) -> Gradients:
 def attention_vjp_part(given: Gradients) -> tuple[Array, ...]:
     """Compute the gradients of a checked call, each in the dtype of its array (GRAD-2)."""
     call = given_cotangents(cast("Gradients", entered(given)))
-    found = backward(call)
+    results = backward(call)
     if call.flat:  # the bias and the sinks never had an axis of heads to remove
-        found = [array[0, ...] if place < 3 else array for place, array in enumerate(found)]
+        results = [array[0, ...] if place < 3 else array for place, array in enumerate(results)]
     arrays = [given.query, given.key, given.value, given.bias, given.sinks]
     of = [array for array in arrays if array is not None]
-    return tuple(narrow(call, d, stored(call, array)) for d, array in zip(found, of, strict=True))
+    return tuple(narrow(call, d, stored(call, array)) for d, array in zip(results, of, strict=True))
 
 
 @step
@@ -92,10 +92,10 @@ def backward(call: Gradients) -> list[Array]:
     row = delta(call, p, r, seen)  # (*B, Hq, L, 1)
     t = d_scores(call, p, r, row, seen)  # (*B, Hq, L, S)
     u = d_products(call, t)
-    found = [d_query(call, u, seen), d_key(call, u, seen), d_value(call, p, seen)]
-    found += [] if call.bias is None else [d_bias(call, t)]
-    found += [] if call.sinks is None else [d_sinks(call, lse, row)]
-    return found
+    results = [d_query(call, u, seen), d_key(call, u, seen), d_value(call, p, seen)]
+    results += [] if call.bias is None else [d_bias(call, t)]
+    results += [] if call.sinks is None else [d_sinks(call, lse, row)]
+    return results
 
 
 @step

@@ -5,7 +5,7 @@ from typing import Any
 
 from attnspec.reference.attention import attention_of
 from attnspec.reference.caching import check_partials
-from attnspec.reference.call import Array, Call, Given, part, step
+from attnspec.reference.call import Arguments, Array, Call, part, step
 from attnspec.reference.errors import Shape, check_lse_dtype, dtype_name, need, real
 from attnspec.reference.functions import public
 from attnspec.reference.gradients import attention_vjp_of, summed_to
@@ -122,7 +122,7 @@ def turned_back(call: Rotary, g: Array) -> Array:
 _OPTIONS = ("scale", "mask", "is_causal")
 
 
-def multi_head_attention_vjp_of(call: Call, **given: Any) -> tuple[Array, ...]:
+def multi_head_attention_vjp_of(call: Call, **arguments: Any) -> tuple[Array, ...]:
     """Gradients of multi-head attention, for a given cotangent of its output.
 
     Notes
@@ -139,55 +139,57 @@ def multi_head_attention_vjp_of(call: Call, **given: Any) -> tuple[Array, ...]:
     >>> found[0].tolist()  # both tokens have a weight of one half
     [[0.5, 1.0], [0.5, 1.0]]
     """
-    source = given["tokens"] if given["memory"] is None else given["memory"]
-    key_heads = given["heads"] if given["key_heads"] is None else given["key_heads"]
-    given = check_multi_head(call, given | {"source": source, "key_heads": key_heads})
-    heads = {"query": given["heads"], "key": key_heads, "value": key_heads}
+    source = arguments["tokens"] if arguments["memory"] is None else arguments["memory"]
+    key_heads = arguments["heads"] if arguments["key_heads"] is None else arguments["key_heads"]
+    arguments = check_multi_head(call, arguments | {"source": source, "key_heads": key_heads})
+    heads = {"query": arguments["heads"], "key": key_heads, "value": key_heads}
     query, key, value = (
-        split_heads_of(call, _rows(call, name, given), heads=count) for name, count in heads.items()
+        split_heads_of(call, _rows(call, name, arguments), heads=count) for name, count in heads.items()
     )
-    options = {name: given[name] for name in _OPTIONS}
+    options = {name: arguments[name] for name in _OPTIONS}
     merged = merge_heads_of(call, attention_of(call, query, key, value, **options))  # (*B, L, heads * Dv)
-    weight, bias = given["output_weight"], given["output_bias"]
-    check_projection(call, "output", merged, weight, bias, given["convention"])
-    features = weight.shape[-1 if given["convention"] == "row" else 0]
-    shape = (*given["tokens"].shape[:-1], features)
-    check_cotangent(call, "d_output", given["d_output"], given["tokens"], shape)
-    g = wide(call, given["d_output"])
-    d_merged = d_projected(call, g, wide(call, weight), given["convention"])
-    cotangent = split_heads_of(call, d_merged, heads=given["heads"])
-    found = attention_vjp_of(call, query, key, value, cotangent, **options)
-    ds = dict(zip(heads, (merge_heads_of(call, d) for d in found), strict=True)) | {"output": g}
-    gradients = {**_of_parameters(call, given, ds, merged), **_of_tokens(call, given, ds)}
+    weight, bias = arguments["output_weight"], arguments["output_bias"]
+    check_projection(call, "output", merged, weight, bias, arguments["convention"])
+    features = weight.shape[-1 if arguments["convention"] == "row" else 0]
+    shape = (*arguments["tokens"].shape[:-1], features)
+    check_cotangent(call, "d_output", arguments["d_output"], arguments["tokens"], shape)
+    g = wide(call, arguments["d_output"])
+    d_merged = d_projected(call, g, wide(call, weight), arguments["convention"])
+    cotangent = split_heads_of(call, d_merged, heads=arguments["heads"])
+    results = attention_vjp_of(call, query, key, value, cotangent, **options)
+    ds = dict(zip(heads, (merge_heads_of(call, d) for d in results), strict=True)) | {"output": g}
+    gradients = {**_of_parameters(call, arguments, ds, merged), **_of_tokens(call, arguments, ds)}
     names = ("tokens", *(f"{name}_weight" for name in ds), "memory", *(f"{name}_bias" for name in ds))
-    there = [name for name in names if given[name] is not None]
-    return tuple(narrow(call, gradients[name], stored(call, given[name])) for name in there)
+    there = [name for name in names if arguments[name] is not None]
+    return tuple(narrow(call, gradients[name], stored(call, arguments[name])) for name in there)
 
 
 multi_head_attention_vjp = public(multi_head_attention_vjp_of)
 
 
-def _rows(call: Call, name: str, given: Given) -> Array:
-    tokens = given["tokens" if name == "query" else "source"]
-    return project(call, name, tokens, given[f"{name}_weight"], given[f"{name}_bias"], given["convention"])
+def _rows(call: Call, name: str, arguments: Arguments) -> Array:
+    tokens = arguments["tokens" if name == "query" else "source"]
+    return project(
+        call, name, tokens, arguments[f"{name}_weight"], arguments[f"{name}_bias"], arguments["convention"]
+    )
 
 
-def _of_parameters(call: Call, given: Given, ds: Given, merged: Array) -> Given:
-    found = {}
-    tokens, source = wide(call, given["tokens"]), wide(call, given["source"])
+def _of_parameters(call: Call, arguments: Arguments, ds: Arguments, merged: Array) -> Arguments:
+    results = {}
+    tokens, source = wide(call, arguments["tokens"]), wide(call, arguments["source"])
     for name, inputs in (("query", tokens), ("key", source), ("value", source), ("output", merged)):
-        found[f"{name}_weight"] = d_weight(call, inputs, ds[name], given["convention"])
-        found[f"{name}_bias"] = d_shift(call, ds[name])
-    return found
+        results[f"{name}_weight"] = d_weight(call, inputs, ds[name], arguments["convention"])
+        results[f"{name}_bias"] = d_shift(call, ds[name])
+    return results
 
 
-def _of_tokens(call: Call, given: Given, ds: Given) -> Given:
+def _of_tokens(call: Call, arguments: Arguments, ds: Arguments) -> Arguments:
     """Compute the gradients through the projections to queries, keys and values."""
     parts = [
-        d_projected(call, ds[name], wide(call, given[f"{name}_weight"]), given["convention"])
+        d_projected(call, ds[name], wide(call, arguments[f"{name}_weight"]), arguments["convention"])
         for name in ("query", "key", "value")
     ]
-    of_tokens, of_memory = collected(call, *parts, cross=given["memory"] is not None)
+    of_tokens, of_memory = collected(call, *parts, cross=arguments["memory"] is not None)
     return {"tokens": of_tokens, "memory": of_memory}
 
 

@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from attnspec.reference.attention import attention_of
-from attnspec.reference.call import Array, Call, Given, step
+from attnspec.reference.call import Arguments, Array, Call, step
 from attnspec.reference.errors import need, same_dtype
 from attnspec.reference.functions import public
 from attnspec.reference.notation import narrow, stored, wide
@@ -13,7 +13,7 @@ from attnspec.reference.notation import narrow, stored, wide
 ARRAYS = ("query", "query_rotary", "latent", "key_rotary", "key_weight", "value_weight")
 
 
-def latent_attention_of(call: Call, *arrays: Array, **given: Any) -> Any:
+def latent_attention_of(call: Call, *arrays: Array, **arguments: Any) -> Any:
     """Attend with keys and values that are projections of one latent vector for each position.
 
     Notes
@@ -28,69 +28,71 @@ def latent_attention_of(call: Call, *arrays: Array, **given: Any) -> Any:
     >>> latent_attention(zero, zero, [[2.0], [4.0]], np.zeros((2, 1)), one, one).ravel().tolist()
     [3.0]
     """
-    given = check_latent(call, dict(zip(ARRAYS, arrays, strict=False)) | given)
-    storage = stored(call, given["query"])
-    given |= {name: wide(call, given[name]) for name in ARRAYS}
-    found = latent_attended(call, given | {"scale": latent_scale(call, given)}, storage)
-    if not given["return_lse"]:
-        return narrow(call, found, storage)
-    return narrow(call, found[0], storage), found[1]
+    arguments = check_latent(call, dict(zip(ARRAYS, arrays, strict=False)) | arguments)
+    storage = stored(call, arguments["query"])
+    arguments |= {name: wide(call, arguments[name]) for name in ARRAYS}
+    result = latent_attended(call, arguments | {"scale": latent_scale(call, arguments)}, storage)
+    if not arguments["return_lse"]:
+        return narrow(call, result, storage)
+    return narrow(call, result[0], storage), result[1]
 
 
 latent_attention = public(latent_attention_of)
 
 
 @step
-def check_latent(call: Call, given: Given) -> Given:
+def check_latent(call: Call, arguments: Arguments) -> Arguments:
     """Check dtypes and shapes (ERR-1, ERR-5, ERR-16)."""
-    same_dtype(call, **{name: given[name] for name in ARRAYS})
-    shape = tuple(given["query"].shape)
+    same_dtype(call, **{name: arguments[name] for name in ARRAYS})
+    shape = tuple(arguments["query"].shape)
     need("query", len(shape) >= 3, "three axes or more", f"shape {shape}", "ERR-16")
     count = len(shape)
     axes = {"query_rotary": count, "latent": count - 1, "key_rotary": count - 1, "key_weight": 3}
     for name, expected in (axes | {"value_weight": 3}).items():
-        need(name, given[name].ndim == expected, f"{expected} axes", tuple(given[name].shape), "ERR-16")
+        need(
+            name, arguments[name].ndim == expected, f"{expected} axes", tuple(arguments[name].shape), "ERR-16"
+        )
     for name in ARRAYS:
-        need(name, given[name].shape[-1] > 0, "a depth of 1 or more", 0, "ERR-5")
+        need(name, arguments[name].shape[-1] > 0, "a depth of 1 or more", 0, "ERR-5")
     *batch, heads, queries, depth = shape
-    (keys, inner), rotary = given["latent"].shape[-2:], given["query_rotary"].shape[-1]
+    (keys, inner), rotary = arguments["latent"].shape[-2:], arguments["query_rotary"].shape[-1]
     fitting = {
         "query_rotary": (*batch, heads, queries, rotary),
         "latent": (*batch, keys, inner),
         "key_rotary": (*batch, keys, rotary),
         "key_weight": (heads, inner, depth),
-        "value_weight": (heads, inner, given["value_weight"].shape[-1]),
+        "value_weight": (heads, inner, arguments["value_weight"].shape[-1]),
     }
     for name, own in fitting.items():
-        got = tuple(given[name].shape)
+        got = tuple(arguments[name].shape)
         need(name, got == own, f"shape {own}", got, "ERR-16")
-    return given
+    return arguments
 
 
 @step
-def latent_scale(_call: Call, given: Given) -> Any:
+def latent_scale(_call: Call, arguments: Arguments) -> Any:
     """Return the given scale, or that of the depth of the projected form (LATENT-2)."""
-    depth = given["query"].shape[-1] + given["query_rotary"].shape[-1]
-    return 1 / math.sqrt(depth) if given["scale"] is None else given["scale"]
+    depth = arguments["query"].shape[-1] + arguments["query_rotary"].shape[-1]
+    return 1 / math.sqrt(depth) if arguments["scale"] is None else arguments["scale"]
 
 
 @step
-def latent_attended(call: Call, given: Given, _storage: Any) -> Any:
+def latent_attended(call: Call, arguments: Arguments, _storage: Any) -> Any:
     """Attend in the projected form (LATENT-1)."""
-    query = call.xp.concat([given["query"], given["query_rotary"]], axis=-1)  # (*B, Hq, L, D + Dr)
-    options = {name: thing for name, thing in given.items() if name not in ARRAYS}
-    return attention_of(call, query, latent_keys(call, given), latent_values(call, given), **options)
+    query = call.xp.concat([arguments["query"], arguments["query_rotary"]], axis=-1)  # (*B, Hq, L, D + Dr)
+    options = {name: thing for name, thing in arguments.items() if name not in ARRAYS}
+    return attention_of(call, query, latent_keys(call, arguments), latent_values(call, arguments), **options)
 
 
 @step
-def latent_keys(call: Call, given: Given) -> Array:
+def latent_keys(call: Call, arguments: Arguments) -> Array:
     """Project the latent to the keys of each head, and join the shared rotary part (LATENT-1)."""
-    xp, shared = call.xp, given["key_rotary"][..., None, :, :]
-    own = given["latent"][..., None, :, :] @ given["key_weight"]  # (*B, Hq, S, D)
+    xp, shared = call.xp, arguments["key_rotary"][..., None, :, :]
+    own = arguments["latent"][..., None, :, :] @ arguments["key_weight"]  # (*B, Hq, S, D)
     return xp.concat([own, xp.broadcast_to(shared, (*own.shape[:-1], shared.shape[-1]))], axis=-1)
 
 
 @step
-def latent_values(_call: Call, given: Given) -> Array:
+def latent_values(_call: Call, arguments: Arguments) -> Array:
     """Project the latent to the values of each head, ``(*B, Hq, S, Dv)`` (LATENT-1)."""
-    return given["latent"][..., None, :, :] @ given["value_weight"]
+    return arguments["latent"][..., None, :, :] @ arguments["value_weight"]

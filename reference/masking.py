@@ -133,10 +133,10 @@ MASK_CHECKS = (check_masks, check_window, check_integers, check_ranges, check_se
 @step
 def allowed(call: Attention) -> Mask:
     """Whether every source allows the pair, ``(*B, Hq, L, S)`` (MASK-4)."""
-    found = call.xp.broadcast_to(call.j >= 0, call.shape)
+    result = call.xp.broadcast_to(call.j >= 0, call.shape)
     for source in SOURCES:
-        found = found & source(call)
-    return found
+        result = result & source(call)
+    return result
 
 
 @step

@@ -117,12 +117,15 @@ def check_base(base: Any) -> float:
 @step
 def check_together(call: Rotary) -> Rotary:
     """Check that what belongs together is given together, and nothing twice (POS-17)."""
-    given = {one.name: getattr(call, one.name) is not None for one in OPERATIONS["rotary"].named}
-    for one in OPERATIONS["rotary"].named:
-        for other in one.needs:
-            need(other, given[other] or not given[one.name], f"an array beside {one.name}", None, "POS-17")
-        for other in one.excludes:
-            need(one.name, not (given[one.name] and given[other]), f"None beside {other}", "both", "POS-17")
+    arguments = {
+        argument.name: getattr(call, argument.name) is not None for argument in OPERATIONS["rotary"].named
+    }
+    for argument in OPERATIONS["rotary"].named:
+        name = argument.name
+        for other in argument.needs:
+            need(other, arguments[other] or not arguments[name], f"an array beside {name}", None, "POS-17")
+        for other in argument.excludes:
+            need(name, not (arguments[name] and arguments[other]), f"None beside {other}", "both", "POS-17")
     return call
 
 
@@ -187,7 +190,9 @@ def check_table(call: Rotary) -> Rotary:
 @step
 def check_within_table(call: Rotary, size: int) -> None:
     """Check that the table has a row for each position (POS-13)."""
-    name = next((one for one in ("axis_positions", "positions") if getattr(call, one) is not None), "offset")
+    name = next(
+        (name for name in ("axis_positions", "positions") if getattr(call, name) is not None), "offset"
+    )
     within(call, name, places(call), 0, size - 1, "POS-13")
 
 
@@ -271,10 +276,10 @@ def places(call: Rotary) -> Array:
 def of_axes(call: Rotary) -> Array:
     """Return the position of each row and pair, ``(*B, N, R / 2)`` (POS-15)."""
     xp, own = call.xp, axis_of_pairs(call)
-    found = xp.zeros((*call.rows, call.depth // 2), dtype=xp.int64, device=device(call.features))
+    result = xp.zeros((*call.rows, call.depth // 2), dtype=xp.int64, device=device(call.features))
     for axis in range(call.axis_positions.shape[0]):
-        found = xp.where(own == axis, call.axis_positions[axis, ...][..., None], found)
-    return found
+        result = xp.where(own == axis, call.axis_positions[axis, ...][..., None], result)
+    return result
 
 
 @step

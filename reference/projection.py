@@ -41,10 +41,10 @@ def project(
 
 @part
 def _project(call: Call, tokens: Array, weight: Array, bias: Array, convention: Convention) -> Array:
-    found = projected(call, wide(call, tokens), wide(call, weight), convention)
+    result = projected(call, wide(call, tokens), wide(call, weight), convention)
     if bias is not None:
-        found = call.xp.astype(shifted(call, found, wide(call, bias), convention), found.dtype, copy=False)
-    return found
+        result = call.xp.astype(shifted(call, result, wide(call, bias), convention), result.dtype, copy=False)
+    return result
 
 
 @step
@@ -78,7 +78,7 @@ def projected(call: Call, tokens: Array, weight: Array, convention: Convention) 
 
 
 @step
-def shifted(_call: Call, found: Array, bias: Array, convention: Convention) -> Array:
+def shifted(_call: Call, result: Array, bias: Array, convention: Convention) -> Array:
     """Add one number to each feature (PROJ-3)."""
     # Columns need another axis: if N = F, adding the vector itself would add it along the tokens.
-    return found + (bias[:, None] if convention == "column" else bias)
+    return result + (bias[:, None] if convention == "column" else bias)

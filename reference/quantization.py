@@ -169,9 +169,9 @@ def _dequantize_blocks(call: Call, scales: Array, packed: Array, blocks: str) ->
     xp = call.xp
     numbers = unpacked(call, xp.astype(packed, xp.int32) % 256, blocks)  # (*B, N, U, 32)
     factors = wide(call, scales)
-    found = scaled_codes(call, xp.astype(numbers, factors.dtype), factors[..., None])
+    result = scaled_codes(call, xp.astype(numbers, factors.dtype), factors[..., None])
     *outer, count = scales.shape
-    return narrow(call, reshaped(xp, found, (*outer, count * OF_BLOCK)), stored(call, scales))
+    return narrow(call, reshaped(xp, result, (*outer, count * OF_BLOCK)), stored(call, scales))
 
 
 @step

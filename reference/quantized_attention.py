@@ -69,8 +69,8 @@ def check_quantized(
     call: Call, query: Array, key_codes: Array, value_codes: Array, name: str = "query"
 ) -> None:
     """Check that codes of keys and values fit the query and each other (QUANT-9)."""
-    given = {name: query, "key_codes": key_codes, "value_codes": value_codes}
-    shape, keys, values = (tuple(array(call, own, each, "QUANT-9").shape) for own, each in given.items())
+    arguments = {name: query, "key_codes": key_codes, "value_codes": value_codes}
+    shape, keys, values = (tuple(array(call, own, each, "QUANT-9").shape) for own, each in arguments.items())
     need(
         name,
         len(shape) >= 2,

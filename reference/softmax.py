@@ -67,14 +67,14 @@ def log_sum_exp(scores: ArrayLike, allowed: ArrayLike, sinks: ArrayLike | None =
 
 def _of_scores(scores: ArrayLike, allowed: ArrayLike, sinks: ArrayLike | None) -> Any:
     s = np.asarray(scores)
-    given = {"s": s, "allowed": np.asarray(allowed), "sinks": sinks, "dtype": s.dtype}
+    arguments = {"s": s, "allowed": np.asarray(allowed), "sinks": sinks, "dtype": s.dtype}
 
     def run(call: Call, s: Array, allowed: Mask, sinks: Array) -> tuple[Array, Array]:
         each = entered(Attention(call.steps, call.xp, call.dtype, s, s, s, sinks=sinks))
         weights, lse = softmax_of(each, s, allowed)
         return (weights[0], lse[0]) if each.flat and sinks is not None else (weights, lse)
 
-    return evaluate(run, given)
+    return evaluate(run, arguments)
 
 
 @step
@@ -139,10 +139,10 @@ def normalised(call: Attention, e: Array, total: Array) -> Array:
 def lse(call: Attention, top: Array, total: Array) -> Array:
     """Return the logarithm of the denominator; of 0 it is minus infinity (SOFT-6, SOFT-7, NUM-7)."""
     some = total != 0  # the derivative of the logarithm of 0 is infinite, and 0 times it is NaN (GRAD-10)
-    found = call.xp.where(some, top + call.xp.log(call.xp.where(some, total, 1.0)), -math.inf)
+    result = call.xp.where(some, top + call.xp.log(call.xp.where(some, total, 1.0)), -math.inf)
     # Infinity minus itself is NaN, so with a score of infinity `total` is NaN. The lse is infinity (NUM-11).
-    found = call.xp.where(top == math.inf, top, found)
-    return call.xp.astype(found[..., 0], call.query.dtype, copy=False)
+    result = call.xp.where(top == math.inf, top, result)
+    return call.xp.astype(result[..., 0], call.query.dtype, copy=False)
 
 
 @step

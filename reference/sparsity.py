@@ -89,7 +89,7 @@ def attended(given: Sparse) -> Any:
 
 def plain_fields(given: Sparse) -> dict[str, Any]:
     """Return the fields of the call of attention that a sparse call stands for."""
-    return {one.name: getattr(given, one.name) for one in fields(Attention)} | {"mask": meant(given)}
+    return {field.name: getattr(given, field.name) for field in fields(Attention)} | {"mask": meant(given)}
 
 
 def as_attention(operation: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -116,7 +116,7 @@ def check_blocks(call: Sparse) -> Sparse:
     if call.block_mask is not None:
         booleans(call, "block_mask", call.block_mask, call.blocks, "ERR-15")
     lists = {"block_counts": call.block_counts, "block_indices": call.block_indices}
-    if all(one is None for one in lists.values()):
+    if all(array is None for array in lists.values()):
         return call
     for name, given in lists.items():
         need(name, given is not None, "an array, as for the other of counts and indices", None, "SPARSE-10")
@@ -159,9 +159,9 @@ def meant(call: Sparse) -> Mask:
 @part
 def active(call: Sparse) -> Mask:
     """Say which blocks are allowed by the mask of blocks and by the lists of blocks, ``call.blocks``."""
-    found = call.xp.broadcast_to(count(call.xp, call.blocks[-1], call.query) >= 0, call.blocks)
-    found = found if call.block_mask is None else found & call.block_mask
-    return found if call.block_indices is None else found & listed_blocks(call)
+    result = call.xp.broadcast_to(count(call.xp, call.blocks[-1], call.query) >= 0, call.blocks)
+    result = result if call.block_mask is None else result & call.block_mask
+    return result if call.block_indices is None else result & listed_blocks(call)
 
 
 @step
@@ -185,7 +185,7 @@ def elements(call: Sparse, blocks: Mask) -> Mask:
 @part
 def listed_keys(call: Sparse) -> Mask:
     """Say which keys are listed for each query, in the list of its key head (SPARSE-6, SPARSE-9)."""
-    found = call.xp.any(call.key_indices[..., None] == call.j, axis=-2)  # broadcasts to (*B, Hkv, L, S)
-    if call.query.ndim < 3 or found.ndim < 3 or found.shape[-3] == 1:
-        return found
-    return call.xp.repeat(found, call.query.shape[-3] // call.key.shape[-3], axis=-3)
+    result = call.xp.any(call.key_indices[..., None] == call.j, axis=-2)  # broadcasts to (*B, Hkv, L, S)
+    if call.query.ndim < 3 or result.ndim < 3 or result.shape[-3] == 1:
+        return result
+    return call.xp.repeat(result, call.query.shape[-3] // call.key.shape[-3], axis=-3)

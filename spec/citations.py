@@ -56,8 +56,8 @@ def cited(page: str) -> str:
         return f"[{match['id']}]" if match["id"] in known else match[0]
 
     text = _CITED.sub(link, text)
-    found = {*_LINKED.findall(_CODE.sub("", text))}
-    lines = [f"[{id_}]: {rule.chapter}.md#{anchor(rule)}" for id_, rule in known.items() if id_ in found]
+    results = {*_LINKED.findall(_CODE.sub("", text))}
+    lines = [f"[{id_}]: {rule.chapter}.md#{anchor(rule)}" for id_, rule in known.items() if id_ in results]
     return "\n".join([text, *(["", DEFINITIONS, *lines] if lines else []), ""])
 
 

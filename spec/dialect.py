@@ -23,17 +23,17 @@ def in_dtype(dialect: Mapping[str, Any], dtype: str) -> dict[str, str]:
     >>> in_dtype({"MASK-6": {"mask": "uniform"}}, "float32")
     {'MASK-6': 'mask: uniform'}
     """
-    found = {}
+    results = {}
     for rule, said in dialect.items():
         if isinstance(said, str):
-            found[rule] = said
+            results[rule] = said
         elif set(said) <= set(ROUTES):
             variants = dict.fromkeys(said.values())
             whole = len(said) == len(ROUTES) and len(variants) == 1
-            found[rule] = next(iter(variants)) if whole else _written(said)
+            results[rule] = next(iter(variants)) if whole else _written(said)
         elif dtype in said:
-            found[rule] = said[dtype]
-    return found
+            results[rule] = said[dtype]
+    return results
 
 
 def _written(said: Mapping[str, str]) -> str:
@@ -50,11 +50,11 @@ def of_routes(variant: str) -> dict[str, str]:
     ({'mask': 'uniform'}, {'mask': 'nan', 'bias': 'nan'}, {})
     """
     if ": " in variant:
-        found = {}
+        results = {}
         for part in variant.split(", "):
             route, name = part.split(": ")
-            found[route] = name
-        return found
+            results[route] = name
+        return results
     return dict.fromkeys(ROUTES, variant) if variant else {}
 
 
@@ -81,7 +81,7 @@ def fault_of(dialect: Any, variants: Mapping[str, tuple[str, ...]], dtypes: tupl
         if rule not in variants:
             return f"expected a mapping of rule ids to variants, got the rule {rule!r}, which has none"
         named = [said] if not isinstance(said, Mapping) else list(said.values())
-        wrong = next((one for one in named if one not in variants[rule]), None)
+        wrong = next((variant for variant in named if variant not in variants[rule]), None)
         if wrong is not None or not named:
             return f"{rule}: expected {' or '.join(variants[rule])}, got {wrong if named else said!r}"
         if isinstance(said, Mapping) and (fault := _fault_of_keys(rule, set(said), dtypes)):

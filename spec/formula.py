@@ -30,8 +30,8 @@ def octets(seed: int, stream: int, count: int, start: int = 0) -> NDArray[np.uin
     first, last = start // _WORD, -(-(start + count) // _WORD)
     key = _mixed(np.array([(seed << 32 | stream) + _STEP & _MASK], dtype=np.uint64))
     steps = np.arange(first + 1, last + 1, dtype=np.uint64) * np.uint64(_STEP)
-    found = _mixed(steps + key).astype("<u8", copy=False).view(np.uint8)
-    return found[start - first * _WORD :][:count]
+    results = _mixed(steps + key).astype("<u8", copy=False).view(np.uint8)
+    return results[start - first * _WORD :][:count]
 
 
 def numbers(seed: int, stream: int, shape: tuple[int, ...]) -> NDArray[np.float32]:
@@ -45,8 +45,8 @@ def numbers(seed: int, stream: int, shape: tuple[int, ...]) -> NDArray[np.float3
     >>> (64 * numbers(0, 0, (2, 2))).tolist()
     [[111.0, 126.0], [25.0, 77.0]]
     """
-    found = octets(seed, stream, int(np.prod(shape, dtype=np.int64))).view(np.int8)
-    return np.multiply(found, np.float32(1 / 64), dtype=np.float32).reshape(shape)
+    result = octets(seed, stream, int(np.prod(shape, dtype=np.int64))).view(np.int8)
+    return np.multiply(result, np.float32(1 / 64), dtype=np.float32).reshape(shape)
 
 
 _MASK = 2**64 - 1
@@ -150,12 +150,12 @@ class Formula:
     def arguments(self, dtype: str) -> dict[str, Any]:
         """Return the arguments of the call, by canonical name."""
         query, key = self._rows()
-        found: dict[str, Any] = {
+        results: dict[str, Any] = {
             "query": query.astype(dtype, copy=False),
             "key": key.astype(dtype, copy=False),
             "value": self.value.astype(dtype, copy=False),
         }
-        return found | self.given(dtype)
+        return results | self.given(dtype)
 
     def arguments_of_gradients(self, dtype: str) -> dict[str, Any]:
         """Return the arguments of the call of its gradients, by canonical name."""
@@ -163,22 +163,22 @@ class Formula:
 
     def given(self, dtype: str) -> dict[str, Any]:
         """Return the options of the call, by canonical name."""
-        found: dict[str, Any] = {}
+        results: dict[str, Any] = {}
         for name, thing in self.options.items():
             if name in _DISALLOWED:
-                found[name] = self._drawn(name, thing, dtype)
+                results[name] = self._drawn(name, thing, dtype)
             elif name == "sinks":
-                found[name] = numbers(self.seed, STREAMS[name], (self.heads,)).astype(dtype)
+                results[name] = numbers(self.seed, STREAMS[name], (self.heads,)).astype(dtype)
             elif name == "d_lse":
-                found[name] = self.d_lse.astype(FORMATS[dtype].lse)
+                results[name] = self.d_lse.astype(FORMATS[dtype].lse)
             elif name == "segments":
-                found["query_segment_ids"] = self._segments(self.queries, self.keys - self.queries)
-                found["key_segment_ids"] = self._segments(self.keys, 0)
+                results["query_segment_ids"] = self._segments(self.queries, self.keys - self.queries)
+                results["key_segment_ids"] = self._segments(self.keys, 0)
             elif isinstance(thing, tuple) and name != "window":
-                found[name] = np.array(thing, dtype=np.int64).reshape(self.batch)
+                results[name] = np.array(thing, dtype=np.int64).reshape(self.batch)
             else:
-                found[name] = thing
-        return found
+                results[name] = thing
+        return results
 
     def _rows(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Return queries and keys."""
@@ -190,8 +190,8 @@ class Formula:
         return query * np.float32(0.5), key
 
     def _words(self, name: str, shape: tuple[int, ...]) -> NDArray[np.uint8]:
-        found = octets(self.seed, STREAMS[name], int(np.prod(shape, dtype=np.int64)))
-        return (found % np.uint8(self.words) if self.words < 256 else found).reshape(shape)
+        result = octets(self.seed, STREAMS[name], int(np.prod(shape, dtype=np.int64)))
+        return (result % np.uint8(self.words) if self.words < 256 else result).reshape(shape)
 
     def _drawn(self, name: str, axes: tuple[str, ...], dtype: str) -> NDArray[Any]:
         """Draw a mask or a bias. An axis without a letter has the size 1."""
@@ -199,11 +199,11 @@ class Formula:
         outer = tuple(size if "B" in axes else 1 for size in self.batch)
         inner = tuple(size if letter in axes else 1 for letter, size in sizes.items())
         shape = (*outer, *inner) if {"B", "H"} & set(axes) else inner[1:]
-        found = octets(self.seed, STREAMS[name], int(np.prod(shape, dtype=np.int64))).reshape(shape)
-        allowed = found >= _DISALLOWED[name]
+        result = octets(self.seed, STREAMS[name], int(np.prod(shape, dtype=np.int64))).reshape(shape)
+        allowed = result >= _DISALLOWED[name]
         if name != "bias":
             return allowed
-        return np.where(allowed, (found % _BIASES).astype(np.float64) / 4 - 1, -np.inf).astype(dtype)
+        return np.where(allowed, (result % _BIASES).astype(np.float64) / 4 - 1, -np.inf).astype(dtype)
 
     def _segments(self, count: int, offset: int) -> NDArray[np.int32]:
         ids = (np.arange(count) + offset) // self.options["segments"]

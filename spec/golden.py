@@ -32,16 +32,16 @@ def cases(folder: Path = VECTORS) -> tuple[Case, ...]:
     >>> case.chapter, case.operation
     ('notation', 'attention')
     """
-    found: list[Case] = []
+    results: list[Case] = []
     for path in sorted(folder.glob("*.json"), key=_reading_order):
         if path.name != SCHEMA:
-            found.extend(cases_of(path.stem) if folder == VECTORS else load(path))
-    if not found:
+            results.extend(cases_of(path.stem) if folder == VECTORS else load(path))
+    if not results:
         raise SpecError(f"vectors: expected CHAPTER.json in {folder.name}/, got no vector file")
-    ids = [case.id for case in found]
+    ids = [case.id for case in results]
     for twice in sorted({id_ for id_ in ids if ids.count(id_) > 1}):
         raise SpecError(f"case {twice}: expected one case of this id, got {ids.count(twice)}")
-    return tuple(found)
+    return tuple(results)
 
 
 @cache

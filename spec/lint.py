@@ -54,9 +54,9 @@ def lint(folder: Path = VECTORS) -> list[str]:
     for path in sorted(folder.glob("*.json")):
         if path.name != SCHEMA:
             read(path)  # validates against the schema, which loading our own vectors does not
-    found = cases(folder)
-    problems = [f"case {case.id}: {problem}" for case in found for problem in _of_case(case)]
-    cited = {rule for case in found for rule in case.rules}
+    results = cases(folder)
+    problems = [f"case {case.id}: {problem}" for case in results for problem in _of_case(case)]
+    cited = {rule for case in results for rule in case.rules}
     problems += [f"rule {rule_id}: expected no case, as it is in LIVE" for rule_id in sorted(cited & LIVE)]
     wanted = [rule.id for rule in rules() if rule.id not in LIVE]
     problems += [f"rule {rule_id}: expected a case, got none" for rule_id in wanted if rule_id not in cited]
@@ -82,13 +82,13 @@ def _of_case(case: Case) -> list[str]:
         if case.misuse.argument not in allowed:  # it may be absent from the call, if that is the fault
             problems.append(f"misuse: expected an argument of {case.operation}, got {case.misuse.argument}")
         return problems
-    asked = {one.option: True for one in operation.results if one.option and not one.apart}
+    asked = {output.option: True for output in operation.results if output.option and not output.apart}
     wanted = operation.wanted({**case.arguments, **asked})
     if set(case.expected) != set(wanted):
         problems.append(f"outputs: expected {', '.join(wanted)}, got {', '.join(case.expected)}")
     if not absent:
-        problems += (found := misfits(case.operation, case.arguments))
-        problems += [] if found else _of_expected(case)
+        problems += (result := misfits(case.operation, case.arguments))
+        problems += [] if result else _of_expected(case)
     for other in case.alternatives:
         problems += _of_rule(other.rule, other.variant)
         problems += _of_alternative(other.variant, other.expected, case.expected)
@@ -108,11 +108,11 @@ def _of_rule(rule_id: str, variant: str | None) -> list[str]:
     return []
 
 
-def _of_alternative(variant: str, given: Arguments, expected: Arguments) -> list[str]:
-    left, right = ({name: x.shape for name, x in group.items()} for group in (given, expected))
+def _of_alternative(variant: str, arguments: Arguments, expected: Arguments) -> list[str]:
+    left, right = ({name: x.shape for name, x in group.items()} for group in (arguments, expected))
     if left != right:
         return [f"alternative {variant}: expected shapes {right}, got {left}"]
-    if all(np.array_equal(x, expected[name], equal_nan=True) for name, x in given.items()):
+    if all(np.array_equal(x, expected[name], equal_nan=True) for name, x in arguments.items()):
         return [f"alternative {variant}: expected values other than those of the rule, got the same"]
     return []
 

@@ -106,11 +106,11 @@ def rules() -> tuple[Rule, ...]:
     >>> [rule.id for rule in rules() if rule.chapter == "softmax"][0]
     'SOFT-1'
     """
-    found = [rule for chapter in CHAPTERS for rule in parse(chapter, _read(chapter))]
-    ids = [rule.id for rule in found]
+    results = [rule for chapter in CHAPTERS for rule in parse(chapter, _read(chapter))]
+    ids = [rule.id for rule in results]
     for twice in {id_ for id_ in ids if ids.count(id_) > 1}:
         raise SpecError(f"rule {twice}: expected one heading, got two")
-    return tuple(found)
+    return tuple(results)
 
 
 def find_rule(rule_id: str) -> Rule:
@@ -159,7 +159,7 @@ def parse(chapter: str, text: str) -> list[Rule]:
 
     # Only the text of blocks is read, and parsing what is in it would take three times as long.
     tokens = MarkdownIt().disable(["inline", "text_join"]).parse(text)
-    found: list[Rule] = []
+    results: list[Rule] = []
     heading: re.Match[str] | None = None
     variants_follow = False
     item_depth = 0
@@ -178,22 +178,22 @@ def parse(chapter: str, text: str) -> list[Rule]:
                 raise SpecError(
                     f"rule {heading['id']}: expected a sentence under the heading, got no paragraph"
                 )
-        elif heading and not _is_last(found, heading["id"]):
-            found.append(_rule(chapter, heading, content))
+        elif heading and not _is_last(results, heading["id"]):
+            results.append(_rule(chapter, heading, content))
         elif heading and variants_follow and item_depth:
-            found[-1] = _with_variant(found[-1], content)
+            results[-1] = _with_variant(results[-1], content)
         elif not item_depth:
             variants_follow = content.startswith("Variants")
-    return found
+    return results
 
 
 def _without_links(text: str) -> str:
     return _LINK.sub(lambda link: link[1] or link[2], text)
 
 
-def _is_last(found: list[Rule], rule_id: str) -> bool:
+def _is_last(results: list[Rule], rule_id: str) -> bool:
     """Whether the last rule has this id."""
-    return bool(found) and found[-1].id == rule_id
+    return bool(results) and results[-1].id == rule_id
 
 
 def _rule(chapter: str, heading: re.Match[str], sentence: str) -> Rule:
@@ -265,12 +265,12 @@ def levels() -> tuple[ConformanceLevel, ...]:
     >>> [level.name for level in levels()][:5]
     ['core', 'strict', 'masked', 'grouped', 'cached']
     """
-    found = [_level(name, text) for name, text in _sections() if name != "In no level"]
-    names = [level.name for level in found]
-    for level in found:
+    results = [_level(name, text) for name, text in _sections() if name != "In no level"]
+    names = [level.name for level in results]
+    for level in results:
         if not level.rules or level.builds_on not in ("", *names[: names.index(level.name)]):
             raise SpecError(f"level {level.name}: expected rules, and a level before it to build on")
-    return tuple(found)
+    return tuple(results)
 
 
 def in_no_level() -> tuple[str, ...]:

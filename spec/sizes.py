@@ -35,15 +35,15 @@ def sizes(operation: str, arguments: Arguments) -> Sizes:
     >>> shape_of(("*B", "Hq", "L", "S"), found)
     (2, 4, 3, 5)
     """
-    found, misfits = bound(operation, arguments)
+    sizes, misfits = bound(operation, arguments)
     for misfit in misfits:
         raise SpecError(misfit)
-    return found
+    return sizes
 
 
-def shape_of(shape: Shape, found: Sizes) -> tuple[int, ...]:
+def shape_of(shape: Shape, sizes: Sizes) -> tuple[int, ...]:
     """Convert a shape from letters to numbers."""
-    axes = _axes(shape, found)
+    axes = _axes(shape, sizes)
     unknown = [axis for axis in axes if isinstance(axis, str)]
     if unknown:
         raise SpecError(f"shape {spelled(shape)}: got no size of {', '.join(unknown)}")
@@ -60,13 +60,13 @@ def output_shapes(operation: str, arguments: Arguments) -> dict[str, tuple[int, 
     >>> output_shapes("split_heads", {"features": np.ones((3, 8)), "heads": 2})
     {'split': (2, 3, 4)}
     """
-    found = sizes(operation, arguments)
+    result = sizes(operation, arguments)
     convention = arguments.get("convention")
     return {
         output.name: (
             tuple(arguments[output.of].shape)
             if output.of
-            else shape_of(turned(output.shape) if convention in output.turns else output.shape, found)
+            else shape_of(turned(output.shape) if convention in output.turns else output.shape, result)
         )
         for output in OPERATIONS[operation].results
         if (not output.of or arguments.get(output.of) is not None)
@@ -87,109 +87,111 @@ def bound(operation: str, arguments: Arguments) -> tuple[Sizes, list[str]]:
         for argument in in_order(form)
         if argument.shape and is_array(arguments.get(argument.name))
     }
-    found = Sizes()
+    sizes = Sizes()
     convention = arguments.get("convention")
     for argument in form.named:
         count = arguments.get(argument.name)
         if argument.binds and type(count) is int and count > 0:
-            found.letters[argument.binds] = count
+            sizes.letters[argument.binds] = count
     problems: list[str] = []
     for argument, array in arrays.items():
         shape = turned(argument.shape) if convention in argument.turns else argument.shape
-        if BATCH in shape and found.batch is None and form.headless:
-            found.headless = len(array.shape) == len(shape) - 2
-        if found.headless and found.batch is None:
-            found.batch, found.letters = (), {**dict.fromkeys(HEADS, 1), **found.letters}
+        if BATCH in shape and sizes.batch is None and form.headless:
+            sizes.headless = len(array.shape) == len(shape) - 2
+        if sizes.headless and sizes.batch is None:
+            sizes.batch, sizes.letters = (), {**dict.fromkeys(HEADS, 1), **sizes.letters}
         problems += (
-            _broadcast(argument, array, shape, found)
+            _broadcast(argument, array, shape, sizes)
             if argument.broadcasts
-            else _bind(argument, array, shape, found)
+            else _bind(argument, array, shape, sizes)
         )
-        _fall_back(form, arguments, found)
-    return found, problems or _divided(form, found)
+        _fall_back(form, arguments, sizes)
+    return sizes, problems or _divided(form, sizes)
 
 
 def in_order(form: Operation) -> list[Argument]:
     """Order arguments so that each follows those that determine its sizes."""
     sources = {name for name, _ in form.otherwise.values()}
-    leading = next(one for one in form.positional if not one.broadcasts)
-    first = [leading, *(one for one in form.named if one.name in sources)]
-    return [*first, *(one for one in form.arguments.values() if one not in first)]
+    leading = next(argument for argument in form.positional if not argument.broadcasts)
+    first = [leading, *(argument for argument in form.named if argument.name in sources)]
+    return [*first, *(argument for argument in form.arguments.values() if argument not in first)]
 
 
-def _fall_back(form: Operation, arguments: Arguments, found: Sizes) -> None:
+def _fall_back(form: Operation, arguments: Arguments, sizes: Sizes) -> None:
     for letter, (name, other) in form.otherwise.items():
-        if arguments.get(name) is None and other in found.letters:
-            found.letters.setdefault(letter, found.letters[other])
+        if arguments.get(name) is None and other in sizes.letters:
+            sizes.letters.setdefault(letter, sizes.letters[other])
 
 
-def _axes(shape: Shape, found: Sizes) -> list[int | str]:
+def _axes(shape: Shape, sizes: Sizes) -> list[int | str]:
     """Convert a shape to numbers, and keep letters whose size is not known: ``3*D``."""
     axes: list[int | str] = []
     for place, letter in enumerate(shape):
         if letter == BATCH:
-            axes += [BATCH] if found.batch is None else found.batch
-        elif not (found.headless and letter in HEADS and place and shape[place - 1] == BATCH):
-            size = value_of(letter, found.letters)
-            known = (str(found.letters.get(factor, factor)) for factor in letter.split("*"))
+            axes += [BATCH] if sizes.batch is None else sizes.batch
+        elif not (sizes.headless and letter in HEADS and place and shape[place - 1] == BATCH):
+            size = value_of(letter, sizes.letters)
+            known = (str(sizes.letters.get(factor, factor)) for factor in letter.split("*"))
             axes.append("*".join(known) if size is None else size)
     return axes
 
 
-def _bind(argument: Argument, array: Any, shape: Shape, found: Sizes) -> list[str]:
+def _bind(argument: Argument, array: Any, shape: Shape, sizes: Sizes) -> list[str]:
     got = tuple(array.shape)
-    axes = _axes(shape, found)
+    axes = _axes(shape, sizes)
     if BATCH in axes:
         place = axes.index(BATCH)
         extra = len(got) - (len(axes) - 1)
         if extra >= 0:
-            found.batch = got[place : place + extra]
-            axes[place : place + 1] = found.batch
+            sizes.batch = got[place : place + extra]
+            axes[place : place + 1] = sizes.batch
     expected = spelled(tuple(axes))
     if len(axes) != len(got):
         return [f"argument {argument.name}: expected shape {expected}, got {got}"]
     for axis, size in zip(axes, got, strict=True):
-        if not (_learn(axis, size, found) if isinstance(axis, str) else axis == size):
+        if not (_learn(axis, size, sizes) if isinstance(axis, str) else axis == size):
             return [f"argument {argument.name}: expected shape {expected}, got {got}"]
     return []
 
 
-def _learn(axis: str, size: int, found: Sizes) -> bool:
+def _learn(axis: str, size: int, sizes: Sizes) -> bool:
     """Determine the only unknown letter of an axis from its size."""
     if axis.endswith(ONE_MORE):
-        return size > 0 and _learn(axis.removesuffix(ONE_MORE), size - 1, found)
+        return size > 0 and _learn(axis.removesuffix(ONE_MORE), size - 1, sizes)
     known = 1
     unknown = []
     for factor in axis.split("*"):
-        if factor.isdigit() or factor in found.letters:
-            known *= int(factor) if factor.isdigit() else found.letters[factor]
+        if factor.isdigit() or factor in sizes.letters:
+            known *= int(factor) if factor.isdigit() else sizes.letters[factor]
         else:
             unknown.append(factor)
     if not unknown:
         return known == size
     if len(unknown) > 1 or known == 0 or size % known:
         return False
-    found.letters[unknown[0]] = size // known
+    sizes.letters[unknown[0]] = size // known
     return size > 0 or LETTERS[unknown[0]].may_be_empty
 
 
-def _divided(form: Operation, found: Sizes) -> list[str]:
+def _divided(form: Operation, sizes: Sizes) -> list[str]:
     """Find numbers of heads that do not divide, reported for the first argument that has them."""
     return [
-        f"argument {name}: expected a number of heads that divides {whole}, got {found.letters[letter]}"
+        f"argument {name}: expected a number of heads that divides {whole}, got {sizes.letters[letter]}"
         for letter, known in LETTERS.items()
-        if letter in found.letters and (whole := found.letters.get(known.divides)) is not None
-        if found.letters[letter] == 0 or whole % found.letters[letter]
-        for name in [name for name, one in form.arguments.items() if letter in (one.binds, *one.shape)][:1]
+        if letter in sizes.letters and (whole := sizes.letters.get(known.divides)) is not None
+        if sizes.letters[letter] == 0 or whole % sizes.letters[letter]
+        for name in [
+            name for name, argument in form.arguments.items() if letter in (argument.binds, *argument.shape)
+        ][:1]
     ]
 
 
-def _broadcast(argument: Argument, array: Any, shape: Shape, found: Sizes) -> list[str]:
-    got, whole = tuple(array.shape), _axes(shape, found)
+def _broadcast(argument: Argument, array: Any, shape: Shape, sizes: Sizes) -> list[str]:
+    got, whole = tuple(array.shape), _axes(shape, sizes)
     tail = whole[len(whole) - len(got) :] if len(got) <= len(whole) else None
     for axis, size in zip(tail or (), got, strict=False):
         if isinstance(axis, str) and axis in LETTERS and axis != BATCH:
-            found.letters[axis] = size  # no other array says how long a list is
+            sizes.letters[axis] = size  # no other array says how long a list is
     if tail is None or not all(
         isinstance(m, str) or n in (1, m) or (argument.by_blocks and 0 < n < m and m % n == 0)
         for n, m in zip(got, tail, strict=True)
@@ -244,12 +246,12 @@ def misfits(operation: str, arguments: Arguments) -> list[str]:
         for name, x in arguments.items()
         if name in known and not (x is None and known[name].kind != "flag")
     }
-    found, problems = bound(operation, given)
+    result, problems = bound(operation, given)
     leading = next((x for x in given.values() if is_array(x)), None)
     return [
         *(problem for name, x in given.items() for problem in _of_dtype(known[name], x, leading)),
         *problems,
-        *(problem for name, x in given.items() for problem in _of_form(known[name], x, found)),
+        *(problem for name, x in given.items() for problem in _of_form(known[name], x, result)),
         *(
             f"argument {name}: got {given[name]} without {other}"
             for name in given
@@ -279,9 +281,9 @@ def _of_dtype(argument: Argument, x: Any, leading: Any) -> Iterator[str]:
         yield f"argument {argument.name}: expected dtype {leading.dtype} as in the first array, got {x.dtype}"
 
 
-def _of_form(argument: Argument, x: Any, found: Sizes) -> Iterator[str]:
+def _of_form(argument: Argument, x: Any, sizes: Sizes) -> Iterator[str]:
     """Find faults of arguments that are not arrays, and of the numbers of arrays with bounds."""
-    expected = _expected(argument, found)
+    expected = _expected(argument, sizes)
     if argument.kind == "window":
         fits = is_window(x)
     elif argument.kind == "word":
@@ -290,33 +292,33 @@ def _of_form(argument: Argument, x: Any, found: Sizes) -> Iterator[str]:
         fits = isinstance(x, bool)
     elif is_array(x) and argument.sums:
         counts = x.reshape(-1).tolist()
-        fits = min(counts, default=0) >= 0 and sum(counts) == value_of(argument.sums, found.letters)
+        fits = min(counts, default=0) >= 0 and sum(counts) == value_of(argument.sums, sizes.letters)
     elif is_array(x):
         fits = argument.shape != () and (
-            argument.bounds is None or all(_within(argument, n, found) for n in x.reshape(-1).tolist())
+            argument.bounds is None or all(_within(argument, n, sizes) for n in x.reshape(-1).tolist())
         )
         fits = fits and (not argument.ascending or _ascends(argument, x.reshape(-1).tolist()))
     elif argument.kind == "array":
         fits = False
     elif argument.kind == "number":
-        fits = _is_number(x) and abs(x) <= FORMATS["float64"].largest and _within(argument, x, found)
+        fits = _is_number(x) and abs(x) <= FORMATS["float64"].largest and _within(argument, x, sizes)
     else:
-        fits = type(x) is int and _within(argument, x, found)
+        fits = type(x) is int and _within(argument, x, sizes)
     if not fits:
         yield f"argument {argument.name}: expected {expected}, got {x}"
 
 
-def _expected(argument: Argument, found: Sizes) -> str:
+def _expected(argument: Argument, sizes: Sizes) -> str:
     if argument.kind == "word":
         return " or ".join(argument.words)
     if argument.sums:
-        return f"integers from 0 that add up to {value_of(argument.sums, found.letters)}"
+        return f"integers from 0 that add up to {value_of(argument.sums, sizes.letters)}"
     words = WORDS[argument.kind] if argument.kind != "integer" else "an integer"
     if argument.ascending:
         words = "integers that begin at the least and do not decrease,"
     if argument.bounds is None or argument.kind == "window":
         return words
-    most = value_of(str(argument.bounds.most), found.letters)
+    most = value_of(str(argument.bounds.most), sizes.letters)
     beside = "" if most is None else f", which is {most}"
     return f"{words} {argument.bounds}{beside}"
 
@@ -326,11 +328,11 @@ def _ascends(argument: Argument, numbers: list[int]) -> bool:
     return numbers[:1] == [least] and numbers == sorted(numbers)
 
 
-def _within(argument: Argument, number: float, found: Sizes) -> bool:
+def _within(argument: Argument, number: float, sizes: Sizes) -> bool:
     bounds = argument.bounds
     if bounds is None:
         return True
-    most = value_of(bounds.most, found.letters) if isinstance(bounds.most, str) else bounds.most
+    most = value_of(bounds.most, sizes.letters) if isinstance(bounds.most, str) else bounds.most
     enough = number > bounds.least if bounds.above else number >= bounds.least
     too_much = most is not None and (number >= most if bounds.below else number > most)
     return enough and not too_much and (bounds.step == 1 or number % bounds.step == 0)

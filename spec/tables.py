@@ -61,9 +61,9 @@ def arguments(*operations: str) -> str:
     for name in operations:
         if len(operations) > 1:
             rows.append((f"**{name}**", *[""] * 6))
-        rows += [_of_argument(one) for one in OPERATIONS[name].arguments.values()]
-        rows += [_of_argument(one) for one in OPERATIONS[name].forward]
-        rows += [_of_output(one, OPERATIONS[name]) for one in OPERATIONS[name].results]
+        rows += [_of_argument(argument) for argument in OPERATIONS[name].arguments.values()]
+        rows += [_of_argument(argument) for argument in OPERATIONS[name].forward]
+        rows += [_of_output(output, OPERATIONS[name]) for output in OPERATIONS[name].results]
     return _table(("argument", "kind", "shape", "meaning", "role", "default", "rule"), rows)
 
 
@@ -95,7 +95,10 @@ def call(operation: str) -> str:
     """
     form = OPERATIONS[operation]
     options = (form.arguments[name] for name in form.options)
-    given = ", ".join(one.name if one.required else f"{one.name}={one.default!r}" for one in options)
+    given = ", ".join(
+        argument.name if argument.required else f"{argument.name}={argument.default!r}"
+        for argument in options
+    )
     lines = wrap(given, 60 - len(operation)) or [""]
     indent = " " * (4 + len(operation) + 1)
     first = f"    {operation}({', '.join(form.arrays)}{', *,' if given else ''}"
@@ -135,22 +138,32 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
-def _of_argument(one: Argument) -> tuple[str, ...]:
-    shape = shape_of(one)
+def _of_argument(argument: Argument) -> tuple[str, ...]:
+    shape = shape_of(argument)
     return (
-        f"`{one.name}`",
-        kind_of(one),
-        f"broadcasts{' by blocks' if one.by_blocks else ''} to {shape}" if one.broadcasts else shape,
-        one.meaning,
-        ", ".join(one.role),
-        "" if one.required else f"`{one.default!r}`",
-        f"[{one.rule}]",
+        f"`{argument.name}`",
+        kind_of(argument),
+        f"broadcasts{' by blocks' if argument.by_blocks else ''} to {shape}"
+        if argument.broadcasts
+        else shape,
+        argument.meaning,
+        ", ".join(argument.role),
+        "" if argument.required else f"`{argument.default!r}`",
+        f"[{argument.rule}]",
     )
 
 
-def _of_output(one: Output, form: Operation) -> tuple[str, ...]:
-    asked = f"with `{one.option or one.of}`" if one.option or one.of in form.options else "always"
-    return f"gives `{one.name}`", _KINDS[one.numbers], shape_of(one), asked, "", "", f"[{one.rule}]"
+def _of_output(output: Output, form: Operation) -> tuple[str, ...]:
+    asked = f"with `{output.option or output.of}`" if output.option or output.of in form.options else "always"
+    return (
+        f"gives `{output.name}`",
+        _KINDS[output.numbers],
+        shape_of(output),
+        asked,
+        "",
+        "",
+        f"[{output.rule}]",
+    )
 
 
 def _names(names: Iterable[str]) -> str:
@@ -174,7 +187,7 @@ def _axis(letter: str) -> str:
 _CONVENTIONS = {"column": "columns", "linear": "linear"}
 
 
-def shape_of(one: Argument | Output) -> str:
+def shape_of(entry: Argument | Output) -> str:
     """Return a shape, and the shapes of other conventions if they differ.
 
     Examples
@@ -184,14 +197,14 @@ def shape_of(one: Argument | Output) -> str:
     >>> shape_of(OPERATIONS["attention"].arguments["query"])
     '`(*B, Hq, L, D)`'
     """
-    if not one.shape:
+    if not entry.shape:
         return ""
-    plain, other = _shape(one.shape), _shape(turned(one.shape))
-    words = " and ".join(_CONVENTIONS[word] for word in one.turns)
+    plain, other = _shape(entry.shape), _shape(turned(entry.shape))
+    words = " and ".join(_CONVENTIONS[word] for word in entry.turns)
     return f"{plain}, {words} {other}" if words and plain != other else plain
 
 
-def kind_of(one: Argument) -> str:
+def kind_of(argument: Argument) -> str:
     """Return what an argument holds, and the range of its numbers.
 
     Examples
@@ -201,12 +214,12 @@ def kind_of(one: Argument) -> str:
     >>> kind_of(OPERATIONS["attention"].arguments["softcap"])
     'number, above 0'
     """
-    if one.kind == "word":
-        return " or ".join(f"`{word}`" for word in one.words)
-    plain = _KINDS[one.numbers] if one.kind == "array" else _FORMS.get(one.kind, one.kind)
-    if one.sums:
-        return f"{plain} from 0 that add up to {_axis(one.sums)}"
-    return plain if one.bounds is None or one.kind == "window" else f"{plain}, {one.bounds}"
+    if argument.kind == "word":
+        return " or ".join(f"`{word}`" for word in argument.words)
+    plain = _KINDS[argument.numbers] if argument.kind == "array" else _FORMS.get(argument.kind, argument.kind)
+    if argument.sums:
+        return f"{plain} from 0 that add up to {_axis(argument.sums)}"
+    return plain if argument.bounds is None or argument.kind == "window" else f"{plain}, {argument.bounds}"
 
 
 def main(paths: list[str]) -> None:

@@ -12,7 +12,7 @@ from attnspec.conformance.gallery.entry import Array, Entry, base, correct
 from attnspec.conformance.gallery.invariance import in_splits, in_tiles
 from attnspec.conformance.gallery.quantization import shortened, with_weights
 from attnspec.reference.attention import attention_of
-from attnspec.reference.call import Call, Given, Mask
+from attnspec.reference.call import Arguments, Call, Mask
 from attnspec.reference.frequencies import Frequencies
 from attnspec.reference.latent import ARRAYS
 from attnspec.reference.masking import SOURCES
@@ -276,7 +276,7 @@ def _gathered(array: Array, lists: Array, none: Array) -> Array:
     return np.where(none[..., None], 0, np.take_along_axis(array[..., None, :, :], places, axis=-2))
 
 
-def absorbed(call: Call, given: Given, values: Array | None = None, dtype: Any = None) -> Any:
+def absorbed(call: Call, given: Arguments, values: Array | None = None, dtype: Any = None) -> Any:
     """Attend over the latent with one key head, and project the result."""
     query = given["query"] @ np.swapaxes(given["key_weight"], -1, -2)  # (*B, Hq, L, Dc)
     query = query if dtype is None else query.astype(dtype).astype(query.dtype)
@@ -292,19 +292,19 @@ def absorbed(call: Call, given: Given, values: Array | None = None, dtype: Any =
 
 
 @correct("latent_attended")
-def latent_absorbed(call: Call, given: Given, _storage: Any) -> Any:
+def latent_absorbed(call: Call, given: Arguments, _storage: Any) -> Any:
     """Multiply queries by the key weight, and the result by the value weight, as decoding kernels do."""
     return absorbed(call, given)
 
 
 @correct("latent_attended")
-def latent_absorbed_and_stored(call: Call, given: Given, storage: Any) -> Any:
+def latent_absorbed_and_stored(call: Call, given: Arguments, storage: Any) -> Any:
     """Round the absorbed queries and the attended latent to the dtype of the call."""
     return absorbed(call, given, dtype=storage)
 
 
 @correct("latent_keys")
-def latent_part_by_part(call: Call, given: Given) -> Any:
+def latent_part_by_part(call: Call, given: Arguments) -> Any:
     """Project the keys by one feature of the latent after the other."""
     result = base.latent_keys(call, given)
     own = np.zeros_like(result[..., : given["query"].shape[-1]])

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from attnspec.conformance.gallery.entry import Array, altered, base, rows, wrong
-from attnspec.reference.call import Call, Given, Mask
+from attnspec.reference.call import Arguments, Call, Mask
 from attnspec.reference.notation import Attention
 
 
@@ -134,7 +134,7 @@ def fewer_heads_that_divide(_call: Call, features: Array, heads: int) -> Any:
 
 
 @wrong("check_multi_head", "HEAD-6", "K")
-def scale_of_the_model_depth(call: Call, given: Given) -> Any:
+def scale_of_the_model_depth(call: Call, given: Arguments) -> Any:
     """Divide by the root of the depth of the model, before it is split into heads."""
     given = base.check_multi_head(call, given)
     depth = given["query_weight"].shape[-1]
@@ -142,7 +142,7 @@ def scale_of_the_model_depth(call: Call, given: Given) -> Any:
 
 
 @wrong("check_multi_head", "HEAD-6", "H")
-def mask_of_the_first_of_many_heads(call: Call, given: Given) -> Any:
+def mask_of_the_first_of_many_heads(call: Call, given: Arguments) -> Any:
     """Let all heads of multi-head attention have the mask of the first."""
     given = base.check_multi_head(call, given)
     many = given["mask"] is not None and given["mask"].ndim > 2
@@ -150,7 +150,7 @@ def mask_of_the_first_of_many_heads(call: Call, given: Given) -> Any:
 
 
 @wrong("check_multi_head", "HEAD-7", "V")
-def memory_of_equal_depth_dropped(call: Call, given: Given) -> Any:
+def memory_of_equal_depth_dropped(call: Call, given: Arguments) -> Any:
     """Project keys and values from the tokens, where the memory is as deep."""
     given = base.check_multi_head(call, given)
     same = given["source"].shape[-1] == given["tokens"].shape[-1]
@@ -158,7 +158,7 @@ def memory_of_equal_depth_dropped(call: Call, given: Given) -> Any:
 
 
 @wrong("check_multi_head", "HEAD-7", "V")
-def memory_cut_to_the_tokens(call: Call, given: Given) -> Any:
+def memory_cut_to_the_tokens(call: Call, given: Arguments) -> Any:
     """Read as many positions of the memory as there are tokens."""
     given = base.check_multi_head(call, given)
     count = given["tokens"].shape[-2]

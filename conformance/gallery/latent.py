@@ -7,7 +7,7 @@ import numpy as np
 
 from attnspec.conformance.gallery.correct import absorbed
 from attnspec.conformance.gallery.entry import base, rows, wrong
-from attnspec.reference.call import Call, Given
+from attnspec.reference.call import Arguments, Call
 
 ENTRIES = rows(
     ("scale_reversed", "latent_scale", "LATENT-2", "K",
@@ -38,20 +38,20 @@ ENTRIES = rows(
 
 
 @wrong("latent_scale", "LATENT-2", "K", "ollama/ollama#13893")
-def scale_of_the_absorbed_depth(_call: Call, given: Given) -> Any:
+def scale_of_the_absorbed_depth(_call: Call, given: Arguments) -> Any:
     """Take the scale of the depth of the latent and the rotary part."""
     depth = given["latent"].shape[-1] + given["key_rotary"].shape[-1]
     return 1 / math.sqrt(depth) if given["scale"] is None else given["scale"]
 
 
 @wrong("latent_scale", "LATENT-2", "K")
-def scale_without_the_rotary_depth(_call: Call, given: Given) -> Any:
+def scale_without_the_rotary_depth(_call: Call, given: Arguments) -> Any:
     """Take the scale of the depth without the rotary part."""
     return 1 / math.sqrt(given["query"].shape[-1]) if given["scale"] is None else given["scale"]
 
 
 @wrong("latent_keys", "LATENT-1", "V")
-def rotary_part_for_the_first_head(call: Call, given: Given) -> Any:
+def rotary_part_for_the_first_head(call: Call, given: Arguments) -> Any:
     """Give the rotary part of the keys to the first head only."""
     result = base.latent_keys(call, given)
     result[..., 1:, :, given["query"].shape[-1] :] = 0
@@ -59,14 +59,14 @@ def rotary_part_for_the_first_head(call: Call, given: Given) -> Any:
 
 
 @wrong("latent_keys", "LATENT-1", "V")
-def key_weight_of_the_first_head(call: Call, given: Given) -> Any:
+def key_weight_of_the_first_head(call: Call, given: Arguments) -> Any:
     """Project the keys of all heads by the weight of the first."""
     weight = given["key_weight"]
     return base.latent_keys(call, given | {"key_weight": np.broadcast_to(weight[:1], weight.shape)})
 
 
 @wrong("latent_attended", "LATENT-1", "V")
-def weights_of_keys_and_values_split_wrongly(call: Call, given: Given, storage: Any) -> Any:
+def weights_of_keys_and_values_split_wrongly(call: Call, given: Arguments, storage: Any) -> Any:
     """Split the joined weights of keys and values where values come first."""
     joined = np.concatenate([given["key_weight"], given["value_weight"]], axis=-1)
     values = given["value_weight"].shape[-1]
@@ -75,7 +75,7 @@ def weights_of_keys_and_values_split_wrongly(call: Call, given: Given, storage: 
 
 
 @wrong("latent_attended", "LATENT-1", "V")
-def rotary_part_before_the_latent(call: Call, given: Given, _storage: Any) -> Any:
+def rotary_part_before_the_latent(call: Call, given: Arguments, _storage: Any) -> Any:
     """Take the first features of a key for its values, where the rotary part comes first."""
     rotary, latent = given["key_rotary"], given["latent"]
     cache = np.concatenate([rotary, latent], axis=-1)
@@ -84,21 +84,21 @@ def rotary_part_before_the_latent(call: Call, given: Given, _storage: Any) -> An
 
 
 @wrong("latent_attended", "LATENT-3", "A")
-def latent_causal_from_the_last_key(call: Call, given: Given, storage: Any) -> Any:
+def latent_causal_from_the_last_key(call: Call, given: Arguments, storage: Any) -> Any:
     """Align the last query with the last key, whatever the offset."""
     last = given["latent"].shape[-2] - given["query"].shape[-2]
     return base.latent_attended(call, given | ({"query_offset": last} if given["is_causal"] else {}), storage)
 
 
 @wrong("latent_attended", "LATENT-3", "I")
-def latent_lse_to_base_two(call: Call, given: Given, storage: Any) -> Any:
+def latent_lse_to_base_two(call: Call, given: Arguments, storage: Any) -> Any:
     """Return the lse of latent attention to base 2."""
     result = base.latent_attended(call, given, storage)
     return (result[0], result[1] / math.log(2)) if given["return_lse"] else result
 
 
 @wrong("latent_keys", "LATENT-4", "C")
-def projected_keys_in_bfloat16(call: Call, given: Given) -> Any:
+def projected_keys_in_bfloat16(call: Call, given: Arguments) -> Any:
     """Store projected keys in bfloat16, whatever the dtype of the call."""
     result = base.latent_keys(call, given)
     bits = result.astype(np.float32).view(np.uint32) & np.uint32(0xFFFF0000)

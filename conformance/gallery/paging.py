@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from attnspec.conformance.gallery.entry import Array, base, rows, wrong
-from attnspec.reference.call import Call, Given
+from attnspec.reference.call import Arguments, Call
 
 ENTRIES = rows(
     ("new_positions_not_attended", "end_of_keys", "PAGE-2", "V", lambda _call, given: given["key_lengths"],
@@ -25,7 +25,7 @@ ENTRIES = rows(
 
 
 @wrong("as_attention", "PAGE-1", "H")
-def table_of_the_first_sequence(call: Call, given: Given) -> Any:
+def table_of_the_first_sequence(call: Call, given: Arguments) -> Any:
     """Let all sequences read the pages of the first, as far as they are read."""
     table = given["block_table"]
     if table.ndim < 2 or not table.size:
@@ -71,7 +71,7 @@ def page_numbers_in_8_bits(call: Call, pages: Array, table: Array, new: Any, len
 
 
 @wrong("end_of_keys", "PAGE-1", "G")
-def length_of_the_longest_sequence(call: Call, given: Given) -> Any:
+def length_of_the_longest_sequence(call: Call, given: Arguments) -> Any:
     """Read as many positions of every sequence as the longest has."""
     end = base.end_of_keys(call, given)
     return np.full_like(end, np.max(end)) if np.ndim(end) and np.size(end) else end
@@ -101,14 +101,14 @@ def new_positions_stay_in_their_page(call: Call, pages: Array, table: Array, new
 
 
 @wrong("end_of_keys", "PAGE-4", "G")
-def whole_pages_read(call: Call, given: Given) -> Any:
+def whole_pages_read(call: Call, given: Arguments) -> Any:
     """Round the length up to whole pages where there are no new positions."""
     end, size = base.end_of_keys(call, given), given["key"].shape[2]
     return end if given["new_key"] is not None else -(-np.asarray(end) // size) * size
 
 
 @wrong("as_attention", "PAGE-5", "G", "Dao-AILab/flash-attention#1745")
-def pages_multiplied_by_zero(call: Call, given: Given) -> Any:
+def pages_multiplied_by_zero(call: Call, given: Arguments) -> Any:
     """Multiply the positions past the end by weights of 0."""
     plain = base.as_attention(call, given)
     leak = (0 * given["value"]).sum()
@@ -116,14 +116,14 @@ def pages_multiplied_by_zero(call: Call, given: Given) -> Any:
 
 
 @wrong("as_attention", "PAGE-6", "A")
-def positions_from_the_left_padding(call: Call, given: Given) -> Any:
+def positions_from_the_left_padding(call: Call, given: Arguments) -> Any:
     """Count positions from the end of the left padding, for a given offset."""
     plain, offset = base.as_attention(call, given), given["query_offset"]
     return plain if offset is None else plain | {"query_offset": offset + given["left_padding"]}
 
 
 @wrong("as_attention", "PAGE-7", "A")
-def end_without_the_new_positions(call: Call, given: Given) -> Any:
+def end_without_the_new_positions(call: Call, given: Arguments) -> Any:
     """Align the last query with the last key before the new ones."""
     plain = base.as_attention(call, given)
     if given["query_offset"] is not None:
@@ -132,7 +132,7 @@ def end_without_the_new_positions(call: Call, given: Given) -> Any:
 
 
 @wrong("check_paged", "PAGE-8", "U", "microsoft/onnxruntime#32391")
-def pages_that_there_are_not_clamped(call: Call, given: Given) -> Any:
+def pages_that_there_are_not_clamped(call: Call, given: Arguments) -> Any:
     """Read the nearest page for an entry that is no page."""
     table = given["block_table"]
     clipped = np.clip(table, 0, max(given["key"].shape[0] - 1, 0)) if table.dtype.kind in "iu" else table
@@ -140,7 +140,7 @@ def pages_that_there_are_not_clamped(call: Call, given: Given) -> Any:
 
 
 @wrong("check_paged", "PAGE-8", "U", "Dao-AILab/flash-attention#2711")
-def length_clamped_to_the_table(call: Call, given: Given) -> Any:
+def length_clamped_to_the_table(call: Call, given: Arguments) -> Any:
     """Take a length past the table for all of its positions."""
     room = given["block_table"].shape[-1] * given["key"].shape[2]
     room -= 0 if given["new_key"] is None else given["new_key"].shape[-2]
@@ -151,7 +151,7 @@ def length_clamped_to_the_table(call: Call, given: Given) -> Any:
 
 
 @wrong("check_paged_arrays", "PAGE-9", "U")
-def new_keys_alone_ignored(call: Call, given: Given) -> Any:
+def new_keys_alone_ignored(call: Call, given: Arguments) -> Any:
     """Ignore new keys without new values, and new values without new keys."""
     alone = (given["new_key"] is None) != (given["new_value"] is None)
     return base.check_paged_arrays(call, given | ({"new_key": None, "new_value": None} if alone else {}))

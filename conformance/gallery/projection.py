@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from attnspec.conformance.gallery.entry import Array, base, rows, wrong
-from attnspec.reference.call import Call, Given
+from attnspec.reference.call import Arguments, Call
 from attnspec.reference.projection import Convention
 
 ENTRIES = rows(
@@ -72,14 +72,14 @@ def weight_transposed_to_fit(
 
 
 @wrong("check_self", "PROJ-5", "K")
-def scale_of_the_token_depth(_call: Call, given: Given) -> Any:
+def scale_of_the_token_depth(_call: Call, given: Arguments) -> Any:
     """Divide by the root of the depth before the projection."""
     depth = given["tokens"].shape[-2 if given["convention"] == "column" else -1]
     return given if given["scale"] is not None else given | {"scale": 1 / depth**0.5}
 
 
 @wrong("check_self", "PROJ-5", "H")
-def mask_transposed_in_columns(_call: Call, given: Given) -> Any:
+def mask_transposed_in_columns(_call: Call, given: Arguments) -> Any:
     """Turn a mask round with the tokens, where they are columns."""
     turn = given["mask"] is not None and given["mask"].ndim > 1 and given["convention"] == "column"
     return given | {"mask": np.swapaxes(given["mask"], -1, -2)} if turn else given

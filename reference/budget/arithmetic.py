@@ -21,8 +21,8 @@ def rounded(value: Budget, error: Budget, storage: Format) -> Budget:
         final = np.maximum(storage.unit * np.abs(value) + storage.unit * error, storage.subnormal / 2)
         if not np.all(value):
             final = np.where((value == 0) & (error == 0), 0, final)
-        found = error + final
-        return found if np.isfinite(value).all() else np.where(np.isfinite(value), found, 0)
+        result = error + final
+        return result if np.isfinite(value).all() else np.where(np.isfinite(value), result, 0)
 
 
 @dataclass(frozen=True)
@@ -130,8 +130,8 @@ def short_weights(profile: Profile, weights: Budget, kept: Budget, value: Budget
     lost = np.minimum(absolute.sum(axis=-1, keepdims=True), MOST)
     moved = profile.weights * p + absolute
     size = (kept * moved) @ np.abs(value)
-    found: Budget = np.maximum(size, spread_of(moved, kept, value, output)) / (1 - lost)
-    return found
+    result: Budget = np.maximum(size, spread_of(moved, kept, value, output)) / (1 - lost)
+    return result
 
 
 def spread_of(moved: Budget, kept: Budget, value: Budget, output: Budget) -> Budget:

@@ -51,13 +51,13 @@ MASKING = OPERATIONS["attention"].names("masks")
 def scores_and_errors(
     query: Budget,
     key: Budget,
-    given: Mapping[str, Any],
+    arguments: Mapping[str, Any],
     arithmetic: Arithmetic,
     inherited: tuple[Budget, Budget] | None = None,
 ) -> tuple[Budget, Budget]:
     """Return the scores and their errors, including those inherited from query and key."""
     depth, work, profile = query.shape[-1], arithmetic.work, arithmetic.profile
-    scale = given.get("scale")
+    scale = arguments.get("scale")
     factor = 1 / np.sqrt(depth) if scale is None else float(scale)
     keys = np.swapaxes(repeat_heads(key, query.shape), -1, -2)
     value = factor * (query @ keys)
@@ -68,14 +68,16 @@ def scores_and_errors(
         query_error = inherited[0]
         key_error = np.swapaxes(repeat_heads(inherited[1], query.shape), -1, -2)
         error += abs(factor) * (query_error @ (np.abs(keys) + key_error) + np.abs(query) @ key_error)
-    for part in (_biased, _capped) if given.get("capped_bias") else (_capped, _biased):
-        value, error = part(value, error, given, work)
+    for part in (_biased, _capped) if arguments.get("capped_bias") else (_capped, _biased):
+        value, error = part(value, error, arguments, work)
     return value, error
 
 
-def _capped(value: Budget, error: Budget, given: Mapping[str, Any], work: Format) -> tuple[Budget, Budget]:
+def _capped(
+    value: Budget, error: Budget, arguments: Mapping[str, Any], work: Format
+) -> tuple[Budget, Budget]:
     """Return scores after the softcap, and their errors."""
-    softcap = given.get("softcap")
+    softcap = arguments.get("softcap")
     if softcap is None:
         return value, error
     finite = np.isfinite(value)  # minus infinity is capped in some variants
@@ -88,37 +90,41 @@ def _capped(value: Budget, error: Budget, given: Mapping[str, Any], work: Format
     return value, slope * error + rounding
 
 
-def _biased(value: Budget, error: Budget, given: Mapping[str, Any], work: Format) -> tuple[Budget, Budget]:
+def _biased(
+    value: Budget, error: Budget, arguments: Mapping[str, Any], work: Format
+) -> tuple[Budget, Budget]:
     """Return scores after the bias, and their errors. Minus infinity disallows, or it is a score to cap."""
-    bias = given.get("bias")
+    bias = arguments.get("bias")
     if bias is None:
         return value, error
-    disallows = given.get("capped_bias") and not has_capped_infinity(given)
+    disallows = arguments.get("capped_bias") and not has_capped_infinity(arguments)
     value = value + (np.where(np.isfinite(bias), bias, 0) if disallows else bias)
     return value, error + np.where(np.isfinite(value), work.unit * (np.abs(value) + error), 0)
 
 
 def attention_budget(
     arrays: tuple[Budget, Budget, Budget],
-    given: Mapping[str, Any],
+    arguments: Mapping[str, Any],
     arithmetic: Arithmetic,
     inherited: tuple[Budget, Budget, Budget] | None = None,
 ) -> dict[str, Budget]:
     """Return the budgets of output, lse and weights."""
     query, key, value = arrays
     storage, work, profile = arithmetic.storage, arithmetic.work, arithmetic.profile
-    s, score_error = scores_and_errors(query, key, given, arithmetic, inherited and inherited[:2])
+    s, score_error = scores_and_errors(query, key, arguments, arithmetic, inherited and inherited[:2])
     relative, absolute, approximate = _casting(arithmetic)
-    allowed = budgeted_keys(s.shape, given)
-    if np.any(given["uniform_rows"]):
-        filled = given["uniform_rows"] & means(allowed, given.get("sinks"))
+    allowed = budgeted_keys(s.shape, arguments)
+    if np.any(arguments["uniform_rows"]):
+        filled = arguments["uniform_rows"] & means(allowed, arguments.get("sinks"))
         s, score_error = np.where(filled, 0, s), np.where(filled, 0, score_error)
         allowed = allowed | filled
     value = repeat_heads(value, s.shape)
-    kept = np.broadcast_to(given.get("dropout_mask", True), s.shape) / (1 - given.get("dropout_rate", 0.0))
-    dropping = DROPPING * work.unit if "dropout_mask" in given else 0.0
-    asked = {"max": _largest(s, score_error, allowed, arithmetic)} if given.get("return_max") else {}
-    s, score_error, allowed = _with_sink(s, score_error, allowed, given.get("sinks"))
+    kept = np.broadcast_to(arguments.get("dropout_mask", True), s.shape) / (
+        1 - arguments.get("dropout_rate", 0.0)
+    )
+    dropping = DROPPING * work.unit if "dropout_mask" in arguments else 0.0
+    asked = {"max": _largest(s, score_error, allowed, arithmetic)} if arguments.get("return_max") else {}
+    s, score_error, allowed = _with_sink(s, score_error, allowed, arguments.get("sinks"))
     p: Budget = softmax(s, allowed).astype(np.float64)  # (*B, Hq, L, S), and a column for the sink
     keys = allowed.sum(axis=-1, keepdims=True)
     top, below = _below_the_top(s, allowed)
@@ -150,14 +156,14 @@ def attention_budget(
     q = kept * p
     size, output = q @ np.abs(value), q @ value  # (*B, Hq, L, Dv)
     spread = spread_of(p * exponential, kept, value, output)
-    if "sinks" in given:  # a sink has the value 0
+    if "sinks" in arguments:  # a sink has the value 0
         spread = spread + (mean - (p * exponential).sum(axis=-1, keepdims=True)) * np.abs(output)
     # A common factor of all weights cancels, so only the distance of a value from the output matters.
     spread = _quotient(spread, left)
     if exponential.max(initial=0) > _COARSE:
-        spread = np.minimum(spread, _farthest(allowed, kept, value, output, given.get("sinks")))
+        spread = np.minimum(spread, _farthest(allowed, kept, value, output, arguments.get("sinks")))
     # A weight of 1 is not changed by a cast, but 1 divided by a rate of keeping is.
-    inexact = (keys > 1) | (given.get("dropout_rate", 0.0) > 0)
+    inexact = (keys > 1) | (arguments.get("dropout_rate", 0.0) > 0)
     cast = inexact * _of_cast(profile, relative, whole, kept, value, output)
     # An exponential, or its product with a value, may be flushed to zero.
     underflow = (kept * (floor + absolute * (allowed & (keys > 1)))) @ np.abs(value) + keys * (
@@ -182,23 +188,25 @@ def _largest(s: Budget, error: Budget, allowed: NDArray[np.bool_], arithmetic: A
     return np.where(some, rounded(top, off, arithmetic.lse), 0)
 
 
-def has_capped_infinity(given: Mapping[str, Any]) -> bool:
+def has_capped_infinity(arguments: Mapping[str, Any]) -> bool:
     """Whether a bias of minus infinity is added and then capped, so that its key has a weight."""
-    return bool(given.get("capped_infinity")) and given.get("softcap") is not None
+    return bool(arguments.get("capped_infinity")) and arguments.get("softcap") is not None
 
 
-def budgeted_keys(shape: tuple[int, ...], given: Mapping[str, Any]) -> NDArray[np.bool_]:
+def budgeted_keys(shape: tuple[int, ...], arguments: Mapping[str, Any]) -> NDArray[np.bool_]:
     """Return the keys that are allowed in the variants of a call."""
-    infinite = has_capped_infinity(given)
-    masking = {name: given[name] for name in MASKING if name in given and not (infinite and name == "bias")}
+    infinite = has_capped_infinity(arguments)
+    masking = {
+        name: arguments[name] for name in MASKING if name in arguments and not (infinite and name == "bias")
+    }
     return allowed_keys(shape, **masking)
 
 
 def means(allowed: NDArray[np.bool_], sinks: Budget | None) -> NDArray[np.bool_]:
     """Find the rows that are means in the variant `uniform`: no key is allowed, and no sink has a weight."""
     empty = ~np.asarray(allowed.any(axis=-1, keepdims=True))  # (*B, Hq, L, 1)
-    found: NDArray[np.bool_] = empty if sinks is None else empty & (_column(sinks, empty) == -np.inf)
-    return found
+    result: NDArray[np.bool_] = empty if sinks is None else empty & (_column(sinks, empty) == -np.inf)
+    return result
 
 
 def _below_the_top(s: Budget, allowed: NDArray[np.bool_]) -> tuple[Budget, Budget]:
@@ -252,8 +260,8 @@ def _of_cast(
     if not relative:
         return 0.0
     p = whole[..., : kept.shape[-1]]
-    found: Budget = relative * np.maximum((kept * p) @ np.abs(value), spread_of(p, kept, value, output))
-    return found
+    result: Budget = relative * np.maximum((kept * p) @ np.abs(value), spread_of(p, kept, value, output))
+    return result
 
 
 def _column(sinks: Budget, rows: NDArray[Any]) -> Budget:
@@ -333,8 +341,8 @@ def overflowing_rows(
     keys = allowed.sum(axis=-1)
     sums = (allowed @ repeat_heads(np.abs(value), size.shape)).max(axis=-1, initial=0.0)
     largest = np.where(allowed, most, 0).max(axis=-1, initial=0.0)
-    found: NDArray[np.bool_] = np.maximum(largest, np.maximum(keys, sums)) > storage.largest
-    return found
+    result: NDArray[np.bool_] = np.maximum(largest, np.maximum(keys, sums)) > storage.largest
+    return result
 
 
 def _finite(array: NDArray[Any]) -> NDArray[np.float64]:

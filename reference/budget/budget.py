@@ -99,9 +99,9 @@ def budget(
         dtypes = {
             str(name): str(x.dtype) for name, x in arguments.items() if name in given and hasattr(x, "dtype")
         }
-        found = multi_head_gradient_budget(given, dtypes, arithmetic)
+        results = multi_head_gradient_budget(given, dtypes, arithmetic)
         linear = arguments.get("convention") == "linear"
-        return {name: x.T if linear and name.endswith("weight") else x for name, x in found.items()}
+        return {name: x.T if linear and name.endswith("weight") else x for name, x in results.items()}
     return _COMPANIONS[operation](given, arithmetic)
 
 
@@ -124,35 +124,37 @@ def _wide(argument: Argument, thing: Any) -> Any:
     return np.where(np.isfinite(wide) | keeps, wide, 0)
 
 
-def _projection(given: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
-    value, error = projected_budget(given["tokens"], given["weight"], given.get("bias"), given, arithmetic)
+def _projection(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
+    value, error = projected_budget(
+        arguments["tokens"], arguments["weight"], arguments.get("bias"), arguments, arithmetic
+    )
     return {"projected": rounded(value, error, arithmetic.storage)}
 
 
-def _scores(given: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
-    value, error = scores_and_errors(given["query"], given["key"], given, arithmetic)
+def _scores(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
+    value, error = scores_and_errors(arguments["query"], arguments["key"], arguments, arithmetic)
     return {"scores": rounded(value, error, arithmetic.storage)}
 
 
 def _copied(output: str, shape: Callable[[Mapping[str, Any]], tuple[int, ...]]) -> Any:
     """Return a budget of 0, for an operation that copies numbers."""
 
-    def run(given: Mapping[str, Any], _: Arithmetic) -> dict[str, Budget]:
-        return {output: np.zeros(shape(given))}
+    def run(arguments: Mapping[str, Any], _: Arithmetic) -> dict[str, Budget]:
+        return {output: np.zeros(shape(arguments))}
 
     return run
 
 
-def _paged(given: Mapping[str, Any]) -> tuple[int, ...]:
-    _, heads, size, depth = given["pages"].shape
-    *batch, count = given["block_table"].shape
+def _paged(arguments: Mapping[str, Any]) -> tuple[int, ...]:
+    _, heads, size, depth = arguments["pages"].shape
+    *batch, count = arguments["block_table"].shape
     return (*batch, heads, count * size, depth)
 
 
-def _alibi_bias(given: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
+def _alibi_bias(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
     storage, work = arithmetic.storage, arithmetic.work
-    own = {name: given[name] for name in ("query_offset", "slopes") if name in given}
-    value = alibi_bias(given["query"], given["key"], **own)
+    own = {name: arguments[name] for name in ("query_offset", "slopes") if name in arguments}
+    value = alibi_bias(arguments["query"], arguments["key"], **own)
     heads = value.shape[-3] if value.ndim > 2 else 1
     # A slope by repeated multiplication is rounded once for each head before it. A given one is exact.
     roundings = 2 if "slopes" in own else (heads + 2) * EXPONENTIAL

@@ -19,10 +19,10 @@ from attnspec.reference.heads import merge_heads, split_heads
 
 
 def projected_budget(
-    tokens: Budget, weight: Budget, bias: Budget | None, given: Mapping[str, Any], arithmetic: Arithmetic
+    tokens: Budget, weight: Budget, bias: Budget | None, arguments: Mapping[str, Any], arithmetic: Arithmetic
 ) -> tuple[Budget, Budget]:
     """Return the projection, and its error before it is rounded."""
-    columns = given.get("convention", "row") == "column"
+    columns = arguments.get("convention", "row") == "column"
     left, right = (weight, tokens) if columns else (tokens, weight)
     value, size = left @ right, np.abs(left) @ np.abs(right)
     work, profile = arithmetic.work, arithmetic.profile
@@ -35,18 +35,18 @@ def projected_budget(
 
 
 def projections(
-    given: Mapping[str, Any], arithmetic: Arithmetic, heads: Mapping[str, int | None]
+    arguments: Mapping[str, Any], arithmetic: Arithmetic, heads: Mapping[str, int | None]
 ) -> tuple[tuple[Budget, Budget, Budget], tuple[Budget, Budget, Budget]]:
     """Project to queries, keys and values, split into heads if there are any, and return their errors."""
     values, errors = [], []
     for name in ("query", "key", "value"):
-        source = given["tokens"] if name == "query" else given.get("memory", given["tokens"])
+        source = arguments["tokens"] if name == "query" else arguments.get("memory", arguments["tokens"])
         value, error = projected_budget(
-            source, given[f"{name}_weight"], given.get(f"{name}_bias"), given, arithmetic
+            source, arguments[f"{name}_weight"], arguments.get(f"{name}_bias"), arguments, arithmetic
         )
         # A projection may be stored, and so rounded, in the storage dtype.
         pair = [value, rounded(value, error, arithmetic.storage)]
-        if given.get("convention", "row") == "column":
+        if arguments.get("convention", "row") == "column":
             pair = [np.swapaxes(array, -1, -2) for array in pair]
         count = heads.get(name)
         if count is not None:
@@ -56,15 +56,15 @@ def projections(
     return (values[0], values[1], values[2]), (errors[0], errors[1], errors[2])
 
 
-def self_attention_budget(given: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
+def self_attention_budget(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
     """Return the budget of the output of self-attention."""
     # An explicit axis of one head lets tokens have batch axes.
-    values, errors = projections(given, arithmetic, {"query": 1, "key": 1, "value": 1})
-    mask = given.get("mask")
+    values, errors = projections(arguments, arithmetic, {"query": 1, "key": 1, "value": 1})
+    mask = arguments.get("mask")
     if mask is not None and np.ndim(mask) > 2:
-        given = {**given, "mask": np.asarray(mask)[..., None, :, :]}
-    output = attention_budget(values, given, arithmetic, errors)["output"][..., 0, :, :]
-    columns = given.get("convention", "row") == "column"
+        arguments = {**arguments, "mask": np.asarray(mask)[..., None, :, :]}
+    output = attention_budget(values, arguments, arithmetic, errors)["output"][..., 0, :, :]
+    columns = arguments.get("convention", "row") == "column"
     return {"output": np.swapaxes(output, -1, -2) if columns else output}
 
 
@@ -74,26 +74,28 @@ PASSED_ON = tuple(
 )
 
 
-def multi_head_budget(given: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
+def multi_head_budget(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
     """Return the budget of the output of multi-head attention."""
     from attnspec.reference.attention import attention
 
-    count = given["heads"]
-    key_count = given.get("key_heads") or count
-    values, errors = projections(given, arithmetic, {"query": count, "key": key_count, "value": key_count})
-    attended = attention_budget(values, given, arithmetic, errors)["output"]
-    options = {name: given[name] for name in PASSED_ON if name in given}
+    count = arguments["heads"]
+    key_count = arguments.get("key_heads") or count
+    values, errors = projections(
+        arguments, arithmetic, {"query": count, "key": key_count, "value": key_count}
+    )
+    attended = attention_budget(values, arguments, arithmetic, errors)["output"]
+    options = {name: arguments[name] for name in PASSED_ON if name in arguments}
     output = merge_heads(attention(*values, **options))  # (*B, L, heads * Dv)
-    weight = given["output_weight"]
-    value, error = projected_budget(output, weight, given.get("output_bias"), {}, arithmetic)
+    weight = arguments["output_weight"]
+    value, error = projected_budget(output, weight, arguments.get("output_bias"), {}, arithmetic)
     error = error + merge_heads(attended) @ np.abs(weight)
     return {"output": rounded(value, error, arithmetic.storage)}
 
 
-def merge_budget(given: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
+def merge_budget(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
     """Return the budgets of the merged output and lse."""
     storage, work, of_lse = arithmetic.storage, arithmetic.work, arithmetic.lse
-    outputs, lses = given["outputs"], given["lses"]
+    outputs, lses = arguments["outputs"], arguments["lses"]
     parts = len(lses)
     top = lses.max(axis=0, initial=-np.inf)
     shift = np.where(top == -np.inf, 0, top)
@@ -129,19 +131,19 @@ def merge_budget(given: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, 
     }
 
 
-def merge_gradient_budget(given: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
+def merge_gradient_budget(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
     """Return the budgets of the gradients of parts, with shares from an lse and pairwise merges (GRAD-21).
 
     The chain rule is applied to the merges of two parts in reverse. Each merge has a difference between
     a part and the merged result. None of these is larger than the largest one of the parts.
     """
     work, profile = arithmetic.work, arithmetic.profile
-    outputs, lses, g = given["outputs"], given["lses"], given["d_output"]
-    h = given.get("d_lse", np.zeros(g.shape[:-1]))
+    outputs, lses, g = arguments["outputs"], arguments["lses"], arguments["d_output"]
+    h = arguments.get("d_lse", np.zeros(g.shape[:-1]))
     depth, merges = g.shape[-1], max(len(lses) - 1, 1)
     there = lses > -np.inf  # (M, *B, H, L)
     outputs = np.where(there[..., None], outputs, 0)
-    forward = merge_budget({**given, "outputs": outputs}, arithmetic)
+    forward = merge_budget({**arguments, "outputs": outputs}, arithmetic)
     p, lse = _shares(lses)
     below = np.where(there, np.abs(np.where(there, lses, 0) - lse), 0)
     # The shares of a chain of merges are multiplied. Errors of the lses in between cancel: each comes twice.

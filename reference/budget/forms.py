@@ -22,84 +22,90 @@ _MASKING = ("is_causal", "window")
 _FORM = ("query_starts", "key_starts", "query_offset")
 
 
-def packed_budget(given: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
+def packed_budget(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
     """Return the budgets of output and lse. Rows of no sequence are 0 and minus infinity, without error."""
-    found = attention_budget(
-        (given["query"], given["key"], given["value"]), _within_sequences(given), arithmetic
+    results = attention_budget(
+        (arguments["query"], arguments["key"], arguments["value"]), _within_sequences(arguments), arithmetic
     )
-    inside = _rows(given)
+    inside = _rows(arguments)
     return {
-        "output": np.where(inside[:, None], found["output"], 0),
-        "lse": np.where(inside, found["lse"], 0),
+        "output": np.where(inside[:, None], results["output"], 0),
+        "lse": np.where(inside, results["lse"], 0),
     }
 
 
 def packed_gradient_budget(
-    given: Mapping[str, Any], dtypes: Mapping[str, str], arithmetic: Arithmetic
+    arguments: Mapping[str, Any], dtypes: Mapping[str, str], arithmetic: Arithmetic
 ) -> dict[str, Budget]:
     """Return the budgets of the gradients."""
-    inside = _rows(given)
-    plain = _within_sequences(given) | {"d_output": np.where(inside[:, None], given["d_output"], 0)}
-    if "d_lse" in given:
-        plain["d_lse"] = np.where(inside, given["d_lse"], 0)
+    inside = _rows(arguments)
+    plain = _within_sequences(arguments) | {"d_output": np.where(inside[:, None], arguments["d_output"], 0)}
+    if "d_lse" in arguments:
+        plain["d_lse"] = np.where(inside, arguments["d_lse"], 0)
     return gradient_budget(plain, dtypes, arithmetic)
 
 
-def _within_sequences(given: Mapping[str, Any]) -> dict[str, Any]:
+def _within_sequences(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Rewrite a call as one of attention: the pairs of a sequence are those that a mask allows."""
-    queries, keys = given["query"].shape[-2], given["key"].shape[-2]
+    queries, keys = arguments["query"].shape[-2], arguments["key"].shape[-2]
     allowed, own = np.zeros((queries, keys), bool), np.zeros((queries, keys), bool)
-    masking = {name: given[name] for name in _MASKING if name in given}
-    starts, ends = (given[f"{of}_starts"].tolist() for of in ("query", "key"))
+    masking = {name: arguments[name] for name in _MASKING if name in arguments}
+    starts, ends = (arguments[f"{of}_starts"].tolist() for of in ("query", "key"))
     count = len(starts) - 1
-    offsets = np.broadcast_to(given.get("query_offset", 0), (count,)).tolist()
+    offsets = np.broadcast_to(arguments.get("query_offset", 0), (count,)).tolist()
     for g in range(count):
         block = slice(starts[g], starts[g + 1]), slice(ends[g], ends[g + 1])
         shape = allowed[block].shape
         allowed[block] = allowed_keys(shape, query_offset=offsets[g], **masking)
         own[block] = True
-    plain = {name: thing for name, thing in given.items() if name not in (*_MASKING, *_FORM)}
+    plain = {name: thing for name, thing in arguments.items() if name not in (*_MASKING, *_FORM)}
     # In the variant `uniform`, a row is the mean over the keys of its sequence.
-    return {**plain, "mask": allowed, "uniform_rows": np.any(given["uniform_rows"]) & own}
+    return {**plain, "mask": allowed, "uniform_rows": np.any(arguments["uniform_rows"]) & own}
 
 
-def _rows(given: Mapping[str, Any]) -> NDArray[np.bool_]:
+def _rows(arguments: Mapping[str, Any]) -> NDArray[np.bool_]:
     """Whether each row of queries belongs to a sequence, ``(L,)``."""
-    rows: NDArray[np.bool_] = np.arange(given["query"].shape[-2]) < given["query_starts"][-1]
+    rows: NDArray[np.bool_] = np.arange(arguments["query"].shape[-2]) < arguments["query_starts"][-1]
     return rows
 
 
 _NAMES = {"key_pages": "key", "value_pages": "value"}
 
 
-def paged_budget(given: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
+def paged_budget(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
     """Return the budgets of output and lse."""
     from attnspec.reference.paging import as_attention
 
-    whole = {name: one.default for name, one in OPERATIONS["paged_attention"].arguments.items()} | dict(given)
+    whole = {name: one.default for name, one in OPERATIONS["paged_attention"].arguments.items()} | dict(
+        arguments
+    )
     renamed = {_NAMES.get(name, name): thing for name, thing in whole.items()}
     plain = as_attention(Call(Steps(), xp, np.dtype(np.float64)), renamed)
     asked = {name: thing for name, thing in plain.items() if thing is not None}
-    words = {name: given[name] for name in ("uniform_rows", "capped_bias")}
-    found = attention_budget((plain["query"], plain["key"], plain["value"]), {**asked, **words}, arithmetic)
-    return {name: found[name] for name in ("output", "lse")}
+    words = {name: arguments[name] for name in ("uniform_rows", "capped_bias")}
+    results = attention_budget((plain["query"], plain["key"], plain["value"]), {**asked, **words}, arithmetic)
+    return {name: results[name] for name in ("output", "lse")}
 
 
 #: Roundings of a decoded number: its product with the scale, and the scale where it is multiplied by another.
 DECODING = 2
 
 
-def dequantized_budget(given: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
+def dequantized_budget(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
     """Return the budget of decoded numbers, which are rounded once (QUANT-1)."""
-    options = {name: given[name] for name in ("zero_points", "encoding") if name in given}
-    return {"dequantized": once(dequantize(given["scales"], given["codes"], **options), arithmetic.storage)}
+    options = {name: arguments[name] for name in ("zero_points", "encoding") if name in arguments}
+    return {
+        "dequantized": once(
+            dequantize(arguments["scales"], arguments["codes"], **options), arithmetic.storage
+        )
+    }
 
 
-def blocks_budget(given: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
+def blocks_budget(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
     """Return the budget of the numbers of blocks, which are rounded once (QUANT-6)."""
-    options = {"blocks": given["blocks"]} if "blocks" in given else {}
-    found = dequantize_blocks(given["scales"], given["packed"], **options)
-    return {"dequantized": once(found, arithmetic.storage)}
+    options = {"blocks": arguments["blocks"]} if "blocks" in arguments else {}
+    result = dequantize_blocks(arguments["scales"], arguments["packed"], **options)
+    return {"dequantized": once(result, arithmetic.storage)}
 
 
 def once(value: Budget, storage: Format) -> Budget:
@@ -109,31 +115,34 @@ def once(value: Budget, storage: Format) -> Budget:
     return np.where(finite == 0, 0.0, np.ldexp(storage.unit, exponent))
 
 
-def quantized_budget(given: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
+def quantized_budget(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
     """Return the budgets of attention over decoded arrays, which inherit errors of decoding (QUANT-8).
 
     If the query is decoded too, half precision has the roundings of the profile `fp8` (QUANT-11).
     """
     arrays, errors = [], []
     for name in ("query", "key", "value"):
-        coded = f"{name}_codes" in given
-        value = decoded(given, name) if coded else given[name]
+        coded = f"{name}_codes" in arguments
+        value = decoded(arguments, name) if coded else arguments[name]
         error = DECODING * arithmetic.work.unit * np.abs(value) * coded
         arrays.append(value)
         errors.append(rounded(value, error, arithmetic.storage) if arithmetic.casts and coded else error)
-    if "query_codes" in given and arithmetic.casts:
+    if "query_codes" in arguments and arithmetic.casts:
         arithmetic = replace(arithmetic, profile=with_short_weights(arithmetic.profile))
     inherited = (errors[0], errors[1], errors[2])
-    return attention_budget((arrays[0], arrays[1], arrays[2]), given, arithmetic, inherited)
+    return attention_budget((arrays[0], arrays[1], arrays[2]), arguments, arithmetic, inherited)
 
 
-def decoded(given: Mapping[str, Any], name: str) -> Budget:
+def decoded(arguments: Mapping[str, Any], name: str) -> Budget:
     """Decode the codes of queries, keys or values. NaN and infinity count as 0."""
-    scales = given.get(f"{name}_scales", np.ones(()))
-    options = {"encoding": given.get("encoding", "int8"), "zero_points": given.get(f"{name}_zero_points")}
+    scales = arguments.get(f"{name}_scales", np.ones(()))
+    options = {
+        "encoding": arguments.get("encoding", "int8"),
+        "zero_points": arguments.get(f"{name}_zero_points"),
+    }
     with np.errstate(over="ignore", invalid="ignore"):
-        found = dequantize(scales, given[f"{name}_codes"], **options)
-    return np.where(np.isfinite(found), found, 0)
+        result = dequantize(scales, arguments[f"{name}_codes"], **options)
+    return np.where(np.isfinite(result), result, 0)
 
 
 #: The options that latent attention passes on to attention.
@@ -142,12 +151,12 @@ PASSED_ON = tuple(
 )
 
 
-def latent_budget(given: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
+def latent_budget(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
     """Return the budgets of output and lse."""
-    depth = given["query"].shape[-1] + given["query_rotary"].shape[-1]
-    scale = given.get("scale")
-    given = {**given, "scale": 1 / np.sqrt(depth) if scale is None else scale}
-    projected, absorbed = _projected(given, arithmetic), _absorbed(given, arithmetic)
+    depth = arguments["query"].shape[-1] + arguments["query_rotary"].shape[-1]
+    scale = arguments.get("scale")
+    arguments = {**arguments, "scale": 1 / np.sqrt(depth) if scale is None else scale}
+    projected, absorbed = _projected(arguments, arithmetic), _absorbed(arguments, arithmetic)
     return {name: np.maximum(projected[name], absorbed[name]) for name in ("output", "lse")}
 
 
@@ -163,46 +172,48 @@ def _product(tokens: Budget, weight: Budget, arithmetic: Arithmetic) -> tuple[Bu
     return value, rounded(value, error, arithmetic.storage)
 
 
-def _projected(given: Mapping[str, Any], arithmetic: Arithmetic) -> Mapping[str, Budget]:
+def _projected(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> Mapping[str, Budget]:
     """Attend over keys and values that are projected for each head."""
-    latent, rotary = (given[name][..., None, :, :] for name in ("latent", "key_rotary"))  # (*B, 1, S, D)
-    query = _joined(given["query"], given["query_rotary"])
-    key, of_key = _product(latent, given["key_weight"], arithmetic)
-    value, of_value = _product(latent, given["value_weight"], arithmetic)
+    latent, rotary = (arguments[name][..., None, :, :] for name in ("latent", "key_rotary"))  # (*B, 1, S, D)
+    query = _joined(arguments["query"], arguments["query_rotary"])
+    key, of_key = _product(latent, arguments["key_weight"], arithmetic)
+    value, of_value = _product(latent, arguments["value_weight"], arithmetic)
     errors = (np.zeros(query.shape), _joined(of_key, 0 * rotary), of_value)
-    return attention_budget((query, _joined(key, rotary), value), given, arithmetic, errors)
+    return attention_budget((query, _joined(key, rotary), value), arguments, arithmetic, errors)
 
 
-def _absorbed(given: Mapping[str, Any], arithmetic: Arithmetic) -> Mapping[str, Budget]:
+def _absorbed(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> Mapping[str, Budget]:
     """Attend over the latent with queries that have taken in the key weight, and project the result."""
     from attnspec.reference.attention import attention
 
-    latent, rotary = (given[name][..., None, :, :] for name in ("latent", "key_rotary"))
-    own, of_own = _product(given["query"], np.swapaxes(given["key_weight"], -1, -2), arithmetic)
-    query, key = _joined(own, given["query_rotary"]), _joined(latent, rotary)
-    errors = (_joined(of_own, 0 * given["query_rotary"]), np.zeros(key.shape), np.zeros(latent.shape))
-    found = attention_budget((query, key, latent), given, arithmetic, errors)
-    options = {name: given[name] for name in PASSED_ON if name in given}
+    latent, rotary = (arguments[name][..., None, :, :] for name in ("latent", "key_rotary"))
+    own, of_own = _product(arguments["query"], np.swapaxes(arguments["key_weight"], -1, -2), arithmetic)
+    query, key = _joined(own, arguments["query_rotary"]), _joined(latent, rotary)
+    errors = (_joined(of_own, 0 * arguments["query_rotary"]), np.zeros(key.shape), np.zeros(latent.shape))
+    results = attention_budget((query, key, latent), arguments, arithmetic, errors)
+    options = {name: arguments[name] for name in PASSED_ON if name in arguments}
     context = attention(query, key, latent, **options)  # (*B, Hq, L, Dc)
-    value, error = projected_budget(context, given["value_weight"], None, {}, arithmetic)
-    error = error + found["output"] @ np.abs(given["value_weight"])
-    return {"output": rounded(value, error, arithmetic.storage), "lse": found["lse"]}
+    value, error = projected_budget(context, arguments["value_weight"], None, {}, arithmetic)
+    error = error + results["output"] @ np.abs(arguments["value_weight"])
+    return {"output": rounded(value, error, arithmetic.storage), "lse": results["lse"]}
 
 
-def seeded_budget(given: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
+def seeded_budget(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
     """Return the budgets of output and lse."""
-    found = attention_budget((given["query"], given["key"], given["value"]), _with_mask(given), arithmetic)
-    return {name: found[name] for name in ("output", "lse")}
+    results = attention_budget(
+        (arguments["query"], arguments["key"], arguments["value"]), _with_mask(arguments), arithmetic
+    )
+    return {name: results[name] for name in ("output", "lse")}
 
 
 def seeded_gradient_budget(
-    given: Mapping[str, Any], dtypes: Mapping[str, str], arithmetic: Arithmetic
+    arguments: Mapping[str, Any], dtypes: Mapping[str, str], arithmetic: Arithmetic
 ) -> dict[str, Budget]:
     """Return the budgets of the gradients."""
-    return gradient_budget(_with_mask(given), dtypes, arithmetic)
+    return gradient_budget(_with_mask(arguments), dtypes, arithmetic)
 
 
-def _with_mask(given: Mapping[str, Any]) -> dict[str, Any]:
+def _with_mask(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Rewrite a call as one of attention: at a probability of 1 nothing is kept, below it everything."""
-    plain = {name: thing for name, thing in given.items() if name not in ("dropout_p", "seed")}
-    return plain | {"dropout_mask": np.full((1, 1), given["dropout_p"] < 1)}
+    plain = {name: thing for name, thing in arguments.items() if name not in ("dropout_p", "seed")}
+    return plain | {"dropout_mask": np.full((1, 1), arguments["dropout_p"] < 1)}

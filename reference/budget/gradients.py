@@ -45,33 +45,33 @@ Inherited = tuple[Budget, Budget, Budget, Budget]
 
 
 def gradient_budget(
-    given: Mapping[str, Any],
+    arguments: Mapping[str, Any],
     dtypes: Mapping[str, str],
     arithmetic: Arithmetic,
     inherited: Inherited | None = None,
 ) -> dict[str, Budget]:
     """Return the budgets of the gradients, those of bias and sinks if these are given."""
-    if given["query"].ndim > 2:
-        return _of_heads(given, dtypes, arithmetic, inherited)
-    heads = {name: given[name][None] for name in _HEADED if name in given}
-    found = _of_heads({**given, **heads}, dtypes, arithmetic)
-    return {name: x[0] if name[2:] in _HEADED else x for name, x in found.items()}
+    if arguments["query"].ndim > 2:
+        return _of_heads(arguments, dtypes, arithmetic, inherited)
+    heads = {name: arguments[name][None] for name in _HEADED if name in arguments}
+    results = _of_heads({**arguments, **heads}, dtypes, arithmetic)
+    return {name: x[0] if name[2:] in _HEADED else x for name, x in results.items()}
 
 
 def _of_heads(
-    given: Mapping[str, Any],
+    arguments: Mapping[str, Any],
     dtypes: Mapping[str, str],
     arithmetic: Arithmetic,
     inherited: Inherited | None = None,
 ) -> dict[str, Budget]:
-    query, key, g = given["query"], given["key"], given["d_output"]
+    query, key, g = arguments["query"], arguments["key"], arguments["d_output"]
     work, profile = arithmetic.work, arithmetic.profile
-    h = given.get("d_lse", np.zeros(g.shape[:-1]))[..., None]  # (*B, Hq, L, 1)
+    h = arguments.get("d_lse", np.zeros(g.shape[:-1]))[..., None]  # (*B, Hq, L, 1)
     active = (np.abs(g).sum(axis=-1, keepdims=True) > 0) | (h != 0)
-    weights, shares, allowed, met, output_error = _weights(given, arithmetic, inherited)
-    kept = met * given.get("dropout_mask", True) / (1 - given.get("dropout_rate", 0.0))
-    dropping = DROPPING_TWICE * work.unit * ("dropout_mask" in given)
-    values = repeat_heads(given["value"], met.shape)
+    weights, shares, allowed, met, output_error = _weights(arguments, arithmetic, inherited)
+    kept = met * arguments.get("dropout_mask", True) / (1 - arguments.get("dropout_rate", 0.0))
+    dropping = DROPPING_TWICE * work.unit * ("dropout_mask" in arguments)
+    values = repeat_heads(arguments["value"], met.shape)
     r = _cotangents_of_weights(g, values, kept, dropping, arithmetic)
     output = (kept * weights[0]) @ values
     if inherited is not None:
@@ -82,8 +82,8 @@ def _of_heads(
         of_output = inherited[3] * (np.abs(output) + output_error)
         delta = delta[0], delta[1] + of_output.sum(axis=-1, keepdims=True)
     t = _product(weights, _differences(r, delta, h, arithmetic), allowed & active, arithmetic)
-    sloped = _through_the_cap(t, given, arithmetic)
-    scaled = _of_products(sloped, given, arithmetic)
+    sloped = _through_the_cap(t, arguments, arithmetic)
+    scaled = _of_products(sloped, arguments, arithmetic)
 
     # The terms of each sum, and the relative errors of the sums.
     across = allowed.sum(axis=-1, keepdims=True)  # (*B, Hq, L, 1)
@@ -96,20 +96,20 @@ def _of_heads(
     q_error, k_error, _, g_error = inherited or (None, None, None, None)
     k_error = None if k_error is None else repeat_heads(k_error, met.shape)
     keys = repeat_heads(key, met.shape), k_error
-    found = {"d_query": _matrix(scaled, keys, of_row + scaling, across, arithmetic)}
+    results = {"d_query": _matrix(scaled, keys, of_row + scaling, across, arithmetic)}
     d_key = _matrix(_turned(scaled), (query, q_error), of_column + scaling, down, arithmetic)
     dropped = _dropped(weights, kept, dropping, arithmetic)
     d_value = _matrix(_turned(dropped), (g, g_error), of_column, down, arithmetic)
     for name, (gradient, error) in (("d_key", d_key), ("d_value", d_value)):
-        found[name] = _of_group(gradient, shared), _of_group(error, shared)
-    budgets = {name: rounded(*pair, arithmetic.storage) for name, pair in found.items()}
-    if "bias" in given:
-        added = sloped if given.get("capped_bias") else t
+        results[name] = _of_group(gradient, shared), _of_group(error, shared)
+    budgets = {name: rounded(*pair, arithmetic.storage) for name, pair in results.items()}
+    if "bias" in arguments:
+        added = sloped if arguments.get("capped_bias") else t
         cast = added[0], added[1] + _cast(added, 1.0, arithmetic)
-        pair = _summed(cast, allowed & active, np.shape(given["bias"]), arithmetic)
+        pair = _summed(cast, allowed & active, np.shape(arguments["bias"]), arithmetic)
         budgets["d_bias"] = rounded(*pair, FORMATS[dtypes["bias"]])
-    if "sinks" in given:
-        there = np.isfinite(given["sinks"])[:, None, None] & active  # (*B, Hq, L, 1)
+    if "sinks" in arguments:
+        there = np.isfinite(arguments["sinks"])[:, None, None] & active  # (*B, Hq, L, 1)
         z = _differences((np.zeros(h.shape), np.zeros(h.shape)), delta, h, arithmetic)
         heads = (there.shape[-3], 1, 1)
         value, error = _summed(_product(shares, z, there, arithmetic), there, heads, arithmetic)
@@ -118,19 +118,19 @@ def _of_heads(
 
 
 def _weights(
-    given: Mapping[str, Any], arithmetic: Arithmetic, inherited: Inherited | None
+    arguments: Mapping[str, Any], arithmetic: Arithmetic, inherited: Inherited | None
 ) -> tuple[_Pair, _Pair, NDArray[np.bool_], NDArray[np.bool_], Budget]:
     """Return the weights from an lse, those of the sinks, the counted keys, and the error of the output."""
-    work, sinks = arithmetic.work, given.get("sinks")
-    arrays = given["query"], given["key"], given["value"]
-    s, s_error = scores_and_errors(arrays[0], arrays[1], given, arithmetic, inherited and inherited[:2])
-    allowed = budgeted_keys(s.shape, given)
-    met = allowed | (given["uniform_rows"] & means(allowed, sinks))
+    work, sinks = arithmetic.work, arguments.get("sinks")
+    arrays = arguments["query"], arguments["key"], arguments["value"]
+    s, s_error = scores_and_errors(arrays[0], arrays[1], arguments, arithmetic, inherited and inherited[:2])
+    allowed = budgeted_keys(s.shape, arguments)
+    met = allowed | (arguments["uniform_rows"] & means(allowed, sinks))
     s, s_error = np.where(allowed, s, 0), np.where(allowed, s_error, 0)
     p: Budget = softmax(s, met, sinks).astype(np.float64)  # (*B, Hq, L, S)
     lse = log_sum_exp(s, met, sinks)[..., None]  # (*B, Hq, L, 1)
     lse = np.where(np.isfinite(lse), lse, 0)
-    forward = attention_budget(arrays, given, arithmetic, inherited and inherited[:3])
+    forward = attention_budget(arrays, arguments, arithmetic, inherited and inherited[:3])
     of_row = forward["lse"][..., None] + work.unit * (CONVERTING * np.abs(lse) + EXPONENTIAL)
     of_row = of_row + (APPROXIMATE if arithmetic.casts else 0.0)
     error = p * _exponential(s_error + work.unit * SHIFTING * np.abs(s - lse) + of_row)
@@ -200,17 +200,17 @@ def _product(weights: _Pair, factor: _Pair, where: NDArray[np.bool_], arithmetic
     return np.where(where, p * w, 0), np.where(where, error, 0)
 
 
-def _through_the_cap(t: _Pair, given: Mapping[str, Any], arithmetic: Arithmetic) -> _Pair:
+def _through_the_cap(t: _Pair, arguments: Mapping[str, Any], arithmetic: Arithmetic) -> _Pair:
     """Return the gradient of what the softcap is applied to: times its slope, if there is one."""
-    (value, error), work, softcap = t, arithmetic.work, given.get("softcap")
+    (value, error), work, softcap = t, arithmetic.work, arguments.get("softcap")
     if softcap is None:
         return t
-    plain = {"scale": given.get("scale")}
-    if given.get("capped_bias"):
-        plain |= {name: given[name] for name in ("bias", "capped_bias") if name in given}
-    x, x_error = scores_and_errors(given["query"], given["key"], plain, arithmetic)
-    if has_capped_infinity(given) and "bias" in given:
-        infinite = np.broadcast_to(given["bias"] == -np.inf, x.shape)
+    plain = {"scale": arguments.get("scale")}
+    if arguments.get("capped_bias"):
+        plain |= {name: arguments[name] for name in ("bias", "capped_bias") if name in arguments}
+    x, x_error = scores_and_errors(arguments["query"], arguments["key"], plain, arithmetic)
+    if has_capped_infinity(arguments) and "bias" in arguments:
+        infinite = np.broadcast_to(arguments["bias"] == -np.inf, x.shape)
         x, x_error = np.where(infinite, -LARGEST * softcap, x), np.where(infinite, 0, x_error)
     size = np.abs(value) + error
     slope, slope_error = slope_and_error(x, x_error + work.unit * np.abs(x), softcap, arithmetic)
@@ -219,10 +219,10 @@ def _through_the_cap(t: _Pair, given: Mapping[str, Any], arithmetic: Arithmetic)
     return value * slope, error
 
 
-def _of_products(t: _Pair, given: Mapping[str, Any], arithmetic: Arithmetic) -> _Pair:
+def _of_products(t: _Pair, arguments: Mapping[str, Any], arithmetic: Arithmetic) -> _Pair:
     """Return the gradient of the dot products: times the scale, and cast."""
-    scale = given.get("scale")
-    scale = 1 / np.sqrt(max(given["query"].shape[-1], 1)) if scale is None else float(scale)
+    scale = arguments.get("scale")
+    scale = 1 / np.sqrt(max(arguments["query"].shape[-1], 1)) if scale is None else float(scale)
     value, error = scale * t[0], abs(scale) * t[1]
     return value, error + _cast((value, error), max(abs(scale), 1.0), arithmetic)
 

@@ -18,7 +18,7 @@ _NAMES = ("query", "key", "value")
 
 
 def multi_head_gradient_budget(
-    given: Mapping[str, Any], dtypes: Mapping[str, str], arithmetic: Arithmetic
+    arguments: Mapping[str, Any], dtypes: Mapping[str, str], arithmetic: Arithmetic
 ) -> dict[str, Budget]:
     """Return the budgets of the gradients of tokens, weights, memory and biases, in the row convention.
 
@@ -29,19 +29,19 @@ def multi_head_gradient_budget(
     from attnspec.reference.attention import attention
     from attnspec.reference.gradients import attention_vjp
 
-    count = given["heads"]
-    key_count = given.get("key_heads") or count
+    count = arguments["heads"]
+    key_count = arguments.get("key_heads") or count
     heads = {"query": count, "key": key_count, "value": key_count}
-    values, errors = projections(given, arithmetic, heads)
-    g = given["d_output"]
-    weight = given["output_weight"]
+    values, errors = projections(arguments, arithmetic, heads)
+    g = arguments["d_output"]
+    weight = arguments["output_weight"]
     back, back_error = projected_budget(g, weight.T, None, {}, arithmetic)
     cotangent, cotangent_error = (
         split_heads(x, heads=count) for x in (back, rounded(back, back_error, arithmetic.storage))
     )
-    options = {name: given[name] for name in PASSED_ON if name in given}
+    options = {name: arguments[name] for name in PASSED_ON if name in arguments}
     call = {**dict(zip(_NAMES, values, strict=True)), "d_output": cotangent, **options}
-    call |= {name: given[name] for name in ("uniform_rows", "capped_bias", "capped_infinity")}
+    call |= {name: arguments[name] for name in ("uniform_rows", "capped_bias", "capped_infinity")}
     budgets = gradient_budget(call, {}, arithmetic, (*errors, cotangent_error))
     exact = attention_vjp(*values, cotangent, **options)
     ds = {
@@ -52,32 +52,32 @@ def multi_head_gradient_budget(
     merged = merge_heads(attention(*values, **options))
     merged_error = merge_heads(attention_budget(values, call, arithmetic, errors)["output"])
 
-    tokens, source = given["tokens"], given.get("memory", given["tokens"])
+    tokens, source = arguments["tokens"], arguments.get("memory", arguments["tokens"])
     inputs: dict[str, _Pair] = {
         "query": (tokens, np.zeros(tokens.shape)),
         "key": (source, np.zeros(source.shape)),
         "value": (source, np.zeros(source.shape)),
         "output": (merged, merged_error),
     }
-    found: dict[str, _Pair] = {}
+    results: dict[str, _Pair] = {}
     for name, d in ds.items():
-        found[f"{name}_weight"] = _product(_turned(_rows(inputs[name])), _rows(d), arithmetic)
+        results[f"{name}_weight"] = _product(_turned(_rows(inputs[name])), _rows(d), arithmetic)
         ones = np.ones((1, _rows(d)[0].shape[0]))
         shift = _product((ones, np.zeros(ones.shape)), _rows(d), arithmetic)
-        found[f"{name}_bias"] = shift[0][0], shift[1][0]
+        results[f"{name}_bias"] = shift[0][0], shift[1][0]
     parts = []
     for name in _NAMES:
-        matrix = given[f"{name}_weight"].T
+        matrix = arguments[f"{name}_weight"].T
         part = _product(ds[name], (matrix, np.zeros(matrix.shape)), arithmetic)
         parts.append((part[0], rounded(*part, arithmetic.storage)))
-    if "memory" in given:
-        found["tokens"], found["memory"] = parts[0], _summed(parts[1:], arithmetic)
+    if "memory" in arguments:
+        results["tokens"], results["memory"] = parts[0], _summed(parts[1:], arithmetic)
     else:
-        found["tokens"] = _summed(parts, arithmetic)
+        results["tokens"] = _summed(parts, arithmetic)
     return {
-        f"d_{name}": rounded(*found[name], FORMATS[dtypes[name]])
-        for name in found
-        if given.get(name) is not None
+        f"d_{name}": rounded(*results[name], FORMATS[dtypes[name]])
+        for name in results
+        if arguments.get(name) is not None
     }
 
 
@@ -102,7 +102,7 @@ def _product(left: _Pair, right: _Pair, arithmetic: Arithmetic) -> _Pair:
 
 def _summed(parts: list[_Pair], arithmetic: Arithmetic) -> _Pair:
     """Add up gradients. Each sum of two is stored."""
-    value = sum((one[0] for one in parts), np.zeros(()))
-    size = sum((np.abs(one[0]) + one[1] for one in parts), np.zeros(()))
-    error = sum((one[1] for one in parts), np.zeros(()))
+    value = sum((part[0] for part in parts), np.zeros(()))
+    size = sum((np.abs(part[0]) + part[1] for part in parts), np.zeros(()))
+    error = sum((part[1] for part in parts), np.zeros(()))
     return value, error + (len(parts) - 1) * arithmetic.storage.unit * size

@@ -16,26 +16,26 @@ from attnspec.reference.frequencies import Frequencies, rotary_frequencies, yarn
 TURNING = 3
 
 
-def rotary_budget(given: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
+def rotary_budget(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
     """Return the budget of the rotated features."""
-    return {"rotated": _turned(given["features"], given, arithmetic, 1)}
+    return {"rotated": _turned(arguments["features"], arguments, arithmetic, 1)}
 
 
-def rotary_gradient_budget(given: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
+def rotary_gradient_budget(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
     """Return the budget of the gradient, which is a rotation by the negative angle (GRAD-22)."""
-    return {"d_features": _turned(given["d_rotated"], given, arithmetic, -1)}
+    return {"d_features": _turned(arguments["d_rotated"], arguments, arithmetic, -1)}
 
 
-def _turned(features: Budget, given: Mapping[str, Any], arithmetic: Arithmetic, direction: int) -> Budget:
+def _turned(features: Budget, arguments: Mapping[str, Any], arithmetic: Arithmetic, direction: int) -> Budget:
     work = arithmetic.work
-    depth = given.get("rotary_depth") or features.shape[-1]
-    position = _positions(features, given)
-    multiplier = abs(float(given.get("attention_factor", 1.0)))
-    cosine, sine, factor = _cosines_and_sines(position, given, arithmetic, depth)
-    exact = (position == 0) & ("cosines" not in given) & (multiplier == 1)  # no number is rounded there
+    depth = arguments.get("rotary_depth") or features.shape[-1]
+    position = _positions(features, arguments)
+    multiplier = abs(float(arguments.get("attention_factor", 1.0)))
+    cosine, sine, factor = _cosines_and_sines(position, arguments, arithmetic, depth)
+    exact = (position == 0) & ("cosines" not in arguments) & (multiplier == 1)  # no number is rounded there
     if multiplier != 1:  # one more product, of cosine and sine or of the result
         cosine, sine, factor = (multiplier * x for x in (cosine, sine, factor + work.unit))
-    if given.get("interleaved", False):
+    if arguments.get("interleaved", False):
         first, second = slice(0, depth, 2), slice(1, depth, 2)
     else:
         first, second = slice(0, depth // 2), slice(depth // 2, depth)
@@ -55,19 +55,19 @@ def _turned(features: Budget, given: Mapping[str, Any], arithmetic: Arithmetic, 
 
 
 def _cosines_and_sines(
-    position: Any, given: Mapping[str, Any], arithmetic: Arithmetic, depth: int
+    position: Any, arguments: Mapping[str, Any], arithmetic: Arithmetic, depth: int
 ) -> tuple[Budget, Budget, Budget]:
     """Return cosines, sines and their error, for each row and pair."""
     work, storage = arithmetic.work, arithmetic.storage
-    if "cosines" in given:
+    if "cosines" in arguments:
         own = np.arange(depth // 2)
-        cosine, sine = (given[name][position, own] for name in ("cosines", "sines"))
+        cosine, sine = (arguments[name][position, own] for name in ("cosines", "sines"))
         return cosine, sine, np.zeros(cosine.shape)
     k = np.arange(depth // 2)
-    if "inverse_frequencies" in given:
-        angle, power = position * given["inverse_frequencies"], np.zeros(depth // 2)
+    if "inverse_frequencies" in arguments:
+        angle, power = position * arguments["inverse_frequencies"], np.zeros(depth // 2)
     else:
-        base = float(given.get("base", 10000.0))
+        base = float(arguments.get("base", 10000.0))
         angle = position * base ** (-2 * k / depth)
         # A power is exp(exponent * log(base)). Its exponent is rounded three times at its size.
         power = EXPONENTIAL + 3 * (2 * k / depth) * abs(np.log(base))
@@ -77,15 +77,15 @@ def _cosines_and_sines(
     return np.cos(angle), np.sin(angle), np.where(position == 0, 0, factor)
 
 
-def _positions(features: Budget, given: Mapping[str, Any]) -> Any:
+def _positions(features: Budget, arguments: Mapping[str, Any]) -> Any:
     """Return the position of each row and pair, ``(*B, 1, N, R / 2)``, or of each row."""
-    starts = np.asarray(given.get("offset", 0))
+    starts = np.asarray(arguments.get("offset", 0))
     starts = starts.reshape(starts.shape + (1,) * (features.ndim - starts.ndim))
-    if "axis_positions" in given:
-        axis = np.repeat(np.arange(len(given["sections"])), given["sections"])
-        own = np.moveaxis(np.asarray(given["axis_positions"])[axis], 0, -1)  # (*B, N, R / 2)
-    elif "positions" in given:
-        own = np.asarray(given["positions"])[..., None]
+    if "axis_positions" in arguments:
+        axis = np.repeat(np.arange(len(arguments["sections"])), arguments["sections"])
+        own = np.moveaxis(np.asarray(arguments["axis_positions"])[axis], 0, -1)  # (*B, N, R / 2)
+    elif "positions" in arguments:
+        own = np.asarray(arguments["positions"])[..., None]
     else:
         return np.arange(features.shape[-2])[:, None] + starts
     return (own[..., None, :, :] if features.ndim > 2 else own) + starts
@@ -105,11 +105,11 @@ _DEFAULTS = {
 }
 
 
-def frequencies_budget(given: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
+def frequencies_budget(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
     """Return the budgets of the frequencies and of the attention factor."""
-    own = {name: thing for name, thing in given.items() if name in _DEFAULTS}
-    value, factor = rotary_frequencies(given["features"], **own | {"return_attention_factor": True})
-    call = {**_DEFAULTS, **given}
+    own = {name: thing for name, thing in arguments.items() if name in _DEFAULTS}
+    value, factor = rotary_frequencies(arguments["features"], **own | {"return_attention_factor": True})
+    call = {**_DEFAULTS, **arguments}
     call["depth"] = call["rotary_depth"] or call["features"].shape[-1]
     # Both results are in the precision of an lse, and so is their computation.
     lse = arithmetic.lse

@@ -137,9 +137,9 @@ def _maxima(heads: list[Head], rows: tuple[int, ...], dtype: str) -> Settled:
     places = [(head, i) for head in heads for i in range(rows[-1])]
 
     def ball(head: Head, i: int) -> arb:
-        found = [head.ball(i, j) for j in head.keys(i)]
-        most = found[0] if found else arb(0)
-        for other in found[1:]:
+        results = [head.ball(i, j) for j in head.keys(i)]
+        most = results[0] if results else arb(0)
+        for other in results[1:]:
             most = most.max(other)
         return most
 

@@ -58,16 +58,16 @@ def settle(
 
 def nearest(number: Fraction, dtype: str) -> float:
     """Round an exact number once to a format, ties to even."""
-    found = FORMATS[dtype]
+    result = FORMATS[dtype]
     size = abs(number)
     if size == 0:
         return 0.0
     exponent = size.numerator.bit_length() - size.denominator.bit_length()
     if Fraction(2) ** exponent > size:  # the difference of the bit lengths may be one too large
         exponent -= 1
-    spacing = max(2 * Fraction(found.unit) * Fraction(2) ** exponent, Fraction(found.subnormal))
+    spacing = max(2 * Fraction(result.unit) * Fraction(2) ** exponent, Fraction(result.subnormal))
     rounded = round(number / spacing) * spacing  # Python rounds halves to even
-    if abs(rounded) > Fraction(found.largest):
+    if abs(rounded) > Fraction(result.largest):
         return float("inf") if number > 0 else float("-inf")
     return float(rounded) + 0.0
 
@@ -83,9 +83,9 @@ def _nearest(ball: arb, dtype: str) -> float | None:
 def _nearest_dyadic(end: arb, dtype: str) -> float:
     """Round as `nearest` does, in integers: most elements come by here."""
     mantissa, exponent = (int(x) for x in end.mid().man_exp())
-    found = FORMATS[dtype]
+    result = FORMATS[dtype]
     length = mantissa.bit_length()
-    spacing = max(length + exponent, found.exponents[0] + 1) - found.digits
+    spacing = max(length + exponent, result.exponents[0] + 1) - result.digits
     shift = spacing - exponent
     if shift > length + 1:
         return 0.0
@@ -94,7 +94,7 @@ def _nearest_dyadic(end: arb, dtype: str) -> float:
         half = 1 << (shift - 1)
         mantissa += rest > half or (rest == half and mantissa & 1)
         exponent = spacing
-    if mantissa.bit_length() + exponent > 1024 or abs(rounded := ldexp(mantissa, exponent)) > found.largest:
+    if mantissa.bit_length() + exponent > 1024 or abs(rounded := ldexp(mantissa, exponent)) > result.largest:
         return inf if mantissa > 0 else -inf
     return rounded
 

@@ -107,14 +107,14 @@ def _merge_finite(outputs: NDArray[np.float64], lses: NDArray[np.float64], dtype
         return [(exponent - top).exp() for exponent in exponents], top
 
     def output_ball(row: tuple[int, ...], c: int) -> arb:
-        found, _ = rates(row)
+        results, _ = rates(row)
         values = [arb(rational(outputs[(n, *row, c)])) for n in parts[row]]
-        weighted = sum((rate * x for rate, x in zip(found, values, strict=True)), arb(0))
-        return weighted / sum(found, arb(0)) if found else arb(0)
+        weighted = sum((rate * x for rate, x in zip(results, values, strict=True)), arb(0))
+        return weighted / sum(results, arb(0)) if results else arb(0)
 
     def lse_ball(row: tuple[int, ...]) -> arb:
-        found, top = rates(row)
-        return top + sum(found, arb(0)).log() if found else arb(0)
+        results, top = rates(row)
+        return top + sum(results, arb(0)).log() if results else arb(0)
 
     def exact_output(flat: int) -> fmpq | None:
         row, c = rows[flat // shape[-1]], flat % shape[-1]
@@ -125,8 +125,8 @@ def _merge_finite(outputs: NDArray[np.float64], lses: NDArray[np.float64], dtype
         return means.pop() if len(means) == 1 else None
 
     def exact_lse(flat: int) -> fmpq | None:
-        found = [rational(lses[(n, *rows[flat])]) for n in parts[rows[flat]]]
-        return found[0] if len(found) == 1 else None if found else fmpq(0)
+        results = [rational(lses[(n, *rows[flat])]) for n in parts[rows[flat]]]
+        return results[0] if len(results) == 1 else None if results else fmpq(0)
 
     lse = settle(shape[:-1], lambda: [lse_ball(row) for row in rows], exact_lse, FORMATS[dtype].lse)
     for row in rows:

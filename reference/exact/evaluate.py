@@ -86,7 +86,7 @@ def evaluate(
 def _self_attention(arguments: Mapping[str, Any], variant: str | None, dtype: str) -> dict[str, Settled]:
     columns = arguments.get("convention", "row") == "column"
     tokens = np.asarray(arguments["tokens"])
-    found = []
+    results = []
     for index in np.ndindex(*tokens.shape[:-2]):
         rows = []
         for name in ("query", "key", "value"):
@@ -96,9 +96,9 @@ def _self_attention(arguments: Mapping[str, Any], variant: str | None, dtype: st
         shape = (*tokens.shape[:-2], 1, query.nrows(), key.nrows())
         head = head_of(query, key, arguments, (*index, 0), shape, variant, None)
         settled = attend([(head, value)], (query.nrows(),), key.nrows(), value.ncols(), variant, dtype)
-        found.append(settled["output"])
-    values = np.array([one.values.T if columns else one.values for one in found])
-    return {"output": _stacked(found, values.reshape(*tokens.shape[:-2], *values.shape[1:]))}
+        results.append(settled["output"])
+    values = np.array([proof.values.T if columns else proof.values for proof in results])
+    return {"output": _stacked(results, values.reshape(*tokens.shape[:-2], *values.shape[1:]))}
 
 
 def _multi_head_attention(
@@ -108,7 +108,7 @@ def _multi_head_attention(
     memory = np.asarray(arguments.get("memory", tokens))
     count = arguments["heads"]
     key_count = arguments.get("key_heads", count)
-    found = []
+    results = []
     for index in np.ndindex(*tokens.shape[:-2]):
         query = projected(arguments, tokens[index], "query")
         key, value = (projected(arguments, memory[index], name) for name in ("key", "value"))
@@ -118,9 +118,9 @@ def _multi_head_attention(
             other = h % key_count if variant == "tiled" else h // (count // key_count)
             q, k, v = block(query, h, count), block(key, other, key_count), block(value, other, key_count)
             heads.append((head_of(q, k, arguments, (*index, h), shape, variant, None), v))
-        found.append(_project_heads(heads, arguments, variant, dtype))
-    values = np.array([one.values for one in found])
-    return {"output": _stacked(found, values.reshape(*tokens.shape[:-2], *values.shape[1:]))}
+        results.append(_project_heads(heads, arguments, variant, dtype))
+    values = np.array([proof.values for proof in results])
+    return {"output": _stacked(results, values.reshape(*tokens.shape[:-2], *values.shape[1:]))}
 
 
 def _project_heads(
@@ -173,18 +173,18 @@ def _project_heads(
 def _settle_batches(arguments: Mapping[str, Any], dtype: str) -> Settled:
     """Project each batch entry. All values are rational."""
     tokens = np.asarray(arguments["tokens"])
-    found = []
+    results = []
     for index in np.ndindex(*tokens.shape[:-2]):
         exact = projected(arguments, tokens[index])
         values = [nearest(Fraction(int(x.p), int(x.q)), dtype) for x in exact.entries()]
-        found.append(np.array(values, dtype=np.float64).reshape(exact.nrows(), exact.ncols()))
-    stacked = np.array(found)
+        results.append(np.array(values, dtype=np.float64).reshape(exact.nrows(), exact.ncols()))
+    stacked = np.array(results)
     return Settled(stacked.reshape(*tokens.shape[:-2], *stacked.shape[1:]), 53, None)
 
 
-def _stacked(found: list[Settled], values: NDArray[np.float64]) -> Settled:
-    radii = [one.radius for one in found if one.radius is not None]
-    return Settled(values, max(one.bits for one in found), max(radii, default=None))
+def _stacked(results: list[Settled], values: NDArray[np.float64]) -> Settled:
+    radii = [proof.radius for proof in results if proof.radius is not None]
+    return Settled(values, max(proof.bits for proof in results), max(radii, default=None))
 
 
 def _scores(arguments: Mapping[str, Any], variant: str | None, dtype: str) -> dict[str, Settled]:

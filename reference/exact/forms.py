@@ -23,17 +23,17 @@ _KEYS = ("key", "value")
 def evaluate_packed(arguments: Mapping[str, Any], variant: str | None, dtype: str) -> dict[str, Settled]:
     """Compute output and lse of a call. Rows of no sequence are 0 and minus infinity."""
     query, value = np.asarray(arguments["query"]), np.asarray(arguments["value"])
-    found = {
+    results = {
         "output": np.zeros((*query.shape[:2], value.shape[-1])),
         "lse": np.full(query.shape[:2], -np.inf),
     }
     proofs = []
     for rows, _, plain in _sequences(arguments, variant):
         own = evaluate_attention(plain, None if variant == "bottom-right" else variant, dtype)
-        for name, array in found.items():
+        for name, array in results.items():
             array[:, rows] = own[name].values
             proofs.append(own[name])
-    return {name: _settled(array, proofs) for name, array in found.items()}
+    return {name: _settled(array, proofs) for name, array in results.items()}
 
 
 def evaluate_packed_gradients(
@@ -79,8 +79,8 @@ def _sequences(
 
 
 def _settled(values: Any, proofs: list[Settled]) -> Settled:
-    radii = [one.radius for one in proofs if one.radius is not None]
-    bits = max((one.bits for one in proofs), default=FORMATS["float64"].digits)
+    radii = [proof.radius for proof in proofs if proof.radius is not None]
+    bits = max((proof.bits for proof in proofs), default=FORMATS["float64"].digits)
     return Settled(values, bits, max(radii, default=None))
 
 
@@ -92,7 +92,7 @@ def evaluate_paged(arguments: Mapping[str, Any], variant: str | None, dtype: str
     """Compute output and lse of a call."""
     query = np.asarray(arguments["query"])
     depth = np.shape(arguments["value_pages"])[-1]
-    found = {"output": np.zeros((*query.shape[:-1], depth)), "lse": np.zeros(query.shape[:-1])}
+    results = {"output": np.zeros((*query.shape[:-1], depth)), "lse": np.zeros(query.shape[:-1])}
     proofs = []
     options = {name: x for name, x in arguments.items() if name not in (*_OWN, *_POSITIONS)}
     for entry in np.ndindex(*query.shape[:-3]):
@@ -103,12 +103,12 @@ def evaluate_paged(arguments: Mapping[str, Any], variant: str | None, dtype: str
         at = end - query.shape[-2] if offset is None else _of(offset, entry)
         plain = {"query": query[entry], "key": keys, "value": values, **options, "query_offset": at - first}
         own = evaluate_attention(plain, None if variant == "bottom-right" else variant, dtype)
-        for name, array in found.items():
+        for name, array in results.items():
             array[entry] = own[name].values
             proofs.append(own[name])
-    radii = [one.radius for one in proofs if one.radius is not None]
-    bits = max((one.bits for one in proofs), default=53)
-    return {name: Settled(array, bits, max(radii, default=None)) for name, array in found.items()}
+    radii = [proof.radius for proof in proofs if proof.radius is not None]
+    bits = max((proof.bits for proof in proofs), default=53)
+    return {name: Settled(array, bits, max(radii, default=None)) for name, array in results.items()}
 
 
 def _positions(
@@ -139,8 +139,8 @@ _Allows = Callable[[tuple[int, ...], int, int], bool]
 
 def evaluate_sparse(arguments: Mapping[str, Any], variant: str | None, dtype: str) -> dict[str, Settled]:
     """Compute output and lse of a call with blocks or lists."""
-    found = evaluate_attention(_with_mask(arguments), variant, dtype)
-    return {name: found[name] for name in ("output", "lse")}
+    results = evaluate_attention(_with_mask(arguments), variant, dtype)
+    return {name: results[name] for name in ("output", "lse")}
 
 
 def evaluate_sparse_gradients(
@@ -207,8 +207,8 @@ def evaluate_latent(arguments: Mapping[str, Any], variant: str | None, dtype: st
         head = head_of(q, key, arguments, index, shape, variant, None)
         heads.append((head, shared * matrix(arguments["value_weight"][h])))
     depth = np.asarray(arguments["value_weight"]).shape[-1]
-    found = attend(heads, query.shape[:-1], shape[-1], depth, variant, dtype)
-    return {name: found[name] for name in ("output", "lse")}
+    results = attend(heads, query.shape[:-1], shape[-1], depth, variant, dtype)
+    return {name: results[name] for name in ("output", "lse")}
 
 
 def _joined(left: fmpq_mat, right: fmpq_mat) -> fmpq_mat:
@@ -220,8 +220,8 @@ def _joined(left: fmpq_mat, right: fmpq_mat) -> fmpq_mat:
 
 def evaluate_seeded(arguments: Mapping[str, Any], variant: str | None, dtype: str) -> dict[str, Settled]:
     """Compute output and lse of a call."""
-    found = evaluate_attention(_plain(arguments), variant, dtype)
-    return {name: found[name] for name in ("output", "lse")}
+    results = evaluate_attention(_plain(arguments), variant, dtype)
+    return {name: results[name] for name in ("output", "lse")}
 
 
 def evaluate_seeded_gradients(

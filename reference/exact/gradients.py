@@ -55,22 +55,22 @@ def settled(
     def balls(_bits: int) -> list[Balls]:
         return [balls_of(part, variant) for part in parts]
 
-    def found() -> list[tuple[Part, Balls]]:
+    def terms() -> list[tuple[Part, Balls]]:
         return list(zip(parts, balls(ctx.prec), strict=True))
 
     return {
-        name: settle(*_MAKERS[name](shape, parts, found, variant), dtypes[name])
+        name: settle(*_MAKERS[name](shape, parts, terms, variant), dtypes[name])
         for name, shape in shapes.items()
     }
 
 
-def _d_query(shape: tuple[int, ...], parts: list[Part], found: Any, variant: str | None) -> _Gradient:
+def _d_query(shape: tuple[int, ...], parts: list[Part], results: Any, variant: str | None) -> _Gradient:
     queries, depth = shape[-2:]
 
     def enclose() -> list[arb]:
         return [
             ball
-            for part, balls in found()
+            for part, balls in results()
             for ball in (balls.products * arb_mat(part.key) * factor(part.head)).entries()
         ]
 
@@ -86,14 +86,14 @@ def _d_query(shape: tuple[int, ...], parts: list[Part], found: Any, variant: str
     return shape, enclose, exactly
 
 
-def _d_key(shape: tuple[int, ...], parts: list[Part], found: Any, variant: str | None) -> _Gradient:
+def _d_key(shape: tuple[int, ...], parts: list[Part], results: Any, variant: str | None) -> _Gradient:
     keys, depth = shape[-2:]
     places = list(np.ndindex(*shape[:-2]))
 
     def enclose() -> list[arb]:
         made = (
             (part.other, balls.products.transpose() * arb_mat(part.query) * factor(part.head))
-            for part, balls in found()
+            for part, balls in results()
         )
         return _summed(shape, made)
 
@@ -111,12 +111,14 @@ def _d_key(shape: tuple[int, ...], parts: list[Part], found: Any, variant: str |
     return shape, enclose, exactly
 
 
-def _d_value(shape: tuple[int, ...], parts: list[Part], found: Any, variant: str | None) -> _Gradient:
+def _d_value(shape: tuple[int, ...], parts: list[Part], results: Any, variant: str | None) -> _Gradient:
     keys, depth = shape[-2:]
     places = list(np.ndindex(*shape[:-2]))
 
     def enclose() -> list[arb]:
-        made = ((part.other, balls.weights.transpose() * arb_mat(part.cotangent)) for part, balls in found())
+        made = (
+            (part.other, balls.weights.transpose() * arb_mat(part.cotangent)) for part, balls in results()
+        )
         return _summed(shape, made)
 
     def exactly(flat: int) -> fmpq | None:
@@ -150,13 +152,13 @@ def _summed(shape: tuple[int, ...], parts: Iterable[tuple[Index, arb_mat]]) -> l
     return [ball for matrix in sums.values() for ball in matrix.entries()]
 
 
-def _d_bias(shape: tuple[int, ...], parts: list[Part], found: Any, variant: str | None) -> _Gradient:
+def _d_bias(shape: tuple[int, ...], parts: list[Part], results: Any, variant: str | None) -> _Gradient:
     size = int(np.prod(shape))
     collected = _collected(shape, parts)
 
     def enclose() -> list[arb]:
         sums = [arb(0)] * size
-        for part, balls in found():
+        for part, balls in results():
             for (i, j), flat in np.ndenumerate(collected[part.index]):
                 sums[flat] += balls.scores[i, j]
         return sums
@@ -172,10 +174,10 @@ def _d_bias(shape: tuple[int, ...], parts: list[Part], found: Any, variant: str 
     return shape, enclose, exactly
 
 
-def _d_sinks(shape: tuple[int, ...], parts: list[Part], found: Any, variant: str | None) -> _Gradient:
+def _d_sinks(shape: tuple[int, ...], parts: list[Part], results: Any, variant: str | None) -> _Gradient:
     def enclose() -> list[arb]:
         sums = [arb(0)] * shape[0]
-        for part, balls in found():
+        for part, balls in results():
             sums[_sink_of(part)] = sum(balls.sink, sums[_sink_of(part)])
         return sums
 

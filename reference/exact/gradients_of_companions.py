@@ -36,8 +36,8 @@ def evaluate_merge_gradients(
     }
     shapes = {"d_value": attention["value"].shape, "d_bias": attention["bias"].shape}
     dtypes = {"d_value": dtype, "d_bias": FORMATS[dtype].lse}
-    found = settled(parts_of(attention, None), shapes, None, dtypes)
-    of_outputs, of_lses = found["d_value"], found["d_bias"]
+    results = settled(parts_of(attention, None), shapes, None, dtypes)
+    of_outputs, of_lses = results["d_value"], results["d_bias"]
     d_outputs = np.moveaxis(of_outputs.values, 2, 0).reshape(outputs.shape)
     d_lses = np.moveaxis(of_lses.values, 3, 0).reshape(lses.shape)
     return {
@@ -92,14 +92,14 @@ def evaluate_multi_head_gradients(
         linear = name.endswith("weight") and arguments.get("convention") == "linear"
         places = [place[::-1] if linear else place for place in np.ndindex(*shape)]
         if name == "output_bias":
-            found = [
+            result = [
                 sum(
                     (entry.cotangent[i, place[0]] for entry in entries.values() for i in range(_rows(entry))),
                     fmpq(0),
                 )
                 for place in places
             ]
-            results[f"d_{name}"] = settle(shape, partial(_all, found), found.__getitem__, dtype)
+            results[f"d_{name}"] = settle(shape, partial(_all, result), result.__getitem__, dtype)
             continue
         factors = [_factors(name, place, entries, weights) for place in places]
         enclose = partial(_enclose, factors, balls)
@@ -116,8 +116,8 @@ def _rows(entry: _Entry) -> int:
 
 
 def _row_weight(arguments: Mapping[str, Any], name: str) -> fmpq_mat:
-    found = matrix(arguments[f"{name}_weight"])
-    return found.transpose() if arguments.get("convention") == "linear" else found
+    result = matrix(arguments[f"{name}_weight"])
+    return result.transpose() if arguments.get("convention") == "linear" else result
 
 
 def _entry(
@@ -152,7 +152,7 @@ def _factors(
     weights: Mapping[str, fmpq_mat],
 ) -> _Factors:
     """Return the factors of the gradients of products and weights for one element of an array."""
-    found: _Factors = []
+    results: _Factors = []
     for index, entry in entries.items():
         if name in ("tokens", "memory") and place[:-2] != index:
             continue
@@ -162,16 +162,16 @@ def _factors(
             value, g = entry.values[h], entry.cotangent
             column = fmpq_mat(g.nrows(), 1, [g[i, place[1]] for i in range(g.nrows())])
             row = fmpq_mat(1, value.nrows(), [value[j, c] for j in range(value.nrows())])
-            found.append((entry.parts[h], None, column * row))
+            results.append((entry.parts[h], None, column * row))
             continue
         moved = {one: _moved(name, place, one, entry, weights[one]) for one in _NAMES}
-        found += [_of_head(part, moved, entry) for part in entry.parts]
-    return [one for one in found if one[1] is not None or one[2] is not None]
+        results += [_of_head(part, moved, entry) for part in entry.parts]
+    return [term for term in results if term[1] is not None or term[2] is not None]
 
 
 def _of_head(part: Part, moved: Mapping[str, fmpq_mat | None], entry: _Entry) -> Any:
     heads = len(entry.parts)
-    shared = 1 + max(one.other[-1] for one in entry.parts)
+    shared = 1 + max(part.other[-1] for part in entry.parts)
     products: fmpq_mat | None = None
     if moved["query"] is not None:
         products = block(moved["query"], part.index[-1], heads) * part.key.transpose()
@@ -186,23 +186,23 @@ def _of_head(part: Part, moved: Mapping[str, fmpq_mat | None], entry: _Entry) ->
 def _moved(name: str, place: tuple[int, ...], of: str, entry: _Entry, weight: fmpq_mat) -> fmpq_mat | None:
     """Return how queries, keys or values move with one number of an array, or None if they do not."""
     inputs = entry.tokens if of == "query" else entry.source
-    found = fmpq_mat(inputs.nrows(), weight.ncols())
+    results = fmpq_mat(inputs.nrows(), weight.ncols())
     if name in ("tokens", "memory"):
         if entry.cross and (name == "tokens") != (of == "query"):
             return None
         n, e = place[-2:]
         for f in range(weight.ncols()):
-            found[n, f] = weight[e, f]
-        return found
+            results[n, f] = weight[e, f]
+        return results
     if not name.startswith(f"{of}_"):
         return None
     for n in range(inputs.nrows()):
-        found[n, place[-1]] = inputs[n, place[0]] if name.endswith("weight") else fmpq(1)
-    return found
+        results[n, place[-1]] = inputs[n, place[0]] if name.endswith("weight") else fmpq(1)
+    return results
 
 
 def _enclose(factors: list[_Factors], balls: Callable[[int], dict[int, Balls]]) -> list[arb]:
-    found = []
+    results = []
     known = balls(ctx.prec)
     for element in factors:
         ball = arb(0)
@@ -215,8 +215,8 @@ def _enclose(factors: list[_Factors], balls: Callable[[int], dict[int, Balls]]) 
                 if numbers is not None:
                     pairs = zip(numbers.entries(), sources.entries(), strict=True)
                     ball += times * sum((arb(x) * y for x, y in pairs if x != 0), arb(0))
-        found.append(ball)
-    return found
+        results.append(ball)
+    return results
 
 
 def _exactly(factors: list[_Factors], variant: str | None, flat: int) -> fmpq | None:
@@ -236,5 +236,5 @@ def _exactly(factors: list[_Factors], variant: str | None, flat: int) -> fmpq | 
     if part.head.scale.radicand == 1:
         times = part.head.scale.rational
         return total([*(one.times(times) for one in of_products), *of_weights])
-    found, mean = scaled(part, total(of_products)), total(of_weights)
-    return None if found is None or mean is None else found + mean
+    result, mean = scaled(part, total(of_products)), total(of_weights)
+    return None if result is None or mean is None else result + mean

@@ -154,16 +154,16 @@ def _rotated(
         return a, b, _position(arguments, (*outer[:-1], n), k, variant), k, bool(second)
 
     def balls() -> list[arb]:
-        found = []
+        results = []
         for place in places:
             if place[-1] >= depth:
-                found.append(arb(rational(features[place])))
+                results.append(arb(rational(features[place])))
                 continue
             a, b, position, k, second = turn(place)
             cosine, sine = _cosine_and_sine(arguments, position, k, depth)
             sine = direction * sine
-            found.append(arb(a) * sine + arb(b) * cosine if second else arb(a) * cosine - arb(b) * sine)
-        return found
+            results.append(arb(a) * sine + arb(b) * cosine if second else arb(a) * cosine - arb(b) * sine)
+        return results
 
     def exactly(flat: int) -> fmpq | None:
         place = places[flat]

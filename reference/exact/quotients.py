@@ -56,14 +56,14 @@ class Row:
 
     def over_square(self, first: Groups, second: Groups) -> Mapping[Exponent, fmpq]:
         """Expand ``sum(e[g] * first[g]) * Z - sum(e[g] * second[g]) * sum(e[g] * totals[g])``."""
-        found: defaultdict[Exponent, fmpq] = defaultdict(fmpq)
+        results: defaultdict[Exponent, fmpq] = defaultdict(fmpq)
         for g in {*first, *second}:
             one, two = first.get(g, fmpq(0)), second.get(g, fmpq(0))
             for other, count in enumerate(self.counts):
                 coefficient = one * count - two * self.totals[other]
                 if coefficient != 0:
-                    found[self.sums[g][other]] += coefficient
-        return {exponent: coefficient for exponent, coefficient in found.items() if coefficient != 0}
+                    results[self.sums[g][other]] += coefficient
+        return {exponent: coefficient for exponent, coefficient in results.items() if coefficient != 0}
 
 
 @dataclass(frozen=True)
@@ -89,15 +89,15 @@ def total(terms: Iterable[Term]) -> fmpq | None:
     irrational if one of its parts is. If this is wrong, a ball does not settle and ends in an error.
     """
     rows: dict[Any, Row] = {}
-    found: dict[Any, defaultdict[Exponent, fmpq]] = {}
+    results: dict[Any, defaultdict[Exponent, fmpq]] = {}
     for term in terms:
         kind = (term.factor, term.row.signature)
         rows[kind] = term.row
-        sums = found.setdefault(kind, defaultdict(fmpq))
+        sums = results.setdefault(kind, defaultdict(fmpq))
         for exponent, coefficient in term.row.over_square(term.first, term.second).items():
             sums[exponent] += coefficient
     result = fmpq(0)
-    for kind, sums in found.items():
+    for kind, sums in results.items():
         numerator = {exponent: coefficient for exponent, coefficient in sums.items() if coefficient != 0}
         if not numerator:
             continue
@@ -164,10 +164,10 @@ def _exponent(head: Head, i: int, j: int) -> dict[Any, fmpq]:
 
 
 def _sum(one: Exponent, other: Exponent) -> Exponent:
-    found = dict(one)
+    results = dict(one)
     for symbol, coefficient in other:
-        found[symbol] = found.get(symbol, fmpq(0)) + coefficient
-    return _frozen(found)
+        results[symbol] = results.get(symbol, fmpq(0)) + coefficient
+    return _frozen(results)
 
 
 def _frozen(coefficients: Mapping[Any, fmpq]) -> Exponent:

@@ -34,28 +34,28 @@ def attention(arguments: Arguments, dialect: Dialect) -> dict[str, NDArray[np.fl
     keys, values = _matrices(key), _matrices(value)
     for index in indices(shape):
         shared = shared_head(index, shape, key.shape, dialect)
-        found, rows = head(
+        results, rows = head(
             exact(query[index]), keys[shared], values[shared], arguments, dialect, shape, index
         )
         for i, row in enumerate(rows):
             result["output"][(*index, i)] = [rounded(x) for x in row.output]
             result["lse"][(*index, i)] = rounded(row.lse)
             result["weights"][(*index, i)] = row.weights
-            result["scores"][(*index, i)] = [found.scale.nearest(x) for x in found.rows[i]]
+            result["scores"][(*index, i)] = [results.scale.nearest(x) for x in results.rows[i]]
             if "max" in result:
                 seen = sources(arguments, dialect, shape, index)
                 allowed = [j for j in range(shape[-1]) if seen.allow(i, j)]
-                result["max"][(*index, i)] = _largest(found, [found.rows[i][j] for j in allowed])
+                result["max"][(*index, i)] = _largest(results, [results.rows[i][j] for j in allowed])
     return result
 
 
-def _largest(found: Scores, row: Sequence[Key | float]) -> float:
+def _largest(result: Scores, row: Sequence[Key | float]) -> float:
     """Round the largest of some scores. NaN is the largest of all."""
     special = [x for x in row if isinstance(x, float) and x != -math.inf]
     if special:
         return sum(special)
     finite = [x for x in row if not isinstance(x, float)]
-    return found.scale.nearest(max(finite, key=found.scale.level)) if finite else -math.inf
+    return result.scale.nearest(max(finite, key=result.scale.level)) if finite else -math.inf
 
 
 def scores(arguments: Arguments, dialect: Dialect) -> dict[str, NDArray[np.float64]]:
@@ -82,7 +82,7 @@ def head(
     index: Index,
 ) -> tuple[Scores, list[Row]]:
     """Compute scores and rows of one head from its matrices and the other arguments of `attention`."""
-    found = _scores(query, key, arguments, dialect, shape, index)
+    results = _scores(query, key, arguments, dialect, shape, index)
     allowed = sources(arguments, dialect, shape, index)
     dropout = of_head(arguments.get("dropout_mask"), shape, index)
     rate = 1 - Fraction(float(arguments.get("dropout_rate") or 0))
@@ -94,8 +94,8 @@ def head(
         past = allowed.query_length is not None and i >= allowed.query_length
         shown = {rule: variant for rule, variant in dialect.items() if not past or not _is_mean(variant)}
         closed = [] if keys else [j for j in range(shape[-1]) if not allowed.allow(i, j, biased=False)]
-        rows.append(attend(found, i, keys, value, kept, shown, closed))
-    return found, rows
+        rows.append(attend(results, i, keys, value, kept, shown, closed))
+    return results, rows
 
 
 def _is_mean(variant: str) -> bool:

@@ -47,10 +47,10 @@ def packed_attention(arguments: Arguments, dialect: Dialect) -> Arrays:
     """Compute output and lse."""
     queries, values = np.shape(arguments["query"]), np.shape(arguments["value"])
     output, lse = np.zeros((*queries[:2], values[-1])), np.full(queries[:2], -math.inf)
-    for one in _sequences(arguments, dialect):
-        found = attention(one.of(arguments), _within(dialect))
-        for place, row in enumerate(one.rows):
-            output[:, row], lse[:, row] = found["output"][:, place], found["lse"][:, place]
+    for sequence in _sequences(arguments, dialect):
+        results = attention(sequence.of(arguments), _within(dialect))
+        for place, row in enumerate(sequence.rows):
+            output[:, row], lse[:, row] = results["output"][:, place], results["lse"][:, place]
     return {"output": output, "lse": lse}
 
 
@@ -61,12 +61,12 @@ def packed_attention_vjp(arguments: Arguments, dialect: Dialect) -> Arrays:
     arrays = {name: np.asarray(arguments[name]).astype(np.float64) for name in names}
     numbers = {name: np.arange(array.size).reshape(array.shape) for name, array in arrays.items()}
     heads: list[Head] = []
-    for one in _sequences(arguments, dialect):
-        own = one.of(arguments)
+    for sequence in _sequences(arguments, dialect):
+        own = sequence.of(arguments)
         cut = {name: np.asarray(own[name]).astype(np.float64) for name in names}
-        shape = (cut["query"].shape[0], len(one.rows), len(one.keys))
+        shape = (cut["query"].shape[0], len(sequence.rows), len(sequence.keys))
         # The numbers of the whole row that the numbers of the sequence are.
-        placed = one.of(numbers)
+        placed = sequence.of(numbers)
         for each in heads_of(own, cut, shown, shape):
             places = {name: placed[name].ravel()[its] for name, its in each.places.items()}
             heads.append(replace(each, places=places))
@@ -131,8 +131,8 @@ def paged_attention(arguments: Arguments, dialect: Mapping[str, str]) -> Arrays:
     plain |= {name: arguments[name] for name in _OPTIONS if arguments.get(name) is not None}
     offset: Any = offsets if batch else int(offsets)
     shown = {rule: variant for rule, variant in dialect.items() if rule != "MASK-3"}
-    found = attention({**plain, "mask": mask, "query_offset": offset}, shown)
-    return {name: found[name] for name in ("output", "lse")}
+    results = attention({**plain, "mask": mask, "query_offset": offset}, shown)
+    return {name: results[name] for name in ("output", "lse")}
 
 
 Index = tuple[int, ...]
@@ -158,8 +158,8 @@ def listed_attention_vjp(arguments: Arguments, dialect: Dialect) -> Arrays:
     return attention_vjp(_masked(arguments, _pairs_of_lists(arguments)), dialect)
 
 
-def _results(found: Arrays) -> Arrays:
-    return {"output": found["output"], "lse": found["lse"]}
+def _results(results: Arrays) -> Arrays:
+    return {"output": results["output"], "lse": results["lse"]}
 
 
 def _masked(arguments: Arguments, pairs: Iterator[Index]) -> dict[str, Any]:
@@ -268,8 +268,8 @@ def _joined(left: Matrix, right: Matrix) -> Matrix:
 
 def seeded_dropout_attention(arguments: Arguments, dialect: Dialect) -> Arrays:
     """Compute output and lse of a call."""
-    found = attention(_without_chance(arguments), dialect)
-    return {"output": found["output"], "lse": found["lse"]}
+    results = attention(_without_chance(arguments), dialect)
+    return {"output": results["output"], "lse": results["lse"]}
 
 
 def seeded_dropout_attention_vjp(arguments: Arguments, dialect: Dialect) -> Arrays:
@@ -352,15 +352,15 @@ def dequantize(arguments: Arguments) -> Arrays:
 def dequantize_blocks(arguments: Arguments) -> Arrays:
     """Unpack every block."""
     scales, packed = np.asarray(arguments["scales"]), np.asarray(arguments["packed"])
-    found = np.empty((*scales.shape, 32), dtype=object)
+    results = np.empty((*scales.shape, 32), dtype=object)
     for place, factor in np.ndenumerate(scales):
         block = [int(byte) & 255 for byte in packed[place]]
         if (arguments.get("blocks") or "q8_0") == "q8_0":
             numbers = [byte - 2 * (byte & 128) for byte in block]
         else:
             numbers = [(byte & 15) - 8 for byte in block] + [(byte >> 4) - 8 for byte in block]
-        found[place] = [_times(Fraction(number), factor) for number in numbers]
-    return {"dequantized": _floats(found.reshape(*scales.shape[:-1], -1))}
+        results[place] = [_times(Fraction(number), factor) for number in numbers]
+    return {"dequantized": _floats(results.reshape(*scales.shape[:-1], -1))}
 
 
 def quantized_attention(arguments: Arguments, dialect: Mapping[str, str]) -> Arrays:

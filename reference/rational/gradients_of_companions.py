@@ -49,12 +49,12 @@ def merge_partials_vjp(arguments: Arguments) -> Arrays:
     for row in np.ndindex(h.shape):
         present = [n for n in range(len(lses)) if lses[(n, *row)] != -math.inf]
         if present:
-            found = _merged_row(
+            results = _merged_row(
                 [outputs[(n, *row)].tolist() for n in present],
                 [float(lses[(n, *row)]) for n in present],
                 [*g[row].tolist(), float(h[row])],
             )
-            for n, (of_output, of_lse) in zip(present, found, strict=True):
+            for n, (of_output, of_lse) in zip(present, results, strict=True):
                 d_outputs[(n, *row)], d_lses[(n, *row)] = of_output, of_lse
     return {"d_outputs": d_outputs, "d_lses": d_lses}
 
@@ -76,8 +76,8 @@ def _merged_row(
         values = [[leaf(x) for x in row] for row in outputs]
         tape: Tape = []
         weights, lse = softmax(tape, levels, None, Decimal(1))
-        found = [*averaged(tape, weights, values, [Decimal(1)] * len(weights)), lse]
-        combination(tape, found, [Decimal(x) for x in cotangents])  # the loss
+        result = [*averaged(tape, weights, values, [Decimal(1)] * len(weights)), lse]
+        combination(tape, result, [Decimal(x) for x in cotangents])  # the loss
         run_back(tape, noise)
         return [
             ([_slope(node, noise) for node in row], _slope(level, noise))
@@ -176,12 +176,12 @@ def _row_weight(
 
 def _reach(arrays: Arrays, arguments: Arguments, options: Options) -> tuple[Decimal, Decimal]:
     """Bound products and scores by projections in float64, with one more bit."""
-    found = []
+    results = []
     for name in ("query", "key"):
         tokens = arrays["tokens"] if name == "query" else arrays.get("memory", arrays["tokens"])
         rows = tokens @ _row_weight(arrays, name, arguments) + arrays.get(f"{name}_bias", 0.0)
-        found.append((2 * rows.reshape(-1, rows.shape[-1])).tolist())
-    return reach(found[0], found[1], [], options)
+        results.append((2 * rows.reshape(-1, rows.shape[-1])).tolist())
+    return reach(results[0], results[1], [], options)
 
 
 def _output(
@@ -241,7 +241,7 @@ def _projected(
     factors = [leaves.row(f"{name}_weight", column) for column in columns]
     biased = f"{name}_bias" in leaves.arrays
     shift = [leaves.at(f"{name}_bias", f) for f in range(len(factors))] if biased else []
-    found = [[dot(tape, row, column) for column in factors] for row in rows]
+    results = [[dot(tape, row, column) for column in factors] for row in rows]
     if not biased:
-        return found
-    return [[added(tape, [x, b]) for x, b in zip(row, shift, strict=True)] for row in found]
+        return results
+    return [[added(tape, [x, b]) for x, b in zip(row, shift, strict=True)] for row in results]

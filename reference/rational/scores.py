@@ -154,10 +154,10 @@ class Scale:
 
     def level(self, key: Key) -> Decimal:
         """Round a score to the precision of the context."""
-        found = self.levels.get(key)
-        if found is None:
-            found = self.levels[key] = self._level(key)
-        return found
+        result = self.levels.get(key)
+        if result is None:
+            result = self.levels[key] = self._level(key)
+        return result
 
     def _level(self, key: Key) -> Decimal:
         product, inside, outside = key

@@ -75,8 +75,8 @@ def attend(
     scale = scores.scale
     top = max(members, key=scale.level)
     groups = [
-        _Group(found, len(found) + (key == scores.sink), scale.above(key, top).exp())
-        for key, found in members.items()
+        _Group(results, len(results) + (key == scores.sink), scale.above(key, top).exp())
+        for key, results in members.items()
     ]
     total = sum((group.exponential * group.count for group in groups), Decimal(0))
     lse = scale.number(top)
@@ -197,11 +197,11 @@ def _special(
     value: Matrix, column: int, allowed: Sequence[int], weighed: set[int], *, added: bool
 ) -> float | None:
     """Return the mean of a column with NaN or infinity, or None if the column is finite."""
-    found = {j: x for j in allowed if isinstance(x := value.rows[j][column], float)}
-    if not found:
+    results = {j: x for j in allowed if isinstance(x := value.rows[j][column], float)}
+    if not results:
         return None
-    if not any(math.isnan(x) for x in found.values()) and not weighed.issuperset(found):
+    if not any(math.isnan(x) for x in results.values()) and not weighed.issuperset(results):
         if not added:
-            raise ValueError(f"value: expected finite numbers at weight 0, got {found} [unspecified]")
+            raise ValueError(f"value: expected finite numbers at weight 0, got {results} [unspecified]")
         return math.nan
-    return sum(found.values())
+    return sum(results.values())

@@ -185,14 +185,14 @@ class Head:
 
 def results(tape: Tape, leaves: Leaves, head: Head, options: Options) -> list[tuple[Node, Decimal]]:
     """Compute all elements of output and lse that depend on a number, with their cotangents."""
-    found: list[tuple[Node, float]] = []
+    results: list[tuple[Node, float]] = []
     sink = _sink(leaves, head)
     for i, row in enumerate(head.rows):
         used = list(range(len(head.kept[i]))) if i in head.filled else row
         values = [leaves.row("value", head.places["value"][j]) for j in used]
         kept = [options.kept if head.kept[i][j] else Decimal(0) for j in used]
         if i in head.filled:
-            found += zip(_mean(tape, values, kept), head.d_output[i].tolist(), strict=True)
+            results += zip(_mean(tape, values, kept), head.d_output[i].tolist(), strict=True)
         if not row and sink is None:
             continue  # the lse is not finite
         query = leaves.row("query", head.places["query"][i]) if row else []
@@ -205,10 +205,10 @@ def results(tape: Tape, leaves: Leaves, head: Head, options: Options) -> list[tu
             bias = leaves.at("bias", int(head.places["bias"][i, j])) if "bias" in head.places else None
             scores.append(score(tape, query, key, bias, options))
         weights, lse = softmax(tape, scores, sink, options.lse_unit)
-        found.append((lse, float(head.d_lse[i])))
+        results.append((lse, float(head.d_lse[i])))
         if row:
-            found += zip(averaged(tape, weights, values, kept), head.d_output[i].tolist(), strict=True)
-    return [(node, Decimal(_finite("cotangent", number))) for node, number in found]
+            results += zip(averaged(tape, weights, values, kept), head.d_output[i].tolist(), strict=True)
+    return [(node, Decimal(_finite("cotangent", number))) for node, number in results]
 
 
 def _is_minus_infinity(leaves: Leaves, head: Head, i: int, j: int) -> bool:
@@ -234,14 +234,14 @@ def score(
     tape: Tape, query: Sequence[Node], key: Sequence[Node], bias: Node | None, options: Options
 ) -> Node:
     """Compute one score: scaled, capped, and with its bias."""
-    found = scaled(tape, dot(tape, query, key), options.scale)
+    result = scaled(tape, dot(tape, query, key), options.scale)
     if bias is not None and options.inside:
-        found = added(tape, [found, bias])
+        result = added(tape, [result, bias])
     if options.softcap is not None:
-        found = scaled(
-            tape, hyperbolic_tangent(tape, scaled(tape, found, 1 / options.softcap)), options.softcap
+        result = scaled(
+            tape, hyperbolic_tangent(tape, scaled(tape, result, 1 / options.softcap)), options.softcap
         )
-    return found if bias is None or options.inside else added(tape, [found, bias])
+    return result if bias is None or options.inside else added(tape, [result, bias])
 
 
 def softmax(

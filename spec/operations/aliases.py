@@ -136,9 +136,9 @@ def meant(name: str) -> tuple[str, ...]:
 
     if name in ALIASES:
         return (name,)
-    found = tuple(ours for ours, theirs in ALIASES.items() if name.lower() in theirs)
-    if found or name in NO_COUNTERPART:
-        return found
+    results = tuple(ours for ours, theirs in ALIASES.items() if name.lower() in theirs)
+    if results or name in NO_COUNTERPART:
+        return results
     spelled = {word: ours for ours, theirs in ALIASES.items() for word in (*theirs, ours) if len(word) > 3}
     near = get_close_matches(name.lower(), spelled, 1, 0.75)
     return (spelled[near[0]],) if near else ()

@@ -212,7 +212,7 @@ _SHARED = tuple(
     )
 )
 #: Their outputs.
-_RESULTS = tuple(one for one in ATTENTION.results if one.name in ("output", "lse"))
+_RESULTS = tuple(output for output in ATTENTION.results if output.name in ("output", "lse"))
 
 
 def _size(name: str, letter: str, noun: str) -> Argument:

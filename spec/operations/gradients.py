@@ -92,23 +92,25 @@ def vjp(form: Operation, rule: str = "GRAD-1", rules: Mapping[str, str] = _NONE)
     (('tokens', 'weight', 'd_projected'), ('d_tokens', 'd_weight', 'd_bias'))
     """
     cotangents = [
-        cotangent(one, rule)
-        for one in form.results
-        if not one.apart and (not one.option or one.numbers == "lse")
+        cotangent(output, rule)
+        for output in form.results
+        if not output.apart and (not output.option or output.numbers == "lse")
     ]
     arrays = [
-        one
-        for one in form.arguments.values()
-        if one.kind == "array" and one.numbers in ("floating", "lse") and "form" not in one.role
+        argument
+        for argument in form.arguments.values()
+        if argument.kind == "array"
+        and argument.numbers in ("floating", "lse")
+        and "form" not in argument.role
     ]
     return replace(
         form,
-        positional=(*form.positional, *(one for one in cotangents if one.required)),
+        positional=(*form.positional, *(output for output in cotangents if output.required)),
         named=(
-            *(one for one in cotangents if not one.required),
-            *(one for one in form.named if "asks" not in one.role),
+            *(output for output in cotangents if not output.required),
+            *(argument for argument in form.named if "asks" not in argument.role),
         ),
-        results=tuple(gradient(one, rules.get(one.name, rule)) for one in arrays),
+        results=tuple(gradient(argument, rules.get(argument.name, rule)) for argument in arrays),
     )
 
 

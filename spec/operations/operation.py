@@ -162,32 +162,32 @@ class Operation:
     @cached_property
     def arguments(self) -> Mapping[str, Argument]:
         """Every argument by its name, in order."""
-        return MappingProxyType({one.name: one for one in (*self.positional, *self.named)})
+        return MappingProxyType({argument.name: argument for argument in (*self.positional, *self.named)})
 
     @cached_property
     def arrays(self) -> tuple[str, ...]:
         """Names of the positional arguments, in order."""
-        return tuple(one.name for one in self.positional)
+        return tuple(argument.name for argument in self.positional)
 
     @cached_property
     def options(self) -> tuple[str, ...]:
         """Names of the keyword-only arguments."""
-        return tuple(one.name for one in self.named)
+        return tuple(argument.name for argument in self.named)
 
     @cached_property
     def offers(self) -> tuple[str, ...]:
         """Names that a function may take besides the arrays: the options, and results of the forward pass."""
-        return (*self.options, *(one.name for one in self.forward))
+        return (*self.options, *(argument.name for argument in self.forward))
 
     @cached_property
     def outputs(self) -> tuple[str, ...]:
         """Names of the outputs, starting with the one that is always returned."""
-        return tuple(one.name for one in self.results)
+        return tuple(output.name for output in self.results)
 
     @cached_property
     def differentiates(self) -> bool:
         """Whether its outputs are gradients, as those of a vector-Jacobian product are."""
-        return any(one.of for one in self.results)
+        return any(output.of for output in self.results)
 
     def wanted(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
         """Name the outputs that a call returns.
@@ -201,18 +201,18 @@ class Operation:
         ('d_query', 'd_key', 'd_value', 'd_bias')
         """
         return tuple(
-            one.name
-            for one in self.results
+            output.name
+            for output in self.results
             if (
-                arguments.get(one.of) is not None
-                if one.of
-                else arguments.get(one.option, not one.option) is True
+                arguments.get(output.of) is not None
+                if output.of
+                else arguments.get(output.option, not output.option) is True
             )
         )
 
     def names(self, role: Role) -> tuple[str, ...]:
         """Return the names of the arguments that have a role."""
-        return tuple(name for name, one in self.arguments.items() if role in one.role)
+        return tuple(name for name, argument in self.arguments.items() if role in argument.role)
 
     def together(self, name: str) -> tuple[str, ...]:
         """Return the arguments that must be left out together with one, starting with that one.

@@ -66,8 +66,8 @@ def _word(name: str, words: tuple[str, ...], meaning: str, rule: str) -> Argumen
 
 
 _ENCODING = _word("encoding", ENCODINGS, "what the codes stand for", "QUANT-1")
-_OPTIONS = tuple(replace(one, since=_SINCE) for one in ATTENTION.named)
-_RESULTS = tuple(replace(one, since=_SINCE) for one in ATTENTION.results)
+_OPTIONS = tuple(replace(argument, since=_SINCE) for argument in ATTENTION.named)
+_RESULTS = tuple(replace(output, since=_SINCE) for output in ATTENTION.results)
 _OF_KEYS = (
     _scale("key_scales", "key codes", _KEYS),
     _scale("value_scales", "value codes", _VALUES),
