@@ -36,8 +36,8 @@ class Page:
 class Name:
     """Something with a permanent address, under the name by which other projects cite it.
 
-    The title is a description of half a line. The words are other names, each of which finds it as its own
-    name does. In the text it is searched too, which is not shown.
+    `title` describes it in half a line. `words` are other names, each of which finds it as its own name does.
+    `text` is searched and not shown.
     """
 
     kind: Kind

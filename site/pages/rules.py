@@ -32,7 +32,7 @@ _NOT_KEPT = {
 class Way:
     """What some backends do about a rule, each with the share of its cases that show it.
 
-    The text is without markup if the way is a variant, which the rule does not name, and then `unknown`.
+    `variant` names a variant of the rule, and `unknown` one that the rule does not have.
     """
 
     text: str

@@ -54,19 +54,13 @@ def feed(columns: Sequence[Column]) -> str:
     >>> "<entry>" in feed([])
     False
     """
-    # Of one day, the runs are in the order of their backends and versions.
-    runs = [run for last in newest(columns) for run in _oldest_first(last.backend, columns)]
-    runs.sort(key=lambda run: run.column.date, reverse=True)
+    runs = sorted(history(columns), key=lambda run: run.column.date, reverse=True)
     return render(
         "feed.xml",
         updated=runs[0].column.date if runs else "1970-01-01",
         entries=[(run, *_entry(run)) for run in islice(runs, _MOST)],
         id_of=lambda name: f"urn:uuid:{uuid5(NAMESPACE_URL, f'attnspec/results/{name}')}",
     )
-
-
-def _oldest_first(backend: str, columns: Sequence[Column]) -> list[Run]:
-    return [run for run in history(columns) if run.column.backend == backend][::-1]
 
 
 def _entry(run: Run) -> tuple[str, list[str]]:

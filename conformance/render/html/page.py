@@ -24,8 +24,8 @@ POLICY = (
 class Links:
     """The addresses of pages beside those of results, relative to their folder.
 
-    They are of a rule by its id, of a finding by ``library/name`` and of a library by its name. The last is
-    that of the folder of the style sheet and the scripts.
+    `rule` takes the id of a rule, `finding` takes ``library/name``, and `library` takes the name of a
+    library. `assets` is the folder of the style sheet and the scripts.
     """
 
     rule: Callable[[str], str]
@@ -36,7 +36,7 @@ class Links:
 
 @dataclass(frozen=True)
 class Page:
-    """A page without its shell, at its path in the folder, with the scripts that it needs."""
+    """A page without its shell, at its path in the folder."""
 
     path: str
     title: str
