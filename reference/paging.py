@@ -4,6 +4,7 @@ from typing import Any
 
 from array_api_compat import device
 
+from attnspec.operations import OPERATIONS
 from attnspec.reference.attention import attention_of
 from attnspec.reference.caching import appended, gathered
 from attnspec.reference.call import Arguments, Array, Call, Mask, step
@@ -11,7 +12,12 @@ from attnspec.reference.errors import array, integers, need, same_dtype, within
 from attnspec.reference.functions import public
 from attnspec.reference.notation import count, of_batch
 
-_OPTIONS = ("scale", "softcap", "is_causal", "window", "sinks", "return_lse")
+#: The options of attention that pages do not change.
+_OPTIONS = tuple(
+    name
+    for name in OPERATIONS["paged_attention"].options
+    if name in OPERATIONS["attention"].options and name not in ("query_offset", "key_lengths")
+)
 
 
 def paged_attention_of(

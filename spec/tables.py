@@ -73,8 +73,8 @@ def operations() -> str:
     Examples
     --------
     >>> from attnspec.tables import operations
-    >>> print(operations().splitlines()[3])
-    | `scores` | `query`, `key` | `scale`, `softcap`, `bias` | `scores` |
+    >>> print(operations().splitlines()[7])
+    | `split_heads` | `features` | `heads` | `split` |
     """
     rows = (
         (f"`{name}`", _names(form.arrays), _names(form.offers), _names(form.outputs))
@@ -89,9 +89,9 @@ def call(operation: str) -> str:
     Examples
     --------
     >>> from attnspec.tables import call
-    >>> print(call("scores"))
-        scores(query, key, *,
-               scale=None, softcap=None, bias=None)
+    >>> print(call("alibi_bias"))
+        alibi_bias(query, key, *,
+                   query_offset=0, slopes=None)
     """
     form = OPERATIONS[operation]
     options = (form.arguments[name] for name in form.options)
@@ -211,8 +211,8 @@ def kind_of(argument: Argument) -> str:
     --------
     >>> from attnspec import OPERATIONS
     >>> from attnspec.tables import kind_of
-    >>> kind_of(OPERATIONS["attention"].arguments["softcap"])
-    'number, above 0'
+    >>> kind_of(OPERATIONS["attention"].arguments["dropout_rate"])
+    'number, from 0 to below 1'
     """
     if argument.kind == "word":
         return " or ".join(f"`{word}`" for word in argument.words)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnspec.operations import OPERATIONS
 from attnspec.reference.rational.attention import attention, head, indices
 from attnspec.reference.rational.gradients import attention_vjp, heads_of, of_gradients, run
 from attnspec.reference.rational.numbers import Matrix, combined, dot, exact, rounded
@@ -96,7 +97,12 @@ def _within(dialect: Dialect) -> dict[str, str]:
     return {rule: variant for rule, variant in dialect.items() if rule not in ("PACK-5", "MASK-3")}
 
 
-_OPTIONS = ("scale", "softcap", "is_causal", "window", "sinks")
+#: The options of attention that pages do not change.
+_OPTIONS = [
+    name
+    for name in OPERATIONS["paged_attention"].options
+    if name in OPERATIONS["attention"].options and name not in ("query_offset", "key_lengths", "return_lse")
+]
 
 
 def paged_attention(arguments: Arguments, dialect: Mapping[str, str]) -> Arrays:
@@ -246,7 +252,7 @@ def latent_attention(arguments: Arguments, dialect: Mapping[str, str]) -> dict[s
     return result
 
 
-_OPTIONS_LATENT = ("scale", "softcap", "mask", "is_causal", "query_offset", "window", "key_lengths", "sinks")
+_OPTIONS_LATENT = [name for name in OPERATIONS["latent_attention"].options if name != "return_lse"]
 
 
 def _product(left: Matrix, right: Matrix) -> Matrix:

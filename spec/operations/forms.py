@@ -195,22 +195,13 @@ PAGED_ATTENTION = Operation(
 _BLOCKS = (BATCH, "Hq", "L/Lb", "S/Sb")
 _INTEGERS: Mapping[str, str] = MappingProxyType({"dtype": "ERR-16", "shape": "ERR-16"})
 
-#: The arguments of attention that both operations take.
-_SHARED = tuple(
-    ATTENTION.arguments[name]
-    for name in (
-        "scale",
-        "softcap",
-        "bias",
-        "mask",
-        "is_causal",
-        "query_offset",
-        "window",
-        "key_lengths",
-        "sinks",
-        "return_lse",
-    )
-)
+#: The arguments of attention that the two sparse operations do not take.
+_NOT_SPARSE = {
+    *("query_lengths", "query_segment_ids", "key_segment_ids"),
+    *("dropout_mask", "dropout_rate", "return_weights", "return_max"),
+}
+#: The arguments of attention that both take.
+_SHARED = tuple(argument for argument in ATTENTION.named if argument.name not in _NOT_SPARSE)
 #: Their outputs.
 _RESULTS = tuple(output for output in ATTENTION.results if output.name in ("output", "lse"))
 
