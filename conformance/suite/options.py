@@ -257,13 +257,12 @@ def _outer_tiles(problem: Problem) -> NDArray[np.bool_]:
     return (place < 128) | (place >= 384)
 
 
-def _segments_that_return(problem: Problem) -> Options:
-    """Make packed segments, of which that of the queries comes back after another one."""
+def segment_of_keys(problem: Problem, allowed: NDArray[np.bool_]) -> Options:
+    """Put all queries and some keys into one segment, and the other keys into another one."""
     queries, keys = problem.shape[-2:]
-    middle = (~_outer_tiles(problem)).astype(np.int64)
     return {
         "query_segment_ids": np.zeros((*problem.batch, queries), np.int64),
-        "key_segment_ids": np.broadcast_to(middle, (*problem.batch, keys)).copy(),
+        "key_segment_ids": np.broadcast_to((~allowed).astype(np.int64), (*problem.batch, keys)).copy(),
     }
 
 
@@ -273,7 +272,7 @@ OVER_TILES: Mapping[str, Option] = MappingProxyType(
         "nothing": FORMS["nothing"],
         "mask without the middle": Option("MASK-1", lambda p: {"mask": _outer_tiles(p)}),
         "bias without the middle": Option("MASK-2", lambda p: {"bias": hidden(p, _outer_tiles(p), added(p))}),
-        "segments that come back": Option("MASK-11", _segments_that_return),
+        "segments that come back": Option("MASK-11", lambda p: segment_of_keys(p, _outer_tiles(p))),
         "mask of heads": Option(
             "MASK-1", lambda p: {"mask": p.random.random((p.shape[-3], 1, p.shape[-1])) < 0.6}
         ),

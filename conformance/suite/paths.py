@@ -61,8 +61,8 @@ def option_of_every_size(draw: Draw, form: str) -> Iterator[Yielded]:
     """An option holds for one query and for many, past every tile, for deep, grouped and many heads."""
     option = FORMS[form]
     for problem in in_two_dtypes(draw, SIZES, wide=True):
-        made = _call(problem, option.rule, option.draw(problem))
-        yield replace(made, rules=OF_QUERIES) if form == "mask of queries" else made
+        call = _call(problem, option.rule, option.draw(problem))
+        yield replace(call, rules=OF_QUERIES) if form == "mask of queries" else call
 
 
 @chapter.group("ERR-3", each=tuple(product(PER_ENTRY, _AXES)))
@@ -83,16 +83,16 @@ def bias_of_another_dtype_and_every_size(draw: Draw) -> Iterator[Yielded]:
     for index, problem in enumerate(in_two_dtypes(draw, SIZES)):
         fine = np.round(np.clip(problem.random.normal(size=problem.shape) / 2, -1.5, 1.5) * 1024) / 1024
         dtype = ("float64", "float32", "float16", "float32")[index % 4]
-        made = _call(problem, "ERR-14", {"bias": fine.astype(dtype)})
-        yield replace(made, rules=("ERR-14",), misuse=replace(Misuse("bias"), allowed=True))
+        call = _call(problem, "ERR-14", {"bias": fine.astype(dtype)})
+        yield replace(call, rules=("ERR-14",), misuse=replace(Misuse("bias"), allowed=True))
 
 
 @chapter.group("MASK-6", "SOFT-7", each=tuple(EMPTY_ROWS))
 def empty_rows_of_every_size(draw: Draw, source: str) -> Iterator[Yielded]:
     """A query with nothing to attend to gives zero in every size."""
     for problem in in_two_dtypes(draw, SIZES):
-        made = _call(problem, "MASK-6", EMPTY_ROWS[source](problem))
-        yield replace(made, rules=("MASK-6", "SOFT-7"))
+        arguments = problem.arguments | EMPTY_ROWS[source](problem)
+        yield Call(arguments, ("MASK-6", "SOFT-7"), outputs=("output", "lse"))
 
 
 @chapter.group("SHAPE-4", each=("all keys", "is_causal"))
@@ -129,8 +129,8 @@ def large_masks_in_pairs(draw: Draw, pair: tuple[str, str]) -> Iterator[Yielded]
             options |= (
                 {"key_lengths": _far_apart(problem)} if name == "key_lengths" else FORMS[name].draw(problem)
             )
-        made = _call(problem, "MASK-4", options)
-        yield replace(made, rules=(*made.rules, "ERR-3"))
+        call = _call(problem, "MASK-4", options)
+        yield replace(call, rules=(*call.rules, "ERR-3"))
 
 
 def _far_apart(problem: Problem) -> NDArray[np.int64]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
-from attnspec.conformance.suite.options import Options
+from attnspec.conformance.suite.options import Options, added, hidden, segment_of_keys
 from attnspec.conformance.suite.problem import Problem, Shape
 from attnspec.conformance.suite.words import in_two_dtypes
 from attnspec.dtypes import FORMATS
@@ -96,24 +96,13 @@ def _window(problem: Problem, span: tuple[int, int]) -> Options:
     return {"window": (0, None), "query_offset": min(stop, keys - queries)}
 
 
-def _bias(problem: Problem, gone: NDArray[np.bool_]) -> Options:
-    bias = np.where(gone, -np.inf, problem.array(*problem.shape, amplitude=0.5))
-    return {"bias": bias.astype(problem.query.dtype)}
-
-
-def _segments(problem: Problem, gone: NDArray[np.bool_]) -> Options:
-    queries, keys = problem.shape[-2:]
-    ids = np.broadcast_to(gone.astype(np.int64), (*problem.batch, keys)).copy()
-    return {"query_segment_ids": np.zeros((*problem.batch, queries), np.int64), "key_segment_ids": ids}
-
-
 #: The rule of each source that may leave out any tile, and its arguments.
 _ANY_TILE: Mapping[str, tuple[str, Callable[[Problem, NDArray[np.bool_]], Options]]] = MappingProxyType(
     {
-        "mask": ("MASK-1", lambda p, gone: {"mask": np.broadcast_to(~gone, p.shape).copy()}),
-        "mask of keys": ("MASK-1", lambda _, gone: {"mask": ~gone}),
-        "bias": ("MASK-2", _bias),
-        "segments": ("MASK-11", _segments),
+        "mask": ("MASK-1", lambda p, seen: {"mask": np.broadcast_to(seen, p.shape).copy()}),
+        "mask of keys": ("MASK-1", lambda _, seen: {"mask": seen}),
+        "bias": ("MASK-2", lambda p, seen: {"bias": hidden(p, seen, added(p))}),
+        "segments": ("MASK-11", segment_of_keys),
     }
 )
 #: The same, of sources that leave out tiles at one end.
@@ -137,8 +126,8 @@ def tile_without_an_allowed_key(draw: Draw, which: tuple[str, str]) -> Iterator[
     for problem in in_two_dtypes(draw, _SPANNED):
         start, stop = _SPANS[place]
         position = np.arange(problem.shape[-1])
-        gone = (position >= start) & (position < stop)
-        yield _call(problem, options(problem, gone), (rule, "MASK-5"))
+        seen = (position < start) | (position >= stop)
+        yield _call(problem, options(problem, seen), (rule, "MASK-5"))
 
 
 @chapter.group("MASK-5", each=tuple(_END_TILES))
@@ -172,7 +161,7 @@ def rows_of_a_tile_differ(draw: Draw, which: tuple[str, str]) -> Iterator[Yielde
     for problem in in_two_dtypes(draw, (Shape((1, 2), 70, 139, 4, 4),)):
         queries, keys = problem.shape[-2:]
         gone = _ROWS[rows](np.arange(queries)[:, None], np.arange(keys))
-        yield _call(problem, options(problem, gone), (rule, "MASK-5"))
+        yield _call(problem, options(problem, ~gone), (rule, "MASK-5"))
 
 
 #: The rule of each integer with an end, its shape for one number, and the arguments of an end.
