@@ -4,7 +4,7 @@ import json
 import shlex
 
 from attnspec.backends.names import PROGRAM, UNTRUSTED, split_options
-from attnspec.conformance.traits import ARBITRARY, RELATED
+from attnspec.conformance.traits import ARBITRARY, RELATED, SIZED_GROUPS
 from attnspec.conformance.verdict import Difference, Verdict
 
 
@@ -98,7 +98,7 @@ def check_command(verdict: Verdict, seed: int | None = None) -> str:
     'attnspec check m:f --untrusted --seed 7 --case a-1-float32'
     """
     drawn = [] if seed is None else ["--seed", str(seed)]
-    sized = ["--sizes"] if verdict.case.startswith("sizes-") else []
+    sized = ["--sizes"] if verdict.group.startswith(SIZED_GROUPS) else []
     backend, distrusted = verdict.backend.removeprefix(UNTRUSTED), verdict.backend.startswith(UNTRUSTED)
     name = [backend, *(["--untrusted"] if distrusted else [])]
     if backend.startswith(PROGRAM):
