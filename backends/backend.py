@@ -247,9 +247,9 @@ def _gradients_of(function: Callable[..., Any], library: Library, operation: str
     def vjp(*arrays: Any, d_lse: Any = None, **options: Any) -> Any:
         *given, d_first = arrays
         named = dict(zip(whole.arrays, given, strict=True))
-        every = named | {name: thing for name, thing in options.items() if thing is not None}
-        of = [one.of for one in form.results if one.of in every]
-        fixed = {name: thing for name, thing in every.items() if name not in of}
+        every = named | {name: value for name, value in options.items() if value is not None}
+        of = [result.of for result in form.results if result.of in every]
+        fixed = {name: value for name, value in every.items() if name not in of}
         if d_lse is not None:
             fixed["return_lse"] = True
 
@@ -259,8 +259,8 @@ def _gradients_of(function: Callable[..., Any], library: Library, operation: str
             return function(*positional, **call)
 
         cotangents = [d_first] if d_lse is None else [d_first, d_lse]
-        found = _differentiated(library, run, [every[name] for name in of], cotangents)
-        return found if len(found) > 1 else found[0]
+        gradients = _differentiated(library, run, [every[name] for name in of], cotangents)
+        return gradients if len(gradients) > 1 else gradients[0]
 
     names = [*form.arrays, *(name for name in form.options if name in known or _asks(name, known))]
     parameters = [

@@ -55,7 +55,9 @@ def check_backend(name: str, backend: Backend) -> None:
 
 def check_constraints(name: str, constraints: Constraints) -> None:
     """Check the fields of constraints."""
-    flags = tuple(key for key, one in OPERATIONS["attention"].arguments.items() if one.kind == "flag")
+    flags = tuple(
+        key for key, argument in OPERATIONS["attention"].arguments.items() if argument.kind == "flag"
+    )
     numbers = (*constraints.depths, *constraints.multiple)
     for field, got, good, expected in (
         ("axes", constraints.axes, constraints.axes in (None, 3, 4), "3 or 4"),
@@ -75,11 +77,11 @@ def check_constraints(name: str, constraints: Constraints) -> None:
 
 
 def _are_words(names: Any) -> bool:
-    return isinstance(names, tuple) and all(isinstance(one, str) for one in names)
+    return isinstance(names, tuple) and all(isinstance(name, str) for name in names)
 
 
 def _check_declarations(name: str, backend: Backend) -> None:
-    known = {rule.id: tuple(one.name for one in rule.variants) for rule in rules() if rule.variants}
+    known = {rule.id: tuple(variant.name for variant in rule.variants) for rule in rules() if rule.variants}
     # Not the dtypes of the backend: a run may ask for some of them, and the dialect says all that is known.
     if fault := fault_of(backend.dialect, known, tuple(DTYPES)):
         raise BackendError(f"backend {name}: dialect: {fault}")
@@ -99,7 +101,7 @@ def _check_declarations(name: str, backend: Backend) -> None:
 def _check_claims(name: str, backend: Backend) -> None:
     claims = backend.claims
     words = _are_words(claims)
-    wrong = [one for one in claims if one not in claimable()] if words else [repr(claims)]
+    wrong = [claim for claim in claims if claim not in claimable()] if words else [repr(claims)]
     if wrong:
         expected = f"{'' if words else 'a tuple of '}some of {', '.join(claimable())}"
         raise BackendError(f"backend {name}: claims: expected {expected}, got {', '.join(wrong)}")

@@ -76,25 +76,25 @@ class Constraints:
         ValueError
             If the suffix is invalid.
         """
-        found: dict[str, Any] = {"a": None, "depths": (), "l": 1, "s": 1, "equal": [], "always": {}}
+        parts: dict[str, Any] = {"a": None, "depths": (), "l": 1, "s": 1, "equal": [], "always": {}}
         if not _SUFFIX.fullmatch(suffix):
             raise ValueError(f"case: expected a suffix such as +d64.128-s16, got +{suffix}")
         for part in suffix.split("-"):
             if part.startswith("always"):
-                found["always"] = dict.fromkeys(part.split(".")[1:], True)
+                parts["always"] = dict.fromkeys(part.split(".")[1:], True)
             elif part.startswith("equal"):
-                found["equal"] = part.split(".")[1:]
+                parts["equal"] = part.split(".")[1:]
             elif part.startswith("d"):
-                found["depths"] = tuple(int(depth) for depth in part[1:].split("."))
+                parts["depths"] = tuple(int(depth) for depth in part[1:].split("."))
             else:
-                found[part[0]] = int(part[1:])
+                parts[part[0]] = int(part[1:])
         return cls(
-            found["a"],
-            found["depths"],
-            (found["l"], found["s"]),
-            "equal" if "heads" in found["equal"] else "grouped",
-            found["always"],
-            "key" if "depths" in found["equal"] else "any",
+            parts["a"],
+            parts["depths"],
+            (parts["l"], parts["s"]),
+            "equal" if "heads" in parts["equal"] else "grouped",
+            parts["always"],
+            "key" if "depths" in parts["equal"] else "any",
         )
 
 

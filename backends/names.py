@@ -117,11 +117,11 @@ def registered() -> "dict[str, tuple[EntryPoint, ...]]":
     """
     from importlib.metadata import entry_points
 
-    found: dict[str, tuple[EntryPoint, ...]] = {}
+    entries: dict[str, tuple[EntryPoint, ...]] = {}
     for entry in entry_points(group=GROUP):
         if entry.name not in (*LIBRARIES, *NAMES, *APART, *SEPARATE, *_OF_SEPARATE):
-            found[entry.name] = (*found.get(entry.name, ()), entry)
-    return found
+            entries[entry.name] = (*entries.get(entry.name, ()), entry)
+    return entries
 
 
 def expand(wanted: str) -> tuple[str, ...]:
@@ -178,8 +178,8 @@ def expand(wanted: str) -> tuple[str, ...]:
 
 def _of_folder(name: str) -> str:
     """Return the function of a folder's configuration if `load` finds it from here, else the folder."""
-    found = find_configuration(Path.cwd())
-    here = found is not None and found.parent == Path(name).resolve()
+    path = find_configuration(Path.cwd())
+    here = path is not None and path.parent == Path(name).resolve()
     return (function_of_configuration(Path(name)) if here else "") or name
 
 
@@ -224,7 +224,7 @@ def with_options(name: str, options: Mapping[str, str]) -> str:
     >>> with_options("my_module:attention", {"array": "torch"})
     'my_module:attention?array=torch'
     """
-    return name + "?" * bool(options) + "&".join(f"{key}={thing}" for key, thing in options.items())
+    return name + "?" * bool(options) + "&".join(f"{key}={value}" for key, value in options.items())
 
 
 def check_options(names: Iterable[str]) -> None:
@@ -249,4 +249,4 @@ def split_options(name: str) -> tuple[str, dict[str, str]]:
     pairs = [pair.partition("=") for pair in rest.split("&")]
     if not place or not all(sign for _, sign, _ in pairs):
         return name, {}
-    return place, {key: thing for key, _, thing in pairs}
+    return place, {key: value for key, _, value in pairs}

@@ -68,10 +68,10 @@ def _load(name: str) -> Backend:
     if is_folder(place):
         (name,) = expand(name)
     if place in LIBRARIES:
-        found = expand(place)
-        if len(found) > 1:
-            raise BackendError(f"backend {name}: expected the name of one backend, got {', '.join(found)}")
-        (place,) = found
+        names = expand(place)
+        if len(names) > 1:
+            raise BackendError(f"backend {name}: expected the name of one backend, got {', '.join(names)}")
+        (place,) = names
     configuration = configuration_of(place)
     if configuration is not None:
         return load_configuration(name, configuration, settings)
@@ -138,8 +138,8 @@ def _load_registered(name: str) -> Backend:
     if len(entries) > 1:
         raise BackendError(f"{place}: expected one entry point of this name, got {len(entries)}")
     try:
-        found = entries[0].load()
-        made = found if isinstance(found, Backend) else found()
+        loaded = entries[0].load()
+        made = loaded if isinstance(loaded, Backend) else loaded()
     except BaseException as error:  # a package may raise anything, such as SystemExit
         lines = str(error).splitlines() or [""]
         raise BackendError(

@@ -84,8 +84,8 @@ def attention(query: Any, key: Any, value: Any, *, scale: float, mask: Any = Non
     arrays = [query, key, value] if added is None else [query, key, value, np.broadcast_to(added, shape)]
     folded = [np.ascontiguousarray(x).reshape(x.shape[0] * x.shape[1], *x.shape[2:]) for x in arrays]
     run = _function(query.dtype.name, "" if added is None else added.dtype.name, query.shape[-1])
-    found = run(*folded[:3], np.array(scale, query.dtype), *folded[3:])
-    return np.array(found.to_host()).reshape(*shape[:3], value.shape[-1])
+    output = run(*folded[:3], np.array(scale, query.dtype), *folded[3:])
+    return np.array(output.to_host()).reshape(*shape[:3], value.shape[-1])
 
 
 @cache

@@ -49,7 +49,7 @@ def attention(
     sinks: Any = None,
 ) -> Any:
     """Pass mask, bias and causality as the one argument ``mask``."""
-    masks = [thing for thing in (mask, bias, "causal" if is_causal else None) if thing is not None]
+    masks = [given for given in (mask, bias, "causal" if is_causal else None) if given is not None]
     if len(masks) > 1:
         raise Unsupported("scaled_dot_product_attention takes one mask: an array, or 'causal'")
     if mask is not None and mask.dtype != mx.bool_:

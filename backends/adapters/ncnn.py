@@ -47,8 +47,8 @@ def attention(query: Any, key: Any, value: Any, *, scale: float | None = None, b
     for name, array in arrays.items():
         rows = np.ascontiguousarray(array)  # a Mat does not keep its array alive
         extractor.input(name, ncnn.Mat(rows).clone())
-    _, found = extractor.extract("output")
-    return np.array(found).reshape(*query.shape[:2], value.shape[2])
+    _, output = extractor.extract("output")
+    return np.array(output).reshape(*query.shape[:2], value.shape[2])
 
 
 @lru_cache(maxsize=64)

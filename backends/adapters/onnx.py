@@ -51,8 +51,8 @@ def onnx_attention(run: Runner, opset: int, *, whole_masks: bool = False) -> Cal
     def attention(query: Any, key: Any, value: Any, **options: Any) -> Any:
         arguments = {"query": query, "key": key, "value": value, **options}
         model, inputs = onnx_model(arguments, opset=opset, whole_masks=whole_masks)
-        found = run(model, inputs)
-        return tuple(found) if options.get("return_weights") else found[0]
+        outputs = run(model, inputs)
+        return tuple(outputs) if options.get("return_weights") else outputs[0]
 
     kind = inspect.Parameter
     attention.__signature__ = inspect.Signature(  # type: ignore[attr-defined] # read by inspect
@@ -83,7 +83,7 @@ def onnx_model(
     >>> [attribute.name for attribute in model.graph.node[0].attribute], sorted(inputs)
     (['is_causal'], ['K', 'Q', 'V'])
     """
-    given = {name: thing for name, thing in arguments.items() if thing is not None}
+    given = {name: value for name, value in arguments.items() if value is not None}
     inputs = {own: given.pop(name) for name, own in _ARRAYS.items()}
     attributes: dict[str, Any] = {}
     if given.pop("is_causal", False):

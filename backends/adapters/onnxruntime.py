@@ -58,8 +58,8 @@ def run(model: onnx.ModelProto, inputs: dict[str, NDArray[Any]]) -> list[Any]:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.log_severity_level = 1, 4
     session = onnxruntime.InferenceSession(model.SerializeToString(), options)
-    found: list[Any] = session.run(None, inputs)
-    return found
+    outputs: list[Any] = session.run(None, inputs)
+    return outputs
 
 
 def _may_overflow(arguments: Arguments) -> bool:
@@ -229,7 +229,7 @@ def grouped_attention(
     attributes: dict[str, Any] = {"num_heads": heads, "kv_num_heads": key_heads}
     attributes |= {"causal": int(is_causal)} | ({"local_window_size": window[0]} if window else {})
     attributes |= {
-        name: float(thing) for name, thing in (("scale", scale), ("softcap", softcap)) if thing is not None
+        name: float(number) for name, number in (("scale", scale), ("softcap", softcap)) if number is not None
     }
     names = ("query", "key", "value", "past_key", "past_value", "seqlens_k", "total_sequence_length")
     options = ("", "", "", "attention_bias", "head_sink")

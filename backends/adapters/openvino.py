@@ -78,7 +78,7 @@ def _compiled(inputs: tuple[tuple[str, tuple[int, ...]], ...], causal: Any) -> A
 
 def _has_infinity(arguments: Mapping[str, Any]) -> bool:
     """Whether a number, or the difference of the bias to it, is infinite in float32."""
-    arrays = (thing for thing in arguments.values() if getattr(thing, "dtype", None) == np.float64)
+    arrays = (array for array in arguments.values() if getattr(array, "dtype", None) == np.float64)
     return any(bool((np.abs(array) > np.finfo(np.float32).max).any()) for array in arrays)
 
 

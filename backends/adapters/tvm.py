@@ -73,8 +73,8 @@ def _function(dtype: str, count: int, causal: str | None, scale: float | None) -
     builder = relax.BlockBuilder()
     with builder.function("attention", inputs):
         with builder.dataflow():
-            found = relax.op.nn.attention(*inputs, scale=scale, causal_mask=causal)
-            output = builder.emit_output(builder.emit(found))
+            result = relax.op.nn.attention(*inputs, scale=scale, causal_mask=causal)
+            output = builder.emit_output(builder.emit(result))
         builder.emit_func_output(output)
     return relax.VirtualMachine(tvm.compile(builder.get(), target="llvm"), tvm.cpu())["attention"]
 

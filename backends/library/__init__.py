@@ -61,7 +61,7 @@ def library_of(module: Any) -> str:
     default, *others = LIBRARIES
     used = imported_by(module)
     if not used & set(LIBRARIES.values()):
-        owners = {getattr(thing, "__module__", "") for thing in vars(module).values() if callable(thing)}
+        owners = {getattr(value, "__module__", "") for value in vars(module).values() if callable(value)}
         used = set().union(*(imported_by(sys.modules[name]) for name in owners if name in sys.modules))
         if default in used:  # it may take arrays of either
             return default
@@ -71,8 +71,8 @@ def library_of(module: Any) -> str:
 def imported_by(module: Any) -> set[str]:
     """Return the names of the packages that a module imports, or that the objects in it come from."""
     things = vars(module).values()
-    names = [getattr(thing, "__name__", "") for thing in things]
-    names += [getattr(thing, "__module__", "") for thing in things if callable(thing)]
+    names = [getattr(value, "__name__", "") for value in things]
+    names += [getattr(value, "__module__", "") for value in things if callable(value)]
     return {str(name).partition(".")[0] for name in names}
 
 

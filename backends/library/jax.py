@@ -50,7 +50,7 @@ def _differentiate(
     returned, pull_back = jax.vjp(run, *arrays)
     outputs = returned if isinstance(returned, tuple | list) else (returned,)
     # JAX requires the dtype of the output, which may be shorter than that of the specification (NUM-7).
-    given = [one.astype(output.dtype) for one, output in zip(cotangents, outputs, strict=True)]
+    given = [cotangent.astype(output.dtype) for cotangent, output in zip(cotangents, outputs, strict=True)]
     gradients: Sequence[Any] = pull_back(type(returned)(given) if outputs is returned else given[0])
     return gradients
 
@@ -92,8 +92,8 @@ def release_sources() -> int:
     JAX keeps the modules of its last 2048 compilations, 1.4 MB each, and they slow down further
     compilations. The compiled programs stay, unlike after ``jax.clear_caches``.
     """
-    found = [getattr(sys.modules.get(module), name, None) for module, name in _SOURCES]
-    known = [each for each in found if each is not None and hasattr(each, "cache_clear")]
+    caches = [getattr(sys.modules.get(module), name, None) for module, name in _SOURCES]
+    known = [each for each in caches if each is not None and hasattr(each, "cache_clear")]
     for each in known:
         each.cache_clear()
     return len(known)

@@ -36,13 +36,13 @@ def recorded_backend(name: str, folder: Path) -> Backend:
     first, *answers = _lines(name, folder / ANSWERS) or [""]
     said = parse_handshake(name, first)
     record = _Answers(name, folder, manifest, answers)
-    asked: dict[str, list[str]] = manifest["operations"]
+    offered: dict[str, list[str]] = manifest["operations"]
     functions = {
         operation: as_function(
-            operation, [option for option in options if option in asked[operation]], record.run
+            operation, [option for option in options if option in offered[operation]], record.run
         )
         for operation, options in said.operations.items()
-        if operation in asked
+        if operation in offered
     }
     dtypes = tuple(dtype for dtype in said.dtypes if dtype in manifest["dtypes"])
     if not dtypes:
@@ -115,12 +115,12 @@ class _Answers:
 
     def _check(self, number: int, path: Path, most: int) -> None:
         """Raise `Broken` if a file is not in the folder, is no file, or is too large to be of this call."""
-        found = path.resolve()
-        if not found.is_relative_to(self._folder.resolve()):
+        target = path.resolve()
+        if not target.is_relative_to(self._folder.resolve()):
             raise Broken(f"call {number}: {path.name}: expected a file in the folder, got a link out of it")
-        if found.exists() and not found.is_file():
+        if target.exists() and not target.is_file():
             raise Broken(f"call {number}: {path.name}: expected a file, got something else")
-        if found.exists() and (size := found.stat().st_size) > most:
+        if target.exists() and (size := target.stat().st_size) > most:
             raise Broken(f"call {number}: {path.name}: expected at most {most} bytes, got {size}")
 
 
@@ -151,7 +151,7 @@ def _manifest(name: str, folder: Path) -> dict[str, Any]:
 
 def _largest_array(operation: str, arguments: Mapping[str, Any]) -> int:
     """Return the most bytes that an array of a call can have: a result may have the widest dtype."""
-    given = [thing.nbytes for thing in arguments.values() if isinstance(thing, np.ndarray)]
+    given = [value.nbytes for value in arguments.values() if isinstance(value, np.ndarray)]
     with suppress(SpecError):  # a malformed call has no results of a known shape
         given += [math.prod(shape) * _WIDEST for shape in output_shapes(operation, arguments).values()]
     return max(given, default=0)

@@ -166,13 +166,13 @@ class Process:
 
 def _session(leader: int) -> list[int]:
     """List the processes of a session, on systems with /proc, including other process groups."""
-    found = []
+    members = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError, IndexError):
             # The fields after the name in brackets are state, parent, group and session.
             if stat.read_text(errors="replace").rpartition(")")[2].split()[3] == str(leader):
-                found.append(int(stat.parent.name))
-    return found
+                members.append(int(stat.parent.name))
+    return members
 
 
 def how_it_ended(status: int) -> str:

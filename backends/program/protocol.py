@@ -106,13 +106,13 @@ STOP = json.dumps({"do": "stop"})
 def write_call(number: int, operation: str, arguments: Mapping[str, Any], folder: Path, said: str) -> str:
     """Write the arrays of a call to a folder, and return the call as a line."""
     tensors, options = {}, {}
-    for name, thing in arguments.items():
-        if isinstance(thing, np.ndarray):
-            tensors[name] = {"dtype": thing.dtype.name, "shape": list(thing.shape)}
-            little = thing if thing.dtype.byteorder != ">" else thing.astype(thing.dtype.newbyteorder("<"))
+    for name, value in arguments.items():
+        if isinstance(value, np.ndarray):
+            tensors[name] = {"dtype": value.dtype.name, "shape": list(value.shape)}
+            little = value if value.dtype.byteorder != ">" else value.astype(value.dtype.newbyteorder("<"))
             (folder / f"{name}.bin").write_bytes(np.ascontiguousarray(little).tobytes())
         else:
-            options[name] = _plain(name, thing)
+            options[name] = _plain(name, value)
     want = list(OPERATIONS[operation].wanted(arguments))
     call = {"do": "run", "id": number, "operation": operation, "folder": said, "want": want}
     # Names of folders are not escaped, so that a program can search the text.
@@ -158,9 +158,9 @@ def read_answer(line: str, number: int, want: Sequence[str], folder: Path) -> tu
 def fingerprint(line: str, folder: Path) -> str:
     """Hash the operation, the arguments and the bytes of the arrays of a call."""
     call = json.loads(line)
-    options = {name: thing for name, thing in call["options"].items() if not name.startswith("return_")}
+    options = {name: value for name, value in call["options"].items() if not name.startswith("return_")}
     # Results of the forward pass follow from the rest of the call.
-    follow = {one.name for one in OPERATIONS[call["operation"]].forward}
+    follow = {argument.name for argument in OPERATIONS[call["operation"]].forward}
     tensors = {name: tensor for name, tensor in call["tensors"].items() if name not in follow}
     digest = hashlib.sha256(json.dumps([call["operation"], options, tensors], sort_keys=True).encode())
     for name in sorted(tensors):
@@ -219,14 +219,14 @@ def as_function(
     return function
 
 
-def _plain(name: str, thing: Any) -> Any:
+def _plain(name: str, value: Any) -> Any:
     """Encode an option as in the golden vectors: names for non-finite numbers, lists for pairs."""
-    if isinstance(thing, tuple | list):
-        return [_plain(name, part) for part in thing]
-    if isinstance(thing, np.generic):
-        thing = thing.item()
-    if isinstance(thing, float):
-        return spell(thing)
-    if thing is None or isinstance(thing, bool | int | str):
-        return thing
-    raise Unsupported(f"{name}: expected a value that JSON can represent, got {type(thing).__name__}")
+    if isinstance(value, tuple | list):
+        return [_plain(name, part) for part in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float):
+        return spell(value)
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    raise Unsupported(f"{name}: expected a value that JSON can represent, got {type(value).__name__}")

@@ -68,7 +68,9 @@ def _program(name: str, command: str, options: dict[str, str]) -> Backend:
     close_memory()
     words = [sys.executable, "-P", "-s", "-m", "attnspec.backends.untrusted.hidden", *shlex.split(command)]
     backend = program_backend(name, shlex.join(words), seconds=limit)
-    backend = replace(backend, dtypes=tuple(one for one in backend.dtypes if not dtypes or one in dtypes))
+    backend = replace(
+        backend, dtypes=tuple(dtype for dtype in backend.dtypes if not dtypes or dtype in dtypes)
+    )
     check_backend(name, backend)
     confined = can_confine()
     note = (
@@ -81,9 +83,9 @@ def _program(name: str, command: str, options: dict[str, str]) -> Backend:
 
 def _check(name: str, table: Mapping[str, Any]) -> None:
     """Refuse keys that need code of the user in this process."""
-    found = [key for key in _OF_FUNCTIONS if key in table]
-    if found or "program" in table:
+    keys = [key for key in _OF_FUNCTIONS if key in table]
+    if keys or "program" in table:
         raise BackendError(
-            f"backend {name}: {', '.join(found) or 'program'}: expected no such key with --untrusted, "
-            + ("which runs code of yours in the judge" if found else "use --untrusted --program")
+            f"backend {name}: {', '.join(keys) or 'program'}: expected no such key with --untrusted, "
+            + ("which runs code of yours in the judge" if keys else "use --untrusted --program")
         )

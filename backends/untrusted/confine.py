@@ -23,13 +23,13 @@ _LOOKS = ("gc.get_objects", "gc.get_referrers", "gc.get_referents")
 _PATHS = ("open", "os.chdir", "os.link", "os.symlink", "os.rename", "os.listdir", "os.scandir", "os.remove")
 
 
-def confine(told: dict[str, Any]) -> list[str]:
+def confine(request: dict[str, Any]) -> list[str]:
     """Confine this process and all that it starts, and return the names of the means."""
     means = ["audit hook"]
     end_with_parent()
-    if told["system"] and by_system(told["folders"], told["guarded"]):
+    if request["system"] and by_system(request["folders"], request["guarded"]):
         means.append("Landlock")
-    sys.addaudithook(_hook(told["folders"], told["files"], starts=len(means) > 1))
+    sys.addaudithook(_hook(request["folders"], request["files"], starts=len(means) > 1))
     return means
 
 
@@ -71,16 +71,18 @@ def _hook(folders: list[str], files: list[str], *, starts: bool) -> Callable[[st
 def _hiding(folders: list[str], files: list[str]) -> Callable[[str, Any], bool]:
     """Make a function that says whether a path, or a number of an open file, must not be used."""
     status, is_one, has_folder, decode, own = os.stat, isinstance, stat.S_ISDIR, os.fsdecode, str(os.getpid())
-    hidden = frozenset((one.st_dev, one.st_ino) for one in map(os.stat, (*folders, *files)))
-    above = frozenset((one.st_dev, one.st_ino) for path in folders for one in map(os.stat, _above(path)))
+    hidden = frozenset((entry.st_dev, entry.st_ino) for entry in map(os.stat, (*folders, *files)))
+    above = frozenset(
+        (entry.st_dev, entry.st_ino) for path in folders for entry in map(os.stat, _above(path))
+    )
     text, octets, number, separator, failed = str, bytes, int, os.sep, (OSError, ValueError)
 
     def known(path: Any) -> Any:
         try:
-            found = status(path)
+            entry = status(path)
         except failed:
             return (0, 0), False
-        return (found.st_dev, found.st_ino), has_folder(found.st_mode)
+        return (entry.st_dev, entry.st_ino), has_folder(entry.st_mode)
 
     def hides(event: str, path: Any) -> bool:
         if is_one(path, number):
@@ -153,7 +155,7 @@ def _landlock(hidden: list[str], guarded: list[str]) -> bool:
 def _beside(folder: str, hidden: frozenset[str]) -> Iterable[tuple[str, bool]]:
     """Yield the largest folders, and files, in a folder that hold nothing hidden."""
     start = folder if folder.endswith(os.sep) else folder + os.sep
-    if not any(one.startswith(start) for one in hidden):
+    if not any(path.startswith(start) for path in hidden):
         yield folder, True
         return
     try:

@@ -32,8 +32,8 @@ def hidden_places() -> tuple[tuple[str, ...], tuple[str, ...]]:
     True
     """
     top = Path(attnspec.__file__).parent
-    found = {path.resolve() for folder, _, names in os.walk(top) for path in (Path(folder, x) for x in names)}
-    files = {path for path in found if path.is_file()}
+    paths = {path.resolve() for folder, _, names in os.walk(top) for path in (Path(folder, x) for x in names)}
+    files = {path for path in paths if path.is_file()}
     folders = {Path(folder).resolve() for folder, _, _ in os.walk(top)} | {path.parent for path in files}
     # A checkout has the same files in its history.
     history = Path(attnspec.__file__).resolve().parents[1] / ".git"
@@ -48,8 +48,8 @@ def hidden_places() -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 def guarded_places() -> tuple[str, ...]:
     """Return the folders from which Python imports, to which the function must not write."""
-    places = (sys.prefix, sys.base_prefix, *(one for one in sys.path if one))
-    return tuple(dict.fromkeys(str(Path(one).resolve()) for one in places if Path(one).is_dir()))
+    places = (sys.prefix, sys.base_prefix, *(path for path in sys.path if path))
+    return tuple(dict.fromkeys(str(Path(path).resolve()) for path in places if Path(path).is_dir()))
 
 
 def close_memory() -> bool:
@@ -72,7 +72,7 @@ def plain_environment(environment: Mapping[str, str]) -> dict[str, str]:
     return {
         name: text
         for name, text in environment.items()
-        if name != "_" and not any(name == one or name.startswith(f"{one}_") for one in _TELLING)
+        if name != "_" and not any(name == start or name.startswith(f"{start}_") for start in _TELLING)
     }
 
 

@@ -91,9 +91,9 @@ def _elements(path: Path, size: int, dtype: Any) -> NDArray[Any]:
         # A link or a pipe in place of the file is not followed or waited for.
         place = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
         with os.fdopen(place, "rb") as file:
-            found = os.fstat(place)
-            if not stat.S_ISREG(found.st_mode) or found.st_size != expected:
-                raise Broken(f"{path.name}: expected a file of {expected} bytes, got {found.st_size}")
+            status = os.fstat(place)
+            if not stat.S_ISREG(status.st_mode) or status.st_size != expected:
+                raise Broken(f"{path.name}: expected a file of {expected} bytes, got {status.st_size}")
             octets = file.read(expected)
     except OSError as error:
         raise Broken(f"{path.name}: expected a readable file, got {error.strerror}") from error
@@ -169,7 +169,9 @@ class Remote:
         """Return a function with the signature of the other one, which calls it."""
 
         def run(*arrays: Any, **options: Any) -> Any:
-            names = [one.name for one in parameters if one.kind in _POSITIONAL][: len(arrays)]
+            names = [parameter.name for parameter in parameters if parameter.kind in _POSITIONAL][
+                : len(arrays)
+            ]
             if len(names) < len(arrays):
                 raise TypeError(f"expected at most {len(names)} arrays, got {len(arrays)}")
             return self.run(dict(zip(names, arrays, strict=True)), options)
@@ -207,7 +209,7 @@ class Remote:
 
     def _call(self, folder: Path, first: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
         given = {**first, **options}
-        arrays = {name: thing for name, thing in given.items() if isinstance(thing, np.ndarray)}
+        arrays = {name: value for name, value in given.items() if isinstance(value, np.ndarray)}
         tensors = {name: write_array(folder / f"{name}.bin", array) for name, array in arrays.items()}
         # Nothing in a call tells its case; an answer that was made before the call has another number.
         number = secrets.randbits(48)
@@ -216,7 +218,7 @@ class Remote:
             "id": number,
             "folder": str(folder),
             "positional": list(first),
-            "options": {name: _plain(thing) for name, thing in given.items() if name not in arrays},
+            "options": {name: _plain(value) for name, value in given.items() if name not in arrays},
             "tensors": tensors,
         }
         process = self._process or self._start()
@@ -282,8 +284,8 @@ class Remote:
             raise BackendError(f"backend {self._name}: its import raised {str(said['problem'])[:1000]}")
         try:
             self.library, self.version = str(said["library"])[:60], str(said["version"])[:60]
-            self.confined = tuple(str(one)[:20] for one in said["confined"])
-            self.parameters = [_parameter(*one) for one in said["parameters"]]
+            self.confined = tuple(str(means)[:20] for means in said["confined"])
+            self.parameters = [_parameter(*fields) for fields in said["parameters"]]
             inspect.Signature(self.parameters)
         except (TypeError, KeyError, ValueError, AttributeError) as error:
             raise BackendError(
@@ -330,9 +332,9 @@ def _largest_result(arrays: Mapping[str, NDArray[Any]]) -> int:
     return _WIDEST * max(rows, 1) * max(width, 1) ** 2 + 4096
 
 
-def _plain(thing: Any) -> Any:
+def _plain(value: Any) -> Any:
     """Encode an option as the protocol does."""
-    if isinstance(thing, tuple | list):
-        return [_plain(one) for one in thing]
-    thing = thing.item() if isinstance(thing, np.generic) else thing
-    return spell(thing) if isinstance(thing, float) else thing
+    if isinstance(value, tuple | list):
+        return [_plain(part) for part in value]
+    value = value.item() if isinstance(value, np.generic) else value
+    return spell(value) if isinstance(value, float) else value

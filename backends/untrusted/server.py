@@ -42,16 +42,18 @@ def import_function(place: str) -> tuple[Any, Any]:
             sys.modules[module] = imported = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(imported)
     _put_on_path(folder)
-    found: Any = importlib.import_module(module)
+    target: Any = importlib.import_module(module)
     for part in attribute.split("."):
-        found = getattr(found, part)
-    return found, sys.modules[module]
+        target = getattr(target, part)
+    return target, sys.modules[module]
 
 
 def _put_on_path(folder: str) -> None:
     """Insert a folder after the standard library."""
     own = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib"))
-    places = [n for n, one in enumerate(sys.path) if one.startswith(own) and not one.endswith("-packages")]
+    places = [
+        n for n, entry in enumerate(sys.path) if entry.startswith(own) and not entry.endswith("-packages")
+    ]
     if folder not in sys.path:
         sys.path.insert(max(places, default=-1) + 1, folder)
 
@@ -59,8 +61,8 @@ def _put_on_path(folder: str) -> None:
 def library_of(module: Any, named: str) -> str:
     """Return the library of a module: the one that is named, or that it imports."""
     things = vars(module).values()
-    names = [getattr(one, "__name__", "") for one in things]
-    names += [getattr(one, "__module__", "") for one in things if callable(one)]
+    names = [getattr(value, "__name__", "") for value in things]
+    names += [getattr(value, "__module__", "") for value in things if callable(value)]
     used = {str(name).partition(".")[0] for name in names}
     return named or next((name for name in _LIBRARIES if name in used), "numpy")
 
@@ -75,13 +77,16 @@ def _hello(message: dict[str, Any], function: Any, module: Any) -> dict[str, Any
         called = function.forward
     bound = getattr(function, "keywords", {})  # of functools.partial
     listed = inspect.signature(called).parameters.values()
-    parameters = [one for one in listed if one.name not in bound]
+    parameters = [parameter for parameter in listed if parameter.name not in bound]
     return {
         "protocol": 1,
         "name": message["place"],
         "library": library,
         "version": str(getattr(package, "__version__", "")),
-        "parameters": [[one.name, one.kind.name, one.default is not one.empty] for one in parameters],
+        "parameters": [
+            [parameter.name, parameter.kind.name, parameter.default is not parameter.empty]
+            for parameter in parameters
+        ],
     }
 
 
@@ -155,7 +160,7 @@ def _poison(tensors: dict[str, Any], library: str) -> None:
     """Fill memory of the sizes of likely results with NaN, and free it, so that no result is read from it."""
     import numpy as np
 
-    shapes = [tuple(one["shape"]) for one in tensors.values()]
+    shapes = [tuple(tensor["shape"]) for tensor in tensors.values()]
     rows = max((math.prod(shape[:-1]) for shape in shapes if shape), default=1)
     widths = {1, *(size for shape in shapes for size in shape[-2:])}
     for count in {*map(math.prod, shapes), *(rows * width for width in widths)}:
@@ -168,10 +173,10 @@ def _poison(tensors: dict[str, Any], library: str) -> None:
             del held
 
 
-def _decode(thing: Any) -> Any:
-    if isinstance(thing, list):
-        return tuple(_decode(one) for one in thing)
-    return _NUMBERS.get(thing, thing) if isinstance(thing, str) else thing
+def _decode(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(_decode(part) for part in value)
+    return _NUMBERS.get(value, value) if isinstance(value, str) else value
 
 
 #: What the last call returned. The caller compares it after the next call with what it was.
@@ -183,7 +188,7 @@ def _answer(message: dict[str, Any], function: Any, library: str, device: str) -
 
     folder, answer = Path(message["folder"]), {"id": message["id"]}
     arrays = _Arrays(folder, message["tensors"], library, device)
-    given = {name: _decode(thing) for name, thing in message["options"].items()} | arrays.made
+    given = {name: _decode(value) for name, value in message["options"].items()} | arrays.made
     first = [given.pop(name) for name in message["positional"]]
     _poison(message["tensors"], library)
     try:

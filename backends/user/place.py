@@ -40,15 +40,15 @@ def find(name: str, place: str) -> tuple[ModuleType, Any]:
         raise BackendError(f"backend: expected module:function or ./file.py:function, got {place!r}")
     put_on_path(Path.cwd())
     imported = _import(name, module)
-    found: Any = imported
+    target: Any = imported
     for part in attribute.split("."):
-        if not hasattr(found, part):
+        if not hasattr(target, part):
             raise BackendError(
                 f"backend {name}: expected {module} to have {attribute}, got no such attribute"
                 + _instead(imported, module, part)
             )
-        found = getattr(found, part)
-    return imported, found
+        target = getattr(target, part)
+    return imported, target
 
 
 def is_file(module: str) -> bool:
@@ -80,8 +80,8 @@ def functions_in(module: str) -> tuple[str, ...]:
     except (OSError, SyntaxError, ValueError):
         return ()
     # Functions with three arguments first: they may be attention.
-    functions = [one for one in tree.body if isinstance(one, ast.FunctionDef) and one.name[0] != "_"]
-    return tuple(one.name for one in sorted(functions, key=lambda one: len(_arguments(one)) < 3))
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name[0] != "_"]
+    return tuple(node.name for node in sorted(functions, key=lambda node: len(_arguments(node)) < 3))
 
 
 def near(word: str, known: Iterable[str]) -> str:
@@ -93,8 +93,8 @@ def near(word: str, known: Iterable[str]) -> str:
     >>> near("atention", ["attention", "other"]), near("x", ["attention"])
     (' (attention?)', '')
     """
-    found = get_close_matches(word, list(known), 1)
-    return f" ({found[0]}?)" if found else ""
+    words = get_close_matches(word, list(known), 1)
+    return f" ({words[0]}?)" if words else ""
 
 
 def with_colon(place: str) -> str:
@@ -178,7 +178,7 @@ def _instead(imported: ModuleType, module: str, absent: str) -> str:
         )
     names = [
         name
-        for name, thing in vars(imported).items()
-        if callable(thing) and name[0] != "_" and getattr(thing, "__module__", "") == imported.__name__
+        for name, value in vars(imported).items()
+        if callable(value) and name[0] != "_" and getattr(value, "__module__", "") == imported.__name__
     ]
     return f"{near(absent, names)}; it has {', '.join(names[:8])}" if names else ""

@@ -93,7 +93,11 @@ def _guess_arguments(function: Callable[..., Any]) -> dict[str, tuple[str, ...]]
     The first parameters without a guess are taken for the missing arrays.
     """
     parameters = inspect.signature(function).parameters.values()
-    own = [one.name for one in parameters if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
+    own = [
+        parameter.name
+        for parameter in parameters
+        if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    ]
     guesses = {name: (name,) if name in _OPERATION.arguments else meant(name) for name in own}
     taken = {ours for names in guesses.values() for ours in names}
     left = [name for name in own if not guesses[name]]
