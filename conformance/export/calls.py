@@ -100,15 +100,15 @@ def _of_case(case: Case, name: str) -> Iterator[ExportedCall]:
     """Yield the call of a case, and the calls that show its weights."""
     backend = _everything()
     arguments = {**case.arguments, **forward_results(backend, case.operation, case.arguments)}
-    one = ExportedCall(
+    call = ExportedCall(
         name, case.title, case.operation, case.dtype, case.rules, arguments, (), chapter=case.chapter
     )
     refusal: Refusal = "never"
     if case.misuse is not None:
         refusal = "may" if case.misuse.allowed else "must"
-        one = replace(one, refusal=refusal, at_fault=(case.misuse.argument, *case.misuse.named))
+        call = replace(call, refusal=refusal, at_fault=(case.misuse.argument, *case.misuse.named))
     if refusal == "must":
-        yield one
+        yield call
         return
     with np.errstate(over="ignore"):  # disallowed scores may overflow
         values, allowed = expected(case), budgets_of(backend, case)
@@ -117,14 +117,14 @@ def _of_case(case: Case, name: str) -> Iterator[ExportedCall]:
         for output in OPERATIONS[case.operation].outputs
         if output in values and (not case.outputs or output in case.outputs)
     ]
-    yield replace(one, outputs=tuple(outputs))
+    yield replace(call, outputs=tuple(outputs))
     # The judge sees weights that are not returned only in this operation.
     if case.operation == "attention" and any(output.name == "weights" for output in outputs):
-        yield from _of_weights(case, one, values)
+        yield from _of_weights(case, call, values)
 
 
 def _of_weights(
-    case: Case, one: ExportedCall, values: Mapping[str, NDArray[np.float64]]
+    case: Case, whole_call: ExportedCall, values: Mapping[str, NDArray[np.float64]]
 ) -> Iterator[ExportedCall]:
     """Yield the calls by which the judge sees weights that are not returned."""
     calls: list[Mapping[str, Any]] = []
@@ -135,7 +135,7 @@ def _of_weights(
         more = len(OPERATIONS[operation].wanted(arguments)) - 1
         return (output, *[output[..., 0]] * more) if more else output
 
-    flags = {one.option for one in OPERATIONS[case.operation].results}
+    flags = {output.option for output in OPERATIONS[case.operation].results}
     shows = _everything(without=("return_weights", "return_lse"), run=run)
     observe(shows, case)
     with np.errstate(over="ignore"):
@@ -152,7 +152,9 @@ def _of_weights(
             np.pad(whole.expected[..., part], padding),
             np.pad(whole.allowed[..., part], padding, constant_values=np.nan),
         )
-        yield replace(one, name=f"{one.name}+weights-{number}", arguments=arguments, outputs=(output,))
+        yield replace(
+            whole_call, name=f"{whole_call.name}+weights-{number}", arguments=arguments, outputs=(output,)
+        )
 
 
 def _everything(
@@ -160,7 +162,7 @@ def _everything(
 ) -> Backend:
     """Make a backend that offers every operation and argument but some, to ask the judge for budgets."""
     functions = {
-        name: as_function(name, [one for one in form.offers if one not in without], run)
+        name: as_function(name, [argument for argument in form.offers if argument not in without], run)
         for name, form in OPERATIONS.items()
     }
     attention = functions.pop("attention")

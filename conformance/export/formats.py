@@ -44,12 +44,12 @@ def cite(rule: str) -> Citation:
     return Citation(found.id, found.level, f"spec/{found.chapter}.md#{anchor(found)}", own)
 
 
-def options(one: ExportedCall) -> Iterator[tuple[str, str, Any]]:
+def options(call: ExportedCall) -> Iterator[tuple[str, str, Any]]:
     """Yield the name, the kind and the value of each argument that is no array and not None.
 
     The kinds are ``flag``, ``integer``, ``number``, ``word`` and ``pair``.
     """
-    for name, given in one.arguments.items():
+    for name, given in call.arguments.items():
         if isinstance(given, np.ndarray) or given is None:
             continue
         thing = given.item() if isinstance(given, np.generic) else given
@@ -67,9 +67,9 @@ def options(one: ExportedCall) -> Iterator[tuple[str, str, Any]]:
         yield name, kind, thing
 
 
-def arrays(one: ExportedCall) -> Mapping[str, np.ndarray[Any, Any]]:
+def arrays(call: ExportedCall) -> Mapping[str, np.ndarray[Any, Any]]:
     """Return the arguments that are arrays."""
-    return {name: thing for name, thing in one.arguments.items() if isinstance(thing, np.ndarray)}
+    return {name: thing for name, thing in call.arguments.items() if isinstance(thing, np.ndarray)}
 
 
 def head() -> Mapping[str, Any]:
@@ -83,7 +83,7 @@ HEADER = Path(__file__).with_name("attnspec.h")
 _ALIGNED = 16
 
 
-def write_raw(found: Iterable[ExportedCall], folder: Path) -> int:
+def write_raw(calls: Iterable[ExportedCall], folder: Path) -> int:
     """Write cases to a folder, with the header that reads them, and return their number.
 
     Parameters
@@ -98,24 +98,24 @@ def write_raw(found: Iterable[ExportedCall], folder: Path) -> int:
         (folder / ARRAYS).open("wb") as to,
     ):
         index.write(f"attnspec {head()['format']} {head()['attnspec']}\n")
-        for one in found:
+        for call in calls:
             number += 1
-            index.writelines(f"{line}\n" for line in _lines(one, to))
+            index.writelines(f"{line}\n" for line in _lines(call, to))
         index.write(f"cases {number}\n")
     (folder / HEADER.name).write_bytes(HEADER.read_bytes())
     return number
 
 
-def _lines(one: ExportedCall, to: BinaryIO) -> Iterator[str]:
-    yield f"case {one.name} {one.operation} {one.dtype}"
-    for rule in map(cite, one.rules):
+def _lines(call: ExportedCall, to: BinaryIO) -> Iterator[str]:
+    yield f"case {call.name} {call.operation} {call.dtype}"
+    for rule in map(cite, call.rules):
         yield f"rule {rule.id} {rule.level} {rule.link} {' '.join(rule.levels)}".rstrip()
-    yield " ".join(("refusal", one.refusal, *one.at_fault))
-    for name, kind, thing in options(one):
+    yield " ".join(("refusal", call.refusal, *call.at_fault))
+    for name, kind, thing in options(call):
         yield f"{kind} {name} {_word(thing)}"
-    for name, array in arrays(one).items():
+    for name, array in arrays(call).items():
         yield f"array {name} {array.dtype.name} {_place(array, to)} {_shape(array)}"
-    for output in one.outputs:
+    for output in call.outputs:
         places = f"{_place(output.expected, to)} {_place(output.allowed, to)}"
         yield f"output {output.name} {','.join(output.dtypes)} {places} {_shape(output.expected)}"
     yield "end"
@@ -147,15 +147,15 @@ INDEX_TENSORS = "cases.json"
 LINES = "cases.jsonl"
 
 
-def write_lines(found: Iterable[ExportedCall], folder: Path) -> int:
+def write_lines(calls: Iterable[ExportedCall], folder: Path) -> int:
     """Write each case as a line of JSON with all its arrays, and return the number of cases."""
     number = 0
     with (folder / LINES).open("w", encoding="ascii", newline="\n") as to:
         to.write(json.dumps(head()) + "\n")
-        for one in found:
+        for call in calls:
             number += 1
-            entry = describe(one) | {"arrays": spelled(arrays(one))}
-            for output in one.outputs:
+            entry = describe(call) | {"arrays": spelled(arrays(call))}
+            for output in call.outputs:
                 values = {"expected": output.expected, "allowed": output.allowed}
                 entry["outputs"][output.name] |= spelled(values)
             to.write(json.dumps(entry, allow_nan=False) + "\n")
@@ -181,41 +181,41 @@ def write_safetensors(found: Iterable[ExportedCall], folder: Path) -> int:
     return _write(found, folder, "safetensors", lambda path, tensors: save_file(dict(tensors), path))
 
 
-def describe(one: ExportedCall) -> dict[str, Any]:
+def describe(call: ExportedCall) -> dict[str, Any]:
     """Describe a case without its arrays."""
     return {
-        "name": one.name,
-        "title": one.title,
-        "operation": one.operation,
-        "dtype": one.dtype,
+        "name": call.name,
+        "title": call.title,
+        "operation": call.operation,
+        "dtype": call.dtype,
         "rules": [
             {"id": rule.id, "level": rule.level, "link": rule.link, "levels": list(rule.levels)}
-            for rule in map(cite, one.rules)
+            for rule in map(cite, call.rules)
         ],
-        "refusal": one.refusal,
-        "at_fault": list(one.at_fault),
-        "options": spelled({name: thing for name, _, thing in options(one)}),
-        "outputs": {output.name: {"dtypes": list(output.dtypes)} for output in one.outputs},
+        "refusal": call.refusal,
+        "at_fault": list(call.at_fault),
+        "options": spelled({name: thing for name, _, thing in options(call)}),
+        "outputs": {output.name: {"dtypes": list(output.dtypes)} for output in call.outputs},
     }
 
 
 def _write(
-    found: Iterable[ExportedCall],
+    calls: Iterable[ExportedCall],
     folder: Path,
     kind: str,
     save: Callable[[Path, Mapping[str, NDArray[Any]]], None],
 ) -> int:
     entries = []
-    for chapter, cases in groupby(found, key=lambda call: call.chapter):
+    for chapter, cases in groupby(calls, key=lambda call: call.chapter):
         tensors: dict[str, NDArray[Any]] = {}
         place = folder / f"{chapter}.{kind}"
-        for one in cases:
-            entries.append(describe(one) | {"file": place.name})
-            parts = {f"arguments/{name}": array for name, array in arrays(one).items()}
-            for output in one.outputs:
+        for call in cases:
+            entries.append(describe(call) | {"file": place.name})
+            parts = {f"arguments/{name}": array for name, array in arrays(call).items()}
+            for output in call.outputs:
                 parts[f"expected/{output.name}"] = output.expected
                 parts[f"allowed/{output.name}"] = output.allowed
-            tensors |= {f"{one.name}/{name}": np.array(array, order="C") for name, array in parts.items()}
+            tensors |= {f"{call.name}/{name}": np.array(array, order="C") for name, array in parts.items()}
         if place.exists():
             raise SpecError(
                 f"cases: expected those of {chapter} one after the other, got others between them"
@@ -237,7 +237,7 @@ _OPSETS = (23, 24, 25)
 _DATA = "test_data_set_0"
 
 
-def write_onnx(found: Iterable[ExportedCall], folder: Path) -> int:
+def write_onnx(calls: Iterable[ExportedCall], folder: Path) -> int:
     """Write the cases that the node Attention can express, and return their number.
 
     Each folder has ``model.onnx`` and ``test_data_set_0`` with ``input_0.pb`` and so on, ``output_0.pb``, as
@@ -250,42 +250,42 @@ def write_onnx(found: Iterable[ExportedCall], folder: Path) -> int:
     except ModuleNotFoundError as error:
         raise SpecError("format: onnx is not installed; pip install onnx") from error
     number = 0
-    for one in found:
-        made = _model(one)
+    for call in calls:
+        made = _model(call)
         if made is None:
             continue
         model, inputs = made
         number += 1
-        data = folder / one.name / _DATA
+        data = folder / call.name / _DATA
         data.mkdir(parents=True)
-        onnx.save(model, folder / one.name / "model.onnx")
-        (output,) = (output for output in one.outputs if output.name == "output")
+        onnx.save(model, folder / call.name / "model.onnx")
+        (output,) = (output for output in call.outputs if output.name == "output")
         with np.errstate(over="ignore"):
-            rounded = output.expected.astype(one.dtype)
+            rounded = output.expected.astype(call.dtype)
         tensors = {f"input_{place}": inputs[named.name] for place, named in enumerate(model.graph.input)}
         tensors |= {"output_0": rounded, "allowed_0": output.allowed}
         for name, array in tensors.items():
             title = "Y" if name == "output_0" else name
             octets = numpy_helper.from_array(np.ascontiguousarray(array), title).SerializeToString()
             (data / f"{name}.pb").write_bytes(octets)
-        text = f"{one.name}: {one.title}\nrules: {', '.join(one.rules)}\n"
-        (folder / one.name / "case.txt").write_text(text, encoding="utf-8", newline="\n")
+        text = f"{call.name}: {call.title}\nrules: {', '.join(call.rules)}\n"
+        (folder / call.name / "case.txt").write_text(text, encoding="utf-8", newline="\n")
     return number
 
 
-def _model(one: ExportedCall) -> "tuple[ModelProto, dict[str, NDArray[Any]]] | None":
+def _model(call: ExportedCall) -> "tuple[ModelProto, dict[str, NDArray[Any]]] | None":
     """Return the model of a case, or None if no node of ONNX can express the call."""
     from attnspec.backends.adapters.onnx import onnx_model
 
-    judged = any(output.name == "output" for output in one.outputs)
-    if one.operation != "attention" or one.refusal != "never" or not judged:
+    judged = any(output.name == "output" for output in call.outputs)
+    if call.operation != "attention" or call.refusal != "never" or not judged:
         return None
-    if any(np.ndim(one.arguments[name]) != 4 for name in ("query", "key", "value")):
+    if any(np.ndim(call.arguments[name]) != 4 for name in ("query", "key", "value")):
         return None
     for opset in _OPSETS:
         try:
             # ONNX's reference does not repeat a mask along the axes of queries and keys as its text says.
-            return onnx_model(one.arguments, opset=opset, whole_masks=True)
+            return onnx_model(call.arguments, opset=opset, whole_masks=True)
         except Unsupported:
             continue
     return None

@@ -42,12 +42,12 @@ class Export:
     left_out: tuple[str, ...]
 
 
-def write(found: Iterable[Item], folder: Path, form: str, dtypes: Sequence[str] = ()) -> Export:
+def write(items: Iterable[Item], folder: Path, form: str, dtypes: Sequence[str] = ()) -> Export:
     """Write the cases of the suite with their expected values and allowed errors.
 
     Parameters
     ----------
-    found : iterable of Case and Relation
+    items : iterable of Case and Relation
     folder : Path
         Created if it does not exist.
     form : str
@@ -66,11 +66,11 @@ def write(found: Iterable[Item], folder: Path, form: str, dtypes: Sequence[str] 
     left_out: list[str] = []
 
     def shown() -> Iterator[ExportedCall]:
-        for one in exported_calls(item for item in found if not dtypes or item.dtype in dtypes):
-            if isinstance(one, ExportedCall):
-                yield one
+        for call in exported_calls(item for item in items if not dtypes or item.dtype in dtypes):
+            if isinstance(call, ExportedCall):
+                yield call
             else:
-                left_out.append(one.name)
+                left_out.append(call.name)
 
     calls = FORMATS[form](shown(), folder)
     (folder / LEFT_OUT).write_text("".join(f"{name}\n" for name in left_out), encoding="ascii", newline="\n")

@@ -113,7 +113,7 @@ def _means(
 
 def _folded(allowed: Budget, case: Case, name: str) -> Budget:
     """Add up the budgets of a gradient over the copies of a key head, where `in_plain_words` made copies."""
-    of = next(one.of for one in OPERATIONS[case.operation].results if one.name == name)
+    of = next(result.of for result in OPERATIONS[case.operation].results if result.name == name)
     shape = case.arguments[of].shape
     if allowed.shape == shape:
         return allowed

@@ -65,11 +65,11 @@ def call(
     arguments = {**arguments, **forward_results(backend, operation, arguments)}
     form = OPERATIONS[operation]
     asked = {
-        one.option: True
-        for one in form.results
-        if one.option
-        and backend.has(operation, one.option)
-        and (one.name in outputs or not (outputs or one.apart))
+        result.option: True
+        for result in form.results
+        if result.option
+        and backend.has(operation, result.option)
+        and (result.name in outputs or not (outputs or result.apart))
     }
     wanted = form.wanted({**arguments, **asked})
     given = {

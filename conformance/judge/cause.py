@@ -202,7 +202,7 @@ def cause_of(
 
 def _apart(outputs: Outputs, name: str) -> Outputs:
     """Return the lse alone, or the other outputs: each may show a variant of its own."""
-    return {one: array for one, array in outputs.items() if (one == "lse") == (name == "lse")}
+    return {output: array for output, array in outputs.items() if (output == "lse") == (name == "lse")}
 
 
 def _of_output(case: Case, difference: Difference) -> str:
@@ -362,7 +362,9 @@ def _gave(
 
 def _fit(outputs: Outputs, values: Mapping[str, Any], budgets: Mapping[str, Budget], dtype: str) -> bool:
     shown = {name: array for name, array in outputs.items() if name in budgets}
-    return not any(isinstance(one, Difference) for one in differences(shown, values, budgets, dtype))
+    return not any(
+        isinstance(compared, Difference) for compared in differences(shown, values, budgets, dtype)
+    )
 
 
 def _possible(case: Case, dialect: Mapping[str, str]) -> Mapping[str, Any] | None:

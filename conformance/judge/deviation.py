@@ -69,7 +69,10 @@ def not_shown(backend: Backend, shown: Collection[str]) -> list[Verdict]:
     """
     declared: Mapping[str, tuple[str, str]] = {
         **dict(_variants(backend)),
-        **{one.id: (one.rules[0], f"the deviation ({one.reason})") for one in backend.deviations},
+        **{
+            deviation.id: (deviation.rules[0], f"the deviation ({deviation.reason})")
+            for deviation in backend.deviations
+        },
     }
     missing = []
     for rule in backend.claims:

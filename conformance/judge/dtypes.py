@@ -15,15 +15,24 @@ from attnspec.operations.gradients import primal
 Outputs = dict[str, NDArray[Any]]
 #: Arguments that are log-sum-exps. They have the dtype of an lse, not that of the other arrays.
 LSES = frozenset(
-    name for form in OPERATIONS.values() for name, one in form.arguments.items() if one.numbers == "lse"
+    name
+    for form in OPERATIONS.values()
+    for name, argument in form.arguments.items()
+    if argument.numbers == "lse"
 )
 #: Outputs of the dtype of an lse.
 PRECISE = frozenset(
-    one.name for form in OPERATIONS.values() for one in form.results if one.numbers == "lse" and not one.of
+    result.name
+    for form in OPERATIONS.values()
+    for result in form.results
+    if result.numbers == "lse" and not result.of
 )
 #: Gradients of such arguments, which have their dtype (GRAD-2).
 _GRADIENTS_OF_LSES = frozenset(
-    one.name for form in OPERATIONS.values() for one in form.results if one.of and one.numbers == "lse"
+    result.name
+    for form in OPERATIONS.values()
+    for result in form.results
+    if result.of and result.numbers == "lse"
 )
 
 
@@ -47,7 +56,7 @@ def accepted_dtypes(output: str, dtype: str) -> tuple[str, ...]:
         return (FORMATS[dtype].lse,)
     if output == "bias":  # the bias of ALiBi
         own = FORMATS[dtype]
-        wider = (name for name, one in FORMATS.items() if one.digits > own.digits and one.working == name)
+        wider = (name for name, form in FORMATS.items() if form.digits > own.digits and form.working == name)
         return (dtype, *wider)
     return (dtype,)
 

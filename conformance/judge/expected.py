@@ -180,8 +180,12 @@ def forward_results(backend: Backend, operation: str, arguments: Mapping[str, An
     malformed call, which has no exact values, they are 0.
     """
     forward = OPERATIONS[operation].forward
-    taken = [one for one in forward if backend.has(operation, one.name) and one.name not in arguments]
-    if not taken:
+    missing = [
+        argument
+        for argument in forward
+        if backend.has(operation, argument.name) and argument.name not in arguments
+    ]
+    if not missing:
         return {}
     of = primal(operation)
     given = {name: thing for name, thing in arguments.items() if name in OPERATIONS[of].arguments}
@@ -196,4 +200,7 @@ def forward_results(backend: Backend, operation: str, arguments: Mapping[str, An
     dtype = given["query"].dtype.name
     dtypes = {"output": dtype, "lse": lse_dtype(dtype)} if dtype in DTYPES else {}
     with np.errstate(over="ignore"):
-        return {one.name: values[one.name].astype(dtypes.get(one.name, dtype)) for one in taken}
+        return {
+            argument.name: values[argument.name].astype(dtypes.get(argument.name, dtype))
+            for argument in missing
+        }

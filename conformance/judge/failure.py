@@ -21,14 +21,7 @@ _JUDGING = str(Path(OURS, "conformance"))
 
 
 class Missing(Unsupported):
-    """The implementation lacks an operation or an argument, or is not asked for another reason.
-
-    Attributes
-    ----------
-    lacks : tuple of str
-        What it lacks, each with its kind: ``operation rotary``, ``argument window``, ``dtype float16`` or
-        ``output lse``. Empty for another reason.
-    """
+    """The implementation lacks what `lacks` names, as in a verdict, or is not asked for another reason."""
 
     def __init__(self, reason: str, *lacks: str) -> None:
         super().__init__(reason)
@@ -50,10 +43,7 @@ def code_of(unsupported: Unsupported) -> Code:
 class Declined(Unsupported):
     """The implementation declined a call by raising `NotImplementedError`.
 
-    Attributes
-    ----------
-    error : NotImplementedError
-        The exception. In a call that must raise, it counts as any other error.
+    In a call that must raise, `error` counts as any other error.
     """
 
     def __init__(self, error: NotImplementedError) -> None:
@@ -62,18 +52,7 @@ class Declined(Unsupported):
 
 
 class Failure(AssertionError):  # noqa: N818 - the word of the standard, as pass and deviation are
-    """A rule does not hold.
-
-    Attributes
-    ----------
-    rule : str
-        Its id.
-    reason : str
-        The finding, if there is no difference to show.
-    difference : Difference or None
-    code : str
-        As in a verdict.
-    """
+    """A rule does not hold. The fields are those of a verdict."""
 
     def __init__(
         self, rule: str, reason: str = "", difference: Difference | None = None, code: Code = "differs"
@@ -88,14 +67,8 @@ class Failure(AssertionError):  # noqa: N818 - the word of the standard, as pass
 class Raised(Exception):  # noqa: N818 - it reports an error of the implementation
     """The implementation raised instead of returning, or a conversion of its adapter did.
 
-    Attributes
-    ----------
-    error : BaseException
-        The exception.
-    function : callable or None
-        The function that was called, as the backend has it. The conversion, if that raised.
-    conversion : str
-        The conversion that raised, with what it converted: ``to_library of key``. Empty for the function.
+    `function` is the function that was called, as the backend has it, or the conversion, if that raised.
+    `conversion` is then its name with what it converted: ``to_library of key``.
     """
 
     def __init__(
@@ -110,8 +83,8 @@ class Raised(Exception):  # noqa: N818 - it reports an error of the implementati
     def data(self) -> Raise:
         """The exception as a verdict keeps it."""
         frames = [
-            (one.filename, one.lineno or 0, one.name)
-            for one in traceback.extract_tb(self.error.__traceback__)
+            (frame.filename, frame.lineno or 0, frame.name)
+            for frame in traceback.extract_tb(self.error.__traceback__)
         ]
         defined = definition(self.function)
         # A conversion of compiled code has no line.
@@ -134,8 +107,8 @@ def definition(function: Callable[..., Any] | None) -> Place | None:
     original: Any = None if function is None else unwrap(function)
     while isinstance(original, partial):
         original = unwrap(original.func)
-    for one in (original, type(original).__call__):  # a function, or an object that is called
-        code = getattr(one, "__code__", None)
+    for function_or_call in (original, type(original).__call__):  # a function, or an object that is called
+        code = getattr(function_or_call, "__code__", None)
         if code is not None:
             place = (code.co_filename, code.co_firstlineno, code.co_name)
             return None if place[0].startswith(OURS) else place

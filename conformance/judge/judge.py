@@ -195,7 +195,7 @@ def require_calls(backend: Backend, item: Item) -> None:
             needed |= {dtype for name, dtype in given if name not in LSES or dtype in SHORT}
     missing = sorted(needed - set(backend.dtypes))
     if missing:
-        raise Missing(f"{backend.name} has no {', '.join(missing)}", *(f"dtype {one}" for one in missing))
+        raise Missing(f"{backend.name} has no {', '.join(missing)}", *(f"dtype {dtype}" for dtype in missing))
 
 
 @dataclass(frozen=True)

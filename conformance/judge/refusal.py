@@ -121,7 +121,7 @@ def _with_own(backend: Backend, arguments: tuple[str, ...]) -> tuple[str, ...]:
     """Add the function's own names of arguments, which its errors use."""
     convention = getattr(backend.attention, "convention", None)
     names = convention.names if convention is not None else {}
-    return (*arguments, *(names[one] for one in arguments if one in names))
+    return (*arguments, *(names[name] for name in arguments if name in names))
 
 
 def _require_fitting(backend: Backend, operation: str) -> None:
@@ -187,7 +187,7 @@ def gradient_lacking(backend: Backend, calls: Iterable[Case], error: Exception) 
     if not isinstance(error, Raised | Declined):
         return None
     for case in calls:
-        parts = [one for one in _PARTS if case.arguments.get(one) is not None]
+        parts = [name for name in _PARTS if case.arguments.get(name) is not None]
         for part in ("", *parts) if case.operation == _VJP else ():
             lacking = _without(backend, case.dtype if case.dtype in DTYPES else backend.dtypes[0], part)
             if lacking:

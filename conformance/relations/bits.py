@@ -32,15 +32,7 @@ _INTERVAL = 1e-5
 
 
 class Part(NamedTuple):
-    """The rows of one call that are those of another.
-
-    Attributes
-    ----------
-    own : tuple of slice
-        Batch entries, heads and queries of the part.
-    whole : tuple of slice
-        The same rows of the whole.
-    """
+    """The rows of one call that are those of another: their place in the part and in the whole."""
 
     own: Place = EVERYWHERE
     whole: Place = EVERYWHERE
@@ -89,11 +81,13 @@ def same_from_threads(backend: Backend, calls: tuple[Case, ...]) -> Found:
         return [_outputs(backend, case) for _ in range(_TIMES)]
 
     with switch_often(), ThreadPoolExecutor(len(calls)) as pool:
-        found = [future.result() for future in [pool.submit(repeated, case) for case in calls]]
+        results = [future.result() for future in [pool.submit(repeated, case) for case in calls]]
     differences = (
-        _differ(outputs, expected) for expected, times in zip(alone, found, strict=True) for outputs in times
+        _differ(outputs, expected)
+        for expected, times in zip(alone, results, strict=True)
+        for outputs in times
     )
-    return next((one for one in differences if one is not None), None)
+    return next((difference for difference in differences if difference is not None), None)
 
 
 def _outputs(backend: Backend, case: Case) -> Outputs:

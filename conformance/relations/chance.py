@@ -32,13 +32,7 @@ _FORWARD, _BACKWARD = "seeded_dropout_attention", "seeded_dropout_attention_vjp"
 class Count:
     """How often events happened that are independent of each other.
 
-    Attributes
-    ----------
-    of : str
-        What was counted, for a message.
-    happened, trials : int
-    least, most : float
-        The bounds of the probability of each event.
+    `of` names what was counted. The probability of each event is between `least` and `most`.
     """
 
     of: str
@@ -75,7 +69,7 @@ def describe_improbable(counts: Iterable[Count]) -> str | None:
     'kept weights: expected a share of 0.5, got 700 of 1000, which has a probability below 1e-35'
     """
     every = list(counts)
-    worst = min(every, key=lambda one: one.chance)
+    worst = min(every, key=lambda count: count.chance)
     if worst.chance * 2 * len(every) >= FALSE_ALARM:  # each count may be too small or too large
         return None
     least, most = f"{worst.least:.6g}", f"{worst.most:.6g}"

@@ -28,14 +28,7 @@ _IN_A_THREAD = 10
 
 @dataclass
 class _Results:
-    """The results of a call that was made several times, each once.
-
-    Attributes
-    ----------
-    case : Case
-    different : list
-        The results that differ in a bit, in the order in which they came.
-    """
+    """The results of a call that was made several times, each once, in the order in which they came."""
 
     case: Case
     different: list[Outputs] = field(default_factory=list)
@@ -53,23 +46,23 @@ class _Results:
 def each_in_turn(backend: Backend, calls: tuple[Case, ...]) -> Found:
     """Make the calls in their order, and judge each of them by its values."""
     results = [_outputs(backend, case) for case in calls]
-    return _worst([_judged(backend, case, one) for case, one in zip(calls, results, strict=True)])
+    return _worst([_judged(backend, case, outputs) for case, outputs in zip(calls, results, strict=True)])
 
 
 def in_the_same_arrays(backend: Backend, calls: tuple[Case, ...]) -> Found:
     """Make the calls with the arrays of the first one, in which the numbers of the others are written."""
     rewriting = _rewriting(backend)
     results = [_outputs(rewriting, case) for case in calls]
-    return _worst([_judged(backend, case, one) for case, one in zip(calls, results, strict=True)])
+    return _worst([_judged(backend, case, outputs) for case, outputs in zip(calls, results, strict=True)])
 
 
 def in_freed_memory(backend: Backend, calls: tuple[Case, ...]) -> Found:
     """Make the calls several times in turn. The arrays of each of them are freed before the next one."""
     results = [_Results(case) for case in calls]
     for _ in range(_TURNS):
-        for one in results:
-            one.add(_outputs(backend, one.case))
-    return _worst([verdict for one in results for verdict in one.judged(backend)])
+        for result in results:
+            result.add(_outputs(backend, result.case))
+    return _worst([verdict for result in results for verdict in result.judged(backend)])
 
 
 def kept_by_the_caller(backend: Backend, calls: tuple[Case, ...]) -> Found:
@@ -126,8 +119,8 @@ def from_threads(backend: Backend, calls: tuple[Case, ...]) -> Found:
         return results
 
     with switch_often(), ThreadPoolExecutor(len(calls)) as pool:
-        found = [future.result() for future in [pool.submit(repeated, case) for case in calls]]
-    return _worst([verdict for one in found for verdict in one.judged(backend)])
+        results_of_threads = [future.result() for future in [pool.submit(repeated, case) for case in calls]]
+    return _worst([verdict for result in results_of_threads for verdict in result.judged(backend)])
 
 
 #: Makes calls and judges them.

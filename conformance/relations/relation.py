@@ -21,24 +21,11 @@ Found = Difference | Verdict | str | None
 class Relation:
     """A relation that must hold between calls.
 
-    Attributes
-    ----------
-    id : str
-    title : str
-        A sentence that states the relation.
-    rules : tuple of str
-        The rules that it tests, the main one first.
-    group : str
-        The name of its group.
-    calls : tuple of Case
-        The calls that do not depend on the results of other calls.
-    run : callable
-        Makes the calls on a backend, and returns what does not hold.
-    bits : bool
-        Whether it compares only the bits of results, so that it needs no expected values.
-    live : bool
-        Whether it needs a live backend, and cannot be judged from stored answers: it repeats a call,
-        asks for fewer outputs, uses the result of another call, or checks that inputs do not change.
+    The fields are those of a case, and `title` states the relation. `calls` do not depend on the results of
+    other calls. `run` makes them on a backend, and returns what does not hold. `live` says that it needs a
+    live backend, and cannot be judged from stored answers: it repeats a call, asks for fewer outputs, uses
+    the result of another call, or checks that inputs do not change. `bits` says that it compares only the bits of
+    results, so that it needs no expected values.
     """
 
     id: str

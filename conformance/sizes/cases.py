@@ -53,38 +53,38 @@ def sized_cases() -> tuple[SizedCase, ...]:
     return tuple(sorted(found, key=lambda item: item.work))
 
 
-def _of_group(group: str, asked: Iterator[Problem]) -> Iterator[SizedCase]:
+def _of_group(group: str, problems: Iterator[Problem]) -> Iterator[SizedCase]:
     numbers = count(1)
-    for one in asked:
+    for problem in problems:
         title = " ".join((_GROUPS[group].__doc__ or "").split())
         name = f"{SIZED_GROUPS}{group}"
         yield SizedCase(
-            f"{SIZES}-{group}-{one.name or next(numbers)}",
+            f"{SIZES}-{group}-{problem.name or next(numbers)}",
             title,
-            _rules(one),
+            _rules(problem),
             name,
-            one.formula,
-            one.dtype,
-            one.layout,
-            one.operation,
+            problem.formula,
+            problem.dtype,
+            problem.layout,
+            problem.operation,
         )
 
 
-def _rules(one: Problem) -> tuple[str, ...]:
+def _rules(problem: Problem) -> tuple[str, ...]:
     """Return the rules of the options, with MASK-4 first if several of them mask; or those of gradients."""
-    options = one.formula.options
-    if one.operation != primal(one.operation):
-        found = [_OF_GRADIENTS[name] for name in options if name in _OF_GRADIENTS]
-        if one.formula.heads != one.formula.key_heads:
-            found.append("GRAD-3")
-        return tuple(dict.fromkeys(("GRAD-19", "GRAD-1", *found)))
+    options = problem.formula.options
+    if problem.operation != primal(problem.operation):
+        rules = [_OF_GRADIENTS[name] for name in options if name in _OF_GRADIENTS]
+        if problem.formula.heads != problem.formula.key_heads:
+            rules.append("GRAD-3")
+        return tuple(dict.fromkeys(("GRAD-19", "GRAD-1", *rules)))
     masks = [name for name in options if name in _MASKS]
-    found = ["NUM-8"] if one.layout else ["MASK-4"] if len(masks) > 1 else []
-    found += [
+    rules = ["NUM-8"] if problem.layout else ["MASK-4"] if len(masks) > 1 else []
+    rules += [
         OPTIONS["dropout" if name == "dropout_mask" else name].rule
         for name in (*masks, *options)
         if name in OPTIONS or name == "dropout_mask"
     ]
-    if one.formula.heads != one.formula.key_heads:
-        found.append("HEAD-1")
-    return tuple(dict.fromkeys((*found, "SOFT-3", "NUM-3")))
+    if problem.formula.heads != problem.formula.key_heads:
+        rules.append("HEAD-1")
+    return tuple(dict.fromkeys((*rules, "SOFT-3", "NUM-3")))

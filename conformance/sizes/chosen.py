@@ -100,7 +100,7 @@ def compare_rows(
         if not empty and values["lse"] == -np.inf:
             continue
         allowed = budget("attention", row_of(arguments, index), dtype, **options)
-        for name in (one for one in OUTPUTS if one in outputs):
+        for name in (output for output in OUTPUTS if output in outputs):
             got, unit_of = np.asarray(outputs[name][index]), unit if name == "lse" else 1.0
             value, own = values[name] / unit_of, allowed[name][0] / unit_of
             found = compare(name, got, value, own, *accepted_dtypes(name, dtype))

@@ -13,17 +13,7 @@ from attnspec.formula import Formula
 
 @dataclass(frozen=True)
 class Problem:
-    """A problem that a group asks for.
-
-    Attributes
-    ----------
-    formula : Formula
-    dtype : str
-    name : str
-        The end of its id; empty for a number.
-    layout : mapping of str to str
-    operation : str
-    """
+    """A problem that a group asks for. Its id ends with `name`, or with a number."""
 
     formula: Formula
     dtype: str = "float32"
@@ -76,7 +66,7 @@ def covering() -> Iterator[Problem]:
         turn = _TURN * place % len(left["keys"])
         left["keys"] = left["keys"][turn:] + left["keys"][:turn]
         while any(left.values()):
-            yield _asked((option,), left, number)
+            yield _problem((option,), left, number)
             number += 1
     # Each pair of options once, at sizes that change from pair to pair.
     left = {factor: list(values) for factor, values in _FACTORS.items()}
@@ -86,11 +76,11 @@ def covering() -> Iterator[Problem]:
                 continue
             for factor, values in _FACTORS.items():
                 left[factor] = left[factor] or list(values)
-            yield _asked(pair, left, number)
+            yield _problem(pair, left, number)
             number += 1
 
 
-def _asked(options: tuple[str, ...], left: dict[str, list[Any]], number: int) -> Problem:
+def _problem(options: tuple[str, ...], left: dict[str, list[Any]], number: int) -> Problem:
     """Take a value of each factor that is left, as long as the problem is small enough."""
     chosen = dict(_SMALL)
     # Another factor comes first in each problem, so that no large value is left out for ever.
@@ -104,8 +94,8 @@ def _asked(options: tuple[str, ...], left: dict[str, list[Any]], number: int) ->
     heads, key_heads = chosen["heads"]
     queries, keys, batch = chosen["queries"], chosen["keys"], chosen["batch"]
     given: dict[str, Any] = {}
-    for one in options:
-        given |= formula_option(one, number, batch, queries, keys)
+    for option in options:
+        given |= formula_option(option, number, batch, queries, keys)
     sizes = (queries, keys, chosen["depth"], chosen["value_depth"], batch, heads, key_heads)
     return Problem(Formula(*sizes, seed=number, options=given), chosen["dtype"])
 

@@ -58,11 +58,11 @@ def forget_peak() -> bool:
 
 def probe_of(item: SizedCase) -> SizedCase | None:
     """Return the same call with fewer rows, whose memory shows whether an implementation keeps all scores."""
-    one = item.formula
+    formula = item.formula
     factor = isqrt(item.scores // (_SHOWS // 2))
-    if factor < 2 or set(one.options) - _OF_ANY_LENGTH:
+    if factor < 2 or set(formula.options) - _OF_ANY_LENGTH:
         return None
-    fewer = replace(one, queries=max(1, one.queries // factor), keys=max(1, one.keys // factor))
+    fewer = replace(formula, queries=max(1, formula.queries // factor), keys=max(1, formula.keys // factor))
     return replace(item, formula=fewer)
 
 

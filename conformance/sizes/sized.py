@@ -39,23 +39,7 @@ _OCTETS = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 
 @dataclass(frozen=True)
 class SizedCase:
-    """A call of attention by formula, or of its gradients.
-
-    Attributes
-    ----------
-    id, title : str
-    rules : tuple of str
-        The rules that it tests, the main one first.
-    group : str
-        The name of its group.
-    formula : Formula
-    dtype : str
-        The dtype of its arrays.
-    layout : mapping of str to str
-        Memory layouts of arguments by name, if not row-major.
-    operation : str
-        ``attention`` or ``attention_vjp``.
-    """
+    """A call of attention by formula, or of its gradients. The fields are those of a case."""
 
     id: str
     title: str
@@ -131,46 +115,48 @@ class SizedCase:
     @property
     def octets(self) -> int:
         """The memory of the arrays and of the result. Each of them has a cotangent or a gradient."""
-        one = self.formula
+        formula = self.formula
         times = 2 if self.gradients else 1
-        queries = self._rows * (one.depth + one.value_depth)
-        keys = prod(one.batch) * one.key_heads * one.keys * (one.depth + one.value_depth)
+        queries = self._rows * (formula.depth + formula.value_depth)
+        keys = prod(formula.batch) * formula.key_heads * formula.keys * (formula.depth + formula.value_depth)
         return times * (queries + keys) * _OCTETS[self.dtype]
 
     @property
     def numbers(self) -> int:
         """The number of numbers in query, key and value."""
-        one = self.formula
-        keys = prod(one.batch) * one.key_heads * one.keys * (one.depth + one.value_depth)
-        return self._rows * one.depth + keys
+        formula = self.formula
+        keys = prod(formula.batch) * formula.key_heads * formula.keys * (formula.depth + formula.value_depth)
+        return self._rows * formula.depth + keys
 
     @property
     def named(self) -> tuple[str, ...]:
         """The canonical names of its options."""
         segments = ("query_segment_ids", "key_segment_ids")
         return tuple(
-            name for one in self.formula.options for name in (segments if one == "segments" else (one,))
+            name
+            for option in self.formula.options
+            for name in (segments if option == "segments" else (option,))
         )
 
     @property
     def traits(self) -> tuple[str, ...]:
         """Its options, and the sizes that choose a path of a kernel."""
-        one = self.formula
+        formula = self.formula
         sizes = {
-            "queries": one.queries,
-            "keys": one.keys,
-            "heads": one.heads,
-            "batch entries": prod(one.batch),
-            "features": one.depth,
-            "features of values": one.value_depth,
+            "queries": formula.queries,
+            "keys": formula.keys,
+            "heads": formula.heads,
+            "batch entries": prod(formula.batch),
+            "features": formula.depth,
+            "features of values": formula.value_depth,
         }
         found = {*self.named, *(["layout"] if self.layout else [])}
         for name, size in sizes.items():
             found |= {f"{MORE_THAN}{edge} {name}" for edge in _EDGES[name] if size > edge}
             found |= {f"{name}{NOT_A_MULTIPLE}{unit}" for unit in _UNITS.get(name, ()) if size % unit}
-        if one.queries == 1:
+        if formula.queries == 1:
             found.add(ONE_QUERY)
-        if one.heads != one.key_heads:
+        if formula.heads != formula.key_heads:
             found.add(SHARED)
         if self.sampled:
             found.add(ARBITRARY)
@@ -178,15 +164,15 @@ class SizedCase:
 
     def misfit(self, constraints: Constraints) -> str:
         """Return the reason that the call violates constraints; empty if it does not."""
-        one = self.formula
+        formula = self.formula
         shapes = {
-            "query": (*one.batch, one.heads, one.queries, one.depth),
-            "key": (*one.batch, one.key_heads, one.keys, one.depth),
-            "value": (*one.batch, one.key_heads, one.keys, one.value_depth),
+            "query": (*formula.batch, formula.heads, formula.queries, formula.depth),
+            "key": (*formula.batch, formula.key_heads, formula.keys, formula.depth),
+            "value": (*formula.batch, formula.key_heads, formula.keys, formula.value_depth),
         }
         # Views of one number have the shapes without the memory.
         arrays = {name: np.broadcast_to(np.float32(0), shape) for name, shape in shapes.items()}
-        return fits(constraints, {**one.options, **arrays})
+        return fits(constraints, {**formula.options, **arrays})
 
     @property
     def sampled(self) -> bool:
@@ -205,14 +191,14 @@ class SizedCase:
     @cached_property
     def case(self) -> Case:
         """The call with its arrays."""
-        one, made = self.formula, Provenance("the suite", "made by a formula")
+        formula, made = self.formula, Provenance("the suite", "made by a formula")
         return Case(
             self.id,
             self.title,
             SIZES,
             self.operation,
             self.rules,
-            one.arguments_of_gradients(self.dtype) if self.gradients else one.arguments(self.dtype),
+            formula.arguments_of_gradients(self.dtype) if self.gradients else formula.arguments(self.dtype),
             provenance=made,
             group=self.group,
             outputs=self.outputs,
