@@ -21,11 +21,11 @@ Found = Difference | Verdict | str | None
 class Relation:
     """A relation that must hold between calls.
 
-    The fields are those of a case, and `title` states the relation. `calls` do not depend on the results of
-    other calls. `run` makes them on a backend, and returns what does not hold. `live` says that it needs a
-    live backend, and cannot be judged from stored answers: it repeats a call, asks for fewer outputs, uses
-    the result of another call, or checks that inputs do not change. `bits` says that it compares only the bits of
-    results, so that it needs no expected values.
+    The fields are those of a case, and `title` states the relation. `calls` do not depend on the
+    results of other calls. `run` makes them on a backend, and returns what does not hold. `live` says
+    that it needs a live backend, and cannot be judged from stored answers: it repeats a call, asks for
+    fewer outputs, uses the result of another call, or checks that inputs do not change. `bits` says
+    that it compares only the bits of results, so that it needs no expected values.
     """
 
     id: str
