@@ -33,8 +33,8 @@ def rules_by_group() -> Mapping[str, tuple[str, ...]]:
 
     Examples
     --------
-    >>> from attnspec.conformance.trace import suite
-    >>> suite()["masking: causal"]
+    >>> from attnspec.conformance.trace import rules_by_group
+    >>> rules_by_group()["masking: causal"]
     ('MASK-3',)
     """
     return {
@@ -65,8 +65,8 @@ def trace_rules(deviations: Mapping[str, Sequence[str]]) -> list[Trace]:
 
     Examples
     --------
-    >>> from attnspec.conformance.trace import traced
-    >>> next(one for one in traced({"b": ["MASK-3"]}) if one.rule == "MASK-3").backends
+    >>> from attnspec.conformance.trace import trace_rules
+    >>> next(trace for trace in trace_rules({"b": ["MASK-3"]}) if trace.rule == "MASK-3").backends
     ('b',)
     """
     return [
@@ -76,7 +76,7 @@ def trace_rules(deviations: Mapping[str, Sequence[str]]) -> list[Trace]:
             rule.chapter,
             tuple(case.id for case in cases() if rule.id in case.rules),
             tuple(name for name, cited in rules_by_group().items() if rule.id in cited),
-            tuple(one.name for one in wrong_entries() if one.rule == rule.id),
+            tuple(entry.name for entry in wrong_entries() if entry.rule == rule.id),
             tuple(name for name, declared in deviations.items() if rule.id in declared),
         )
         for rule in rules()
@@ -93,8 +93,10 @@ def gaps(found: Sequence[Trace], killed: Mapping[str, Kill] | None = None) -> li
     'MASK-1: no case'
     """
     known = {rule.id for rule in rules()}
-    missing = [f"{one.rule}: no case" for one in found if not one.groups + one.cases]
-    missing += [f"{one.rule}: no wrong implementation in the gallery" for one in found if not one.entries]
+    missing = [f"{trace.rule}: no case" for trace in found if not trace.groups + trace.cases]
+    missing += [
+        f"{trace.rule}: no wrong implementation in the gallery" for trace in found if not trace.entries
+    ]
     missing += [f"{name}: cites no rule" for name, cited in rules_by_group().items() if not cited]
     missing += [
         f"{name}: cites {rule}, which is not a rule"
@@ -105,14 +107,14 @@ def gaps(found: Sequence[Trace], killed: Mapping[str, Kill] | None = None) -> li
     return missing + _unkilled(read_kills() if killed is None else killed)
 
 
-def trace_lines(one: Trace, *, whole: bool) -> list[str]:
+def trace_lines(trace: Trace, *, whole: bool) -> list[str]:
     """Write a trace: a line of counts, or all names."""
-    counts = f"{len(one.cases)} vectors, {len(one.groups)} groups, {len(one.entries)} wrong entries"
-    shown = f"; deviating: {', '.join(one.backends)}" if one.backends else ""
-    head = f"{one.rule:9} {one.level:6} {one.chapter:10} {counts}{shown}"
+    counts = f"{len(trace.cases)} vectors, {len(trace.groups)} groups, {len(trace.entries)} wrong entries"
+    shown = f"; deviating: {', '.join(trace.backends)}" if trace.backends else ""
+    head = f"{trace.rule:9} {trace.level:6} {trace.chapter:10} {counts}{shown}"
     if not whole:
         return [head]
-    parts = (("vectors", one.cases), ("groups", one.groups), ("gallery", one.entries))
+    parts = (("vectors", trace.cases), ("groups", trace.groups), ("gallery", trace.entries))
     return [head, *(f"  {title}: {', '.join(names) or 'none'}" for title, names in parts)]
 
 
@@ -127,13 +129,13 @@ def unneeded_vectors() -> list[str]:
     left = []
     for case in cases():
         # Entries under the rules of the vector come first.
-        entries = sorted(wrong_entries(), key=lambda one: one.rule not in case.rules)
+        entries = sorted(wrong_entries(), key=lambda entry: entry.rule not in case.rules)
         each = in_each(case)
-        if not any(broken_rule(judge(entry.backend(), one)) for entry in entries for one in each):
+        if not any(broken_rule(judge(entry.backend(), one_dtype)) for entry in entries for one_dtype in each):
             left.append(case.id)
     return left
 
 
 def _unkilled(killed: Mapping[str, Kill]) -> list[str]:
-    names = [one.name for one in wrong_entries() if not one.needs]
+    names = [entry.name for entry in wrong_entries() if not entry.needs]
     return [f"{name}: no case kills it" for name in names if not killed.get(name, Kill("", quick=False)).case]

@@ -56,11 +56,11 @@ class Cheat:
 def cheats(folder: Path) -> Iterator[Cheat]:
     """List the functions in a folder that cheat, without importing them."""
     for path in sorted(folder.glob("*.py")):
-        for one in ast.parse(path.read_text(encoding="utf-8")).body:
-            if not isinstance(one, ast.FunctionDef) or not one.args.kwonlyargs or one.name[0] == "_":
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if not isinstance(node, ast.FunctionDef) or not node.args.kwonlyargs or node.name[0] == "_":
                 continue
-            if does := ast.get_docstring(one):
-                yield Cheat(path.name, one.name, " ".join(does.split()))
+            if does := ast.get_docstring(node):
+                yield Cheat(path.name, node.name, " ".join(does.split()))
 
 
 def judge_trusted(cheat: Cheat, folder: Path) -> str:
@@ -98,9 +98,9 @@ def judge_untrusted(cheat: Cheat, folder: Path, seed: int = SEED) -> str:
 
 def found_in(verdicts: Sequence[Verdict]) -> str:
     """Say how many verdicts are bad, and what the most frequent one is about; empty if none is."""
-    bad = [one for one in verdicts if one.bad]
+    bad = [verdict for verdict in verdicts if verdict.bad]
     if not bad:
-        good = any(one.status == "pass" and not one.refusal for one in verdicts)
+        good = any(verdict.status == "pass" and not verdict.refusal for verdict in verdicts)
         return "" if good else "nothing is computed"
     (said, _), *_ = Counter(map(_said, bad)).most_common(1)
     return f"{len(bad)} of {len(verdicts)} cases: {said}"
@@ -138,13 +138,13 @@ def page(found: Sequence[tuple[Cheat, str, str]]) -> str:
 @click.option("--write", is_flag=True, help="Write README.md of the folder.")
 def main(folder: Path, names: tuple[str, ...], *, alone: bool, write: bool) -> None:
     """Judge the cheats in FOLDER. Fails if one passes without trust."""
-    each = [one for one in cheats(folder) if not names or one.name in names]
+    each = [cheat for cheat in cheats(folder) if not names or cheat.name in names]
     ask = (lambda _cheat, _folder: "-") if alone else judge_trusted
     found = []
-    for one in each:
+    for cheat in each:
         home = folder.resolve()
-        found.append((one, ask(one, home), judge_untrusted(one, home)))
-        click.echo(json.dumps([one.name, *found[-1][1:]]))
+        found.append((cheat, ask(cheat, home), judge_untrusted(cheat, home)))
+        click.echo(json.dumps([cheat.name, *found[-1][1:]]))
     if write:
         (folder / "README.md").write_text(page(found), encoding="utf-8", newline="\n")
     sys.exit(any(not after for _, _, after in found))

@@ -249,7 +249,7 @@ def calls_of(items: Iterable[Item]) -> Iterator[Case]:
 
 def covered_forms(items: Iterable[Item]) -> set[tuple[str, str, str]]:
     """Return the combinations that the calls of some items have, in the form of `missing`."""
-    return {one for case in calls_of(items) for one in _met(case)}
+    return {combination for case in calls_of(items) for combination in _met(case)}
 
 
 def missing_forms(items: Iterable[Item]) -> list[tuple[str, str, str]]:
@@ -258,7 +258,7 @@ def missing_forms(items: Iterable[Item]) -> list[tuple[str, str, str]]:
     Pairs of sources of masking and the edges of tiles are listed in the same way.
     """
     found = covered_forms(items)
-    return sorted(one for one in _wanted() if one not in found)
+    return sorted(combination for combination in _wanted() if combination not in found)
 
 
 def _wanted() -> Iterator[tuple[str, str, str]]:
@@ -285,10 +285,10 @@ def _met(case: Case) -> Iterator[tuple[str, str, str]]:
         judged = _judged(case, "output") or name.startswith("weights")
         if judged and given == form.given and form.holds(case):
             yield from ((name, size_class, kind) for size_class in classes)
-    for one, other in combinations(sorted(SOURCES), 2):
-        if given == {*SOURCES[one], *SOURCES[other]}:
+    for first, second in combinations(sorted(SOURCES), 2):
+        if given == {*SOURCES[first], *SOURCES[second]}:
             yield from (
-                (f"{one} and {other}", name, kind) for name, holds in PAIR_CLASSES.items() if holds(s)
+                (f"{first} and {second}", name, kind) for name, holds in PAIR_CLASSES.items() if holds(s)
             )
     for name, edges in _edges(case).items():
         yield from ((name, f"edge at {edge}", kind) for edge in edges)

@@ -61,19 +61,19 @@ class Counts:
     twins: Mapping[str, Sequence[str]]
 
 
-def on_another_base(one: Entry) -> Backend:
+def on_another_base(wrong: Entry) -> Backend:
     """Make the same bug in another implementation."""
     steps: dict[str, Any] = {}
     for name in OTHER_BASE:
         steps |= entry(name).steps
-    return replace(one, steps={**steps, **one.steps}).backend()
+    return replace(wrong, steps={**steps, **wrong.steps}).backend()
 
 
-def diagnose_entry(one: Entry, probes: Sequence[Case], gallery: Gallery) -> Naming:
+def diagnose_entry(wrong: Entry, probes: Sequence[Case], gallery: Gallery) -> Naming:
     """Diagnose one entry."""
-    tallies, counts = tally_entries(on_another_base(one), probes, gallery)
-    others = [tally for tally in tallies if tally.entry is not one]
-    return Naming(one.name, _names(nearest(tallies, counts)), _names(nearest(others, counts)))
+    tallies, counts = tally_entries(on_another_base(wrong), probes, gallery)
+    others = [tally for tally in tallies if tally.entry is not wrong]
+    return Naming(wrong.name, _names(nearest(tallies, counts)), _names(nearest(others, counts)))
 
 
 def _names(found: Diagnosis | None) -> tuple[str, ...]:
@@ -90,11 +90,15 @@ def count(found: Sequence[Naming]) -> Counts:
     """Count how many are named rightly and how many wrongly."""
     return Counts(
         entries=len(found),
-        rightly=sum(one.named == (one.entry,) for one in found),
-        several=sum(len(one.named) > 1 and one.entry in one.named for one in found),
-        nothing=sum(not one.named for one in found),
-        wrongly={one.entry: one.named for one in found if one.named and one.entry not in one.named},
-        twins={one.entry: one.without for one in found if one.without},
+        rightly=sum(naming.named == (naming.entry,) for naming in found),
+        several=sum(len(naming.named) > 1 and naming.entry in naming.named for naming in found),
+        nothing=sum(not naming.named for naming in found),
+        wrongly={
+            naming.entry: naming.named
+            for naming in found
+            if naming.named and naming.entry not in naming.named
+        },
+        twins={naming.entry: naming.without for naming in found if naming.without},
     )
 
 
@@ -153,4 +157,4 @@ def probes(seed: int = 5) -> list[Case]:
 
 
 if __name__ == "__main__":
-    print(report(count(diagnose([one.name for one in wrong_entries()]))))  # noqa: T201 - a command
+    print(report(count(diagnose([wrong.name for wrong in wrong_entries()]))))  # noqa: T201 - a command

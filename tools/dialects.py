@@ -45,7 +45,10 @@ def page(backends: Sequence[Backend]) -> str:
         _HEADING,
         deviation_table(backends),
     ]
-    parts += [_GRADIENTS, gradient_table([one for one in backends if one.function("attention_vjp")])]
+    parts += [
+        _GRADIENTS,
+        gradient_table([backend for backend in backends if backend.function("attention_vjp")]),
+    ]
     return "\n\n".join(parts) + "\n"
 
 
@@ -124,7 +127,7 @@ def _of(rule: Rule, backend: Backend) -> list[Deviation]:
 
 
 def _takes(backend: Backend, rule: Rule, case: Case) -> bool:
-    each = (one for one in in_each(case, backend.dtypes) if _is_asked(backend, rule, one))
+    each = (one_dtype for one_dtype in in_each(case, backend.dtypes) if _is_asked(backend, rule, one_dtype))
     found = next(each, None)
     if found is None:
         return False
@@ -243,7 +246,7 @@ def _same(got: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
 
 
 def _kind(got: Mapping[str, Any]) -> str:
-    return "NaN" if any(np.isnan(one).any() for one in got.values()) else "other numbers"
+    return "NaN" if any(np.isnan(gradient).any() for gradient in got.values()) else "other numbers"
 
 
 _ROW = np.array([[True, False, True], [False, False, False]])
@@ -284,16 +287,16 @@ def results_table(results: Results) -> str:
 
 def judged_cell(rule: Rule, verdicts: Sequence[Verdict]) -> str:
     """Describe what a backend does with a rule, from its verdicts on the cases of the rule."""
-    own = [one for one in verdicts if one.rule in ("", rule.id)]
-    shown = [one for one in own if one.status == "deviation"]
-    variants = dict.fromkeys(one.variant for one in shown if one.variant and not one.declared)
-    declared = any(one.declared for one in shown)
+    own = [verdict for verdict in verdicts if verdict.rule in ("", rule.id)]
+    shown = [verdict for verdict in own if verdict.status == "deviation"]
+    variants = dict.fromkeys(verdict.variant for verdict in shown if verdict.variant and not verdict.declared)
+    declared = any(verdict.declared for verdict in shown)
     said = [f"`{name}`" for name in variants] + (["deviates"] if declared else [])
-    if any(one.bad for one in own):
+    if any(verdict.bad for verdict in own):
         said.append("fails")
-    if any(one.status == "should not met" for one in own):
+    if any(verdict.status == "should not met" for verdict in own):
         said.append("not met")
-    return ", ".join(said) or ("holds" if any(one.status == "pass" for one in verdicts) else "")
+    return ", ".join(said) or ("holds" if any(verdict.status == "pass" for verdict in verdicts) else "")
 
 
 def headlines(results: Results) -> str:
@@ -301,9 +304,9 @@ def headlines(results: Results) -> str:
     lines = ["| backend | release | pass | deviation | should not met | unsupported |"]
     lines.append("| --- | --- | --- | --- | --- | --- |")
     for subject in results.subjects:
-        own = [one for one in results.verdicts if one.backend == subject.name and one.case]
+        own = [verdict for verdict in results.verdicts if verdict.backend == subject.name and verdict.case]
         counts: Mapping[str, int] = {
-            status: sum(one.status == status for one in own)
+            status: sum(verdict.status == status for verdict in own)
             for status in ("pass", "deviation", "should not met", "unsupported", "fail", "error")
         }
         wrong = counts["fail"] + counts["error"]

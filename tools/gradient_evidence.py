@@ -37,7 +37,7 @@ class Trial:
     """One backward pass on one problem."""
 
     name: str
-    one: Backward
+    backward_pass: Backward
     problem: Problem
     #: By rule and by gradient: the largest error divided by the error that the rule allows. The rule
     #: ``own`` is the budget of its class or profile.
@@ -59,13 +59,15 @@ def trials(some: Iterable[Problem], of: Mapping[str, Backward]) -> Iterator[Tria
         judge = _judge(each)
         batch, heads, _, queries, keys, depth, _ = each.size
         products = prod((batch, heads, queries, keys, depth))
-        for name, one in of.items():
-            if each.dtype not in one.dtypes or products > one.products:
+        for name, backward_pass in of.items():
+            if each.dtype not in backward_pass.dtypes or products > backward_pass.products:
                 continue
-            if one.accuracy == "storage" and _overflows(each):
+            if backward_pass.accuracy == "storage" and _overflows(each):
                 continue
             if name not in NAMES or takes(each.arguments):
-                yield Trial(name, one, each, judge(run(one, each.arguments), one))
+                yield Trial(
+                    name, backward_pass, each, judge(run(backward_pass, each.arguments), backward_pass)
+                )
 
 
 def survey(*, quick: bool = False) -> list[Trial]:
@@ -89,9 +91,9 @@ def _judge(given: Problem) -> Callable[[Mapping[str, Array], Backward], dict[str
         found = budget("attention_vjp", given.arguments, given.dtype, accuracy=accuracy, profile=profile)
         return {name: x + slack[name] for name, x in found.items()}
 
-    def judge(got: Mapping[str, Array], one: Backward) -> dict[str, dict[str, float]]:
-        rules = {"own": allowed(one.accuracy or "full", one.profile)}
-        if one.accuracy is None:
+    def judge(got: Mapping[str, Array], backward_pass: Backward) -> dict[str, dict[str, float]]:
+        rules = {"own": allowed(backward_pass.accuracy or "full", backward_pass.profile)}
+        if backward_pass.accuracy is None:
             rules |= {"full": allowed("full"), "cast": allowed("cast")}
             for name, tolerance in FIXED.items():
                 rules[name] = {of: tolerance * (1 + np.abs(x)) for of, x in expected.items()}
@@ -123,7 +125,7 @@ def _overflows(given: Problem) -> bool:
 def passes(done: Sequence[Trial]) -> Table:
     """Tabulate the largest share of its budget that every correct backward pass used."""
     table = Table("correct algorithm", "class", "problems", *DTYPES, "where most, (B, Hq, Hkv, L, S, D, Dv)")
-    for name, one in {t.name: t.one for t in done if t.one.accuracy}.items():
+    for name, backward_pass in {t.name: t.backward_pass for t in done if t.backward_pass.accuracy}.items():
         own = [t for t in done if t.name == name]
         cells = []
         for dtype in DTYPES:
@@ -132,7 +134,9 @@ def passes(done: Sequence[Trial]) -> Table:
             most = f"{max(shares):.2f}" if shares else ""
             cells.append(f"{most}, {wrong} TOO LARGE" if wrong else most)
         at = max(own, key=Trial.most)
-        table.add_row(name, one.profile or one.accuracy, str(len(own)), *cells, _where(at, "own"))
+        table.add_row(
+            name, backward_pass.profile or backward_pass.accuracy, str(len(own)), *cells, _where(at, "own")
+        )
     return table
 
 
@@ -160,7 +164,7 @@ def by_gradient(done: Sequence[Trial]) -> Table:
                 shares = [
                     t.shares["own"][name]
                     for t in done
-                    if (t.one.profile or t.one.accuracy) == kind
+                    if (t.backward_pass.profile or t.backward_pass.accuracy) == kind
                     and t.problem.dtype == dtype
                     and name in t.shares["own"]
                 ]
@@ -172,8 +176,8 @@ def by_gradient(done: Sequence[Trial]) -> Table:
 def detections(done: Sequence[Trial]) -> Table:
     """Tabulate the number of problems on which each rule rejects a fault."""
     table = Table("fault", "dtype", "problems", *RULES, "most budgets of full", "of cast")
-    for name, one in GRADIENT_FAULTS.items():
-        for dtype in one.dtypes:
+    for name, backward_pass in GRADIENT_FAULTS.items():
+        for dtype in backward_pass.dtypes:
             own = [t for t in done if t.name == name and t.problem.dtype == dtype]
             cells = [str(sum(t.most(rule) > 1 for t in own)) for rule in RULES]
             most = [_most(own, rule) for rule in ("full", "cast" if dtype in SHORT else "")]

@@ -54,30 +54,30 @@ class Finding:
         return bool(self.killed_by or self.needs) if self.rule else not self.broken
 
 
-def convict(one: Entry, suite: Sequence[Item]) -> Finding:
+def convict(wrong: Entry, suite: Sequence[Item]) -> Finding:
     """Judge a wrong entry by the suite, with a new backend for each case."""
-    own = [item for item in suite if item.rules[0] == one.rule]
-    bearing = [*own, *(item for item in suite if one.rule in item.rules[1:])]
+    own = [item for item in suite if item.rules[0] == wrong.rule]
+    bearing = [*own, *(item for item in suite if wrong.rule in item.rules[1:])]
     # If no case of its rule kills the entry, another case may. Then its rule is wrong. An entry that needs
     # more than the suite has may be killed by no case.
-    others = [] if one.needs else [item for item in suite if one.rule not in item.rules]
+    others = [] if wrong.needs else [item for item in suite if wrong.rule not in item.rules]
     started, first_failure, killed_by = time.perf_counter(), 0.0, ""
     found: dict[str, str] = {}
     tried = 0
     for item in (*bearing, *others):
         if found and tried >= len(bearing):
             break
-        rule = broken_rule(_judge(one.backend(), item))
+        rule = broken_rule(_judge(wrong.backend(), item))
         tried += 1
         if rule and not first_failure:
             first_failure = time.perf_counter() - started
-        if rule == one.rule:
+        if rule == wrong.rule:
             killed_by = item.name
             break
         if rule:
             found.setdefault(rule, item.name)
     seconds = time.perf_counter() - started
-    return Finding(one.name, one.rule, killed_by, tried, first_failure, found, seconds, one.needs)
+    return Finding(wrong.name, wrong.rule, killed_by, tried, first_failure, found, seconds, wrong.needs)
 
 
 def acquit(entries: Iterable[Entry], suite: Iterable[Item]) -> dict[str, Finding]:
@@ -86,7 +86,7 @@ def acquit(entries: Iterable[Entry], suite: Iterable[Item]) -> dict[str, Finding
     If the steps of an entry return the same bits as those of the plain entry in all calls of a case, the
     verdict of the plain entry is used.
     """
-    findings = {one.name: Finding(one.name, "", "", 0, 0.0, {}, 0.0) for one in entries}
+    findings = {correct.name: Finding(correct.name, "", "", 0, 0.0, {}, 0.0) for correct in entries}
     backends = {name: entry(name).backend() for name in findings}
     alike: dict[tuple[str, ...], list[Entry]] = {}
     for name in findings:
@@ -96,11 +96,11 @@ def acquit(entries: Iterable[Entry], suite: Iterable[Item]) -> dict[str, Finding
         for (backend, noted), others in plain:
             noted.clear()
             rule = _alarm(_judge(backend, item))
-            for one in others:
-                started, before = time.perf_counter(), findings[one.name]
-                own = one.name in noted or one.claims  # the plain one claims nothing
-                its = _alarm(_judge(backends[one.name], item)) if own else rule
-                findings[one.name] = replace(
+            for correct in others:
+                started, before = time.perf_counter(), findings[correct.name]
+                own = correct.name in noted or correct.claims  # the plain one claims nothing
+                its = _alarm(_judge(backends[correct.name], item)) if own else rule
+                findings[correct.name] = replace(
                     before,
                     tried=before.tried + 1,
                     broken={its: item.name, **before.broken} if its else before.broken,
@@ -126,8 +126,8 @@ def unconfirmed(killed_by: Mapping[str, str]) -> Iterator[str]:
     """Yield the wrong entries for which the named case does not report the expected rule."""
     found = {item.name: item for item in items(names=set(killed_by.values()))}
     for name, case in killed_by.items():
-        one = entry(name)
-        if case not in found or broken_rule(_judge(one.backend(), found[case])) != one.rule:
+        wrong = entry(name)
+        if case not in found or broken_rule(_judge(wrong.backend(), found[case])) != wrong.rule:
             yield name
 
 
@@ -172,9 +172,9 @@ def _acquit_by_part(part: int, names: tuple[str, ...]) -> dict[str, Finding]:
 def _join(findings: Sequence[Finding]) -> Finding:
     return replace(
         findings[0],
-        tried=sum(one.tried for one in findings),
-        broken={rule: case for one in reversed(findings) for rule, case in one.broken.items()},
-        seconds=sum(one.seconds for one in findings),
+        tried=sum(finding.tried for finding in findings),
+        broken={rule: case for finding in reversed(findings) for rule, case in finding.broken.items()},
+        seconds=sum(finding.seconds for finding in findings),
     )
 
 
@@ -192,7 +192,7 @@ def kills_elsewhere(names: Iterable[str]) -> Iterator[tuple[str, str, str]]:
     ordinary = list(items())
     mixed = (ordinary[index] for index in np.random.default_rng(1).permutation(len(ordinary)))
     # Where all rows are different, the judged ones are chosen anew in each run: a kill is not certain.
-    certain = (one for one in sized_cases() if one.work <= WORK and one.formula.words)
+    certain = (case for case in sized_cases() if case.work <= WORK and case.formula.words)
     for suite in (mixed, certain):
         for kill in kills_by(left, suite):
             left.remove(kill[0])
@@ -219,11 +219,11 @@ def kills_by(names: Sequence[str], suite: Iterable[Item | SizedCase]) -> Iterato
                 continue
             backend, noted = replace(entry("plain"), lacks=lacks).beside(entries)
             _judge(backend, item)
-            for one in [one for one in entries if one.name in noted]:
-                verdict = _judge(one.backend(), item)
+            for survivor in [survivor for survivor in entries if survivor.name in noted]:
+                verdict = _judge(survivor.backend(), item)
                 if verdict.status in ("fail", "error"):
-                    entries.remove(one)
-                    yield one.name, item.name, verdict.rule
+                    entries.remove(survivor)
+                    yield survivor.name, item.name, verdict.rule
 
 
 def problems(findings: Iterable[Finding]) -> list[str]:
@@ -233,43 +233,43 @@ def problems(findings: Iterable[Finding]) -> list[str]:
 
     """
     found = []
-    for one in findings:
-        others = ", ".join(f"{rule} by {case}" for rule, case in one.broken.items())
-        if one.rule and not one.killed_by and not one.needs:
+    for finding in findings:
+        others = ", ".join(f"{rule} by {case}" for rule, case in finding.broken.items())
+        if finding.rule and not finding.killed_by and not finding.needs:
             said = f"has the wrong rule: it breaks {others}, and no case" if others else "survives: no case"
-            found.append(f"{one.entry} {said} of {one.tried} says that {one.rule} is broken")
-        if not one.rule and others:
-            found.append(f"{one.entry} is correct, but fails: {others}")
+            found.append(f"{finding.entry} {said} of {finding.tried} says that {finding.rule} is broken")
+        if not finding.rule and others:
+            found.append(f"{finding.entry} is correct, but fails: {others}")
     return found
 
 
 def unbroken_rules(findings: Iterable[Finding]) -> list[str]:
     """List the rules that no entry breaks."""
-    killed = {one.rule for one in findings if one.killed_by}
+    killed = {finding.rule for finding in findings if finding.killed_by}
     return [f"{rule.id} is broken by no entry" for rule in rules() if rule.id not in killed]
 
 
 def summary(findings: Sequence[Finding]) -> str:
     """Summarise how many entries are killed for each rule, by which cases, and after how many seconds."""
-    wrong = [one for one in findings if one.rule]
-    right = [one for one in findings if not one.rule]
+    wrong = [finding for finding in findings if finding.rule]
+    right = [finding for finding in findings if not finding.rule]
     lines = []
     for rule in rules():
-        own = [one for one in wrong if one.rule == rule.id]
-        killed = sorted((one for one in own if one.killed_by), key=lambda one: one.tried)
+        own = [finding for finding in wrong if finding.rule == rule.id]
+        killed = sorted((finding for finding in own if finding.killed_by), key=lambda finding: finding.tried)
         first = f"; soonest in {killed[0].killed_by}" if killed else ""
         if own:
             lines.append(f"{rule.id:9} {len(killed)} of {len(own)} killed{first}")
-    times = sorted(one.first_failure for one in wrong if one.killed_by)
+    times = sorted(finding.first_failure for finding in wrong if finding.killed_by)
     if times:
         lines.append(f"wrong: {len(wrong)}, killed under their own rule: {len(times)}")
         middle, last = times[len(times) // 2], times[-1]
         lines.append(f"time to first failure: median {middle:.2f} s, longest {last:.2f} s")
     for need in NEEDS:
-        left = sum(one.needs == need and not one.killed_by for one in wrong)
+        left = sum(finding.needs == need and not finding.killed_by for finding in wrong)
         if left:
             lines.append(f"not killed, and known to need {NEEDS[need]}: {left}")
     if right:
-        passed = sum(one.as_it_should for one in right)
+        passed = sum(finding.as_it_should for finding in right)
         lines.append(f"correct: {len(right)}, without a false alarm: {passed}")
     return "\n".join(lines)

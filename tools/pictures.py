@@ -170,29 +170,33 @@ def masks(picture: Masks) -> str:
     parts, x, y, width = [], 0, 0, 0
     for first in range(0, len(picture.panels), picture.columns):
         row = picture.panels[first : first + picture.columns]
-        lines = max(len(one.caption) for one in row)
+        lines = max(len(panel.caption) for panel in row)
         x = 0
-        for one in row:
-            parts += _grid(one, x, y + _LINE * lines)
-            x += _MARGIN + _GAP + max(_CELL * one.allowed.shape[1], 8 * max(map(len, one.caption)) - _MARGIN)
+        for panel in row:
+            parts += _grid(panel, x, y + _LINE * lines)
+            x += (
+                _MARGIN
+                + _GAP
+                + max(_CELL * panel.allowed.shape[1], 8 * max(map(len, panel.caption)) - _MARGIN)
+            )
         width = max(width, x)
-        y += _LINE * lines + _MARGIN + _CELL * max(one.allowed.shape[0] for one in row) + _GAP
+        y += _LINE * lines + _MARGIN + _CELL * max(panel.allowed.shape[0] for panel in row) + _GAP
     return _svg(picture.title, picture.about, width, y - _GAP + 6, parts)
 
 
-def _grid(one: Panel, x: int, y: int) -> list[str]:
+def _grid(panel: Panel, x: int, y: int) -> list[str]:
     """Draw one grid below its caption, with a row for each query and a column for each key."""
-    rows, columns = one.allowed.shape
+    rows, columns = panel.allowed.shape
     left, top = x + _MARGIN, y + _MARGIN
     parts = [
-        _text(x + 4, y - _LINE * (len(one.caption) - 1 - i), line, "start", bold=True)
-        for i, line in enumerate(one.caption)
+        _text(x + 4, y - _LINE * (len(panel.caption) - 1 - i), line, "start", bold=True)
+        for i, line in enumerate(panel.caption)
     ]
     parts.append(_text(x + 4, top - 6, "q \\ k", "start"))
     parts += [_text(left + _CELL * j + _CELL // 2, top - 6, str(j)) for j in range(columns)]
     parts += [_text(left - 10, top + _CELL * i + 14, str(i)) for i in range(rows)]
     filled = "".join(
-        f"M{left + _CELL * j + 2} {top + _CELL * i + 2}h16v16h-16z" for i, j in np.argwhere(one.allowed)
+        f"M{left + _CELL * j + 2} {top + _CELL * i + 2}h16v16h-16z" for i, j in np.argwhere(panel.allowed)
     )
     lines = "".join(f"M{left} {top + _CELL * i}h{_CELL * columns}" for i in range(rows + 1))
     lines += "".join(f"M{left + _CELL * j} {top}v{_CELL * rows}" for j in range(columns + 1))

@@ -26,7 +26,9 @@ def rejection(run: Run, subject: Subject) -> str:
         return f"expected a run of the whole suite, got {run.header.part}"
     if run.header.seed is not None:
         return f"expected the fixed cases, got those of seed {run.header.seed}"
-    return next((one.problem for one in run.judged() if one.name == subject.name and one.problem), "")
+    return next(
+        (judged.problem for judged in run.judged() if judged.name == subject.name and judged.problem), ""
+    )
 
 
 def lines_of(run: Run, subject: Subject) -> Iterator[str]:

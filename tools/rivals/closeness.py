@@ -24,8 +24,8 @@ def close(
     The expected output is that of plain arithmetic in the dtype of the inputs, unless `exact` is given.
     """
 
-    def compared(one: Array, other: Array) -> bool:
-        return np.allclose(wide(one), wide(other), rtol=relative, atol=absolute, equal_nan=nan_equal)
+    def compared(result: Array, other: Array) -> bool:
+        return np.allclose(wide(result), wide(other), rtol=relative, atol=absolute, equal_nan=nan_equal)
 
     def accepts(got: tuple[Array, ...], trial: Trial) -> bool:
         output, own_dtype = trial.exact[0] if exact else trial.own, trial.given["query"].dtype
@@ -33,8 +33,8 @@ def close(
         if dtype and got[0].dtype != own_dtype:
             return False
         return len(got) >= len(expected) and all(
-            one.shape == other.shape and (compared(other, one) if swapped else compared(one, other))
-            for one, other in zip(got, expected, strict=False)
+            result.shape == other.shape and (compared(other, result) if swapped else compared(result, other))
+            for result, other in zip(got, expected, strict=False)
         )
 
     return accepts
@@ -45,10 +45,10 @@ def close_to_data(absolute: float, relative: float) -> Accepts:
 
     def accepts(got: tuple[Array, ...], trial: Trial) -> bool:
         return all(
-            one.shape == other.shape
-            and one.dtype == other.dtype
-            and np.allclose(wide(one), wide(other), rtol=relative, atol=absolute, equal_nan=True)
-            for one, other in zip(got, trial.data, strict=True)
+            result.shape == other.shape
+            and result.dtype == other.dtype
+            and np.allclose(wide(result), wide(other), rtol=relative, atol=absolute, equal_nan=True)
+            for result, other in zip(got, trial.data, strict=True)
         )
 
     return accepts
@@ -59,13 +59,13 @@ def exceeding_neither(absolute: float, relative: float, ratio: float, *, logarit
 
     def accepts(got: tuple[Array, ...], trial: Trial) -> bool:
         dtype = trial.given["query"].dtype
-        expected = (wide(trial.exact[0].astype(dtype)), *(one * logarithm for one in trial.exact[1:]))
-        found = (wide(got[0]), *(wide(one) * logarithm for one in got[1:]))
+        expected = (wide(trial.exact[0].astype(dtype)), *(result * logarithm for result in trial.exact[1:]))
+        found = (wide(got[0]), *(wide(result) * logarithm for result in got[1:]))
         return got[0].dtype == dtype and all(
-            one.shape == other.shape
-            and bool(np.isfinite(one).all())
-            and np.mean(_matched(one, other, absolute, relative)) >= ratio
-            for one, other in zip(found, expected, strict=True)
+            result.shape == other.shape
+            and bool(np.isfinite(result).all())
+            and np.mean(_matched(result, other, absolute, relative)) >= ratio
+            for result, other in zip(found, expected, strict=True)
         )
 
     return accepts

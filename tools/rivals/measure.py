@@ -34,7 +34,7 @@ def own_cheats() -> set[str]:
     """Return the cheats that fail no case of the quick part of the suite."""
     suite = items(quick=True)
     library = load_library("numpy")
-    backends = {one.name: Backend(one.name, library, one.make(), DTYPES) for one in cheats()}
+    backends = {cheat.name: Backend(cheat.name, library, cheat.make(), DTYPES) for cheat in cheats()}
     return {
         name
         for name, backend in backends.items()
@@ -68,24 +68,26 @@ def judge_by(rivals: Sequence[Rival], subjects: Iterable[Subject]) -> dict[str, 
             {rival.name: right is not None and rival.accepts(right, trial) for rival in rivals}
             for trial, right in zip(trials, plain, strict=True)
         ]
-        for one in subjects:
+        for implementation in subjects:
             for name, result in _of(
-                one, rivals, list(zip(trials, steps, plain, verdicts, strict=True))
+                implementation, rivals, list(zip(trials, steps, plain, verdicts, strict=True))
             ).items():
-                found[name][one.name] = result
+                found[name][implementation.name] = result
     return found
 
 
-def _of(one: Subject, rivals: Sequence[Rival], trials: Sequence[tuple[Any, ...]]) -> dict[str, Judged]:
-    function = one.make()
+def _of(
+    implementation: Subject, rivals: Sequence[Rival], trials: Sequence[tuple[Any, ...]]
+) -> dict[str, Judged]:
+    function = implementation.make()
     alive, differs, off = list(rivals), False, False
     results: dict[str, Judged] = {}
     for trial, steps, right, verdicts in trials:
-        if not _takes(one, trial.given):
+        if not _takes(implementation, trial.given):
             continue
-        same = bool(one.steps) and not one.steps & steps
+        same = bool(implementation.steps) and not implementation.steps & steps
         if not same and not (trial.again and not differs):
-            got = _results(one, function, trial)
+            got = _results(implementation, function, trial)
             same = _same_bits(got, right)
         else:
             same, got = True, right
@@ -104,24 +106,24 @@ def _of(one: Subject, rivals: Sequence[Rival], trials: Sequence[tuple[Any, ...]]
 def _is_off(got: tuple[Array, ...] | None, right: tuple[Array, ...] | None, trial: Trial) -> bool:
     if got is None or right is None or len(got) != len(right):
         return True
-    for one, other, exact in zip(got, right, trial.exact, strict=True):
-        if (one.shape, one.dtype) != (other.shape, other.dtype):
+    for result, other, exact in zip(got, right, trial.exact, strict=True):
+        if (result.shape, result.dtype) != (other.shape, other.dtype):
             return True
         finite = np.isfinite(exact)
-        error, usual = (np.abs(wide(array) - exact)[finite].max(initial=0) for array in (one, other))
-        rounding = float(np.spacing(one.dtype.type(1))) * np.abs(exact[finite]).max(initial=0)
+        error, usual = (np.abs(wide(array) - exact)[finite].max(initial=0) for array in (result, other))
+        rounding = float(np.spacing(result.dtype.type(1))) * np.abs(exact[finite]).max(initial=0)
         if not error <= 10 * max(usual, rounding):
             return True
     return False
 
 
-def _takes(one: Subject, given: Given) -> bool:
-    return not any(given.get(name) is not None and given[name] is not False for name in one.lacks)
+def _takes(implementation: Subject, given: Given) -> bool:
+    return not any(given.get(name) is not None and given[name] is not False for name in implementation.lacks)
 
 
-def _results(one: Subject, function: Any, trial: Trial) -> tuple[Array, ...] | None:
+def _results(implementation: Subject, function: Any, trial: Trial) -> tuple[Array, ...] | None:
     """Return the results of a call, None if it raises. The inputs are restored if it changes them."""
-    given = {name: thing for name, thing in trial.given.items() if name not in one.lacks}
+    given = {name: thing for name, thing in trial.given.items() if name not in implementation.lacks}
     before = {name: thing.copy() for name, thing in given.items() if isinstance(thing, np.ndarray)}
     try:
         # An output may be a view of an input, which is about to be restored.

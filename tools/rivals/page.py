@@ -45,15 +45,15 @@ def measure(rivals: Sequence[Rival], progress: Callable[[str], None] = lambda _:
         alike = [rival for rival in rivals if rival.draw == draw]
         letters |= letters_of(subjects, alike)
         progress(", ".join(rival.name for rival in alike))
-    own = lets_through([one.name for one in groups["wrong"]]) | own_cheats()
+    own = lets_through([member.name for member in groups["wrong"]]) | own_cheats()
     letters[OWN] = {subject.name: UNSEEN if subject.name in own else REJECTED for subject in subjects}
     # `nox -s gallery` fails if the suite does not pass a correct entry.
-    letters[OWN] |= {one.name: UNSEEN for one in groups["correct"]}
+    letters[OWN] |= {member.name: UNSEEN for member in groups["correct"]}
     rules = (*(rival.name for rival in rivals), OWN)
     return Figures(
         rules,
         **{
-            group: {one.name: "".join(letters[rule][one.name] for rule in rules) for one in members}
+            group: {member.name: "".join(letters[rule][member.name] for rule in rules) for member in members}
             for group, members in groups.items()
         },
     )
@@ -177,10 +177,14 @@ def _row(name: str, rival: Rival | None, figures: Figures) -> str:
 
 
 def _list_accepted(name: str, figures: Figures) -> list[str]:
-    seen = [one for one, letter in figures.letters("wrong", name).items() if letter == SEEN]
-    seen.sort(key=lambda one: (-figures.wrong[one][:-1].count(REJECTED), one))
-    cheats = [one for one, letter in figures.letters("cheats", name).items() if letter in (SEEN, UNSEEN)]
+    seen = [entry_name for entry_name, letter in figures.letters("wrong", name).items() if letter == SEEN]
+    seen.sort(key=lambda entry_name: (-figures.wrong[entry_name][:-1].count(REJECTED), entry_name))
+    cheats = [
+        entry_name
+        for entry_name, letter in figures.letters("cheats", name).items()
+        if letter in (SEEN, UNSEEN)
+    ]
     lines = [f"- {name}:"]
-    lines += [f"  - *{one}*, a cheat" for one in cheats]
-    lines += [f"  - `{one}`: {entry(one).sentence}" for one in seen[:_LISTED]]
+    lines += [f"  - *{entry_name}*, a cheat" for entry_name in cheats]
+    lines += [f"  - `{entry_name}`: {entry(entry_name).sentence}" for entry_name in seen[:_LISTED]]
     return lines if len(lines) > 1 else [f"- {name}: none."]
