@@ -8,16 +8,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from attnspec.conformance.in_process import check
     from attnspec.conformance.judge.call import observe
     from attnspec.conformance.judge.expected import expected
-    from attnspec.conformance.run.in_process import check
     from attnspec.conformance.suite import find, items
     from attnspec.conformance.verdict import Verdict
 
 __all__ = ["Verdict", "check", "expected", "find", "items", "observe"]
 
 _PLACES = {
-    "check": "run.in_process",
+    "check": "in_process",
     "observe": "judge.call",
     "expected": "judge.expected",
     "find": "suite",

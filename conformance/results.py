@@ -4,7 +4,6 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from attnspec.conformance.verdict import Verdict, to_json
@@ -125,13 +124,6 @@ def line(kind: str, thing: Any) -> str:
     return json.dumps({kind: to_json(thing) if isinstance(thing, Verdict) else asdict(thing)}) + "\n"
 
 
-def read(paths: Iterable[Path]) -> Results:
-    """Read the results of several runs as one."""
-    from attnspec.conformance.results_file import runs_of  # it validates the schema
-
-    return gathered(run for path in paths for run in runs_of(path))
-
-
 @dataclass
 class Run:
     """One run: a header, its subjects and verdicts, whether it has ended, and its file."""
@@ -186,7 +178,7 @@ class Run:
             self.ended = True
 
 
-def gathered(runs: Iterable[Run]) -> Results:
+def gather(runs: Iterable[Run]) -> Results:
     """Combine runs. From the second run of a backend on, its name includes that of the file.
 
     Examples

@@ -1,18 +1,177 @@
-"""Reads a file of results, and validates each line against the schema and the order of lines."""
+"""Reads files of results: expands compressed ones, and validates each line and their order."""
 
 import json
-from collections.abc import Callable, Mapping
+import lzma
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import jsonschema
 
 from attnspec import SpecError
-from attnspec.conformance.packed import bare, text_of
-from attnspec.conformance.results import SCHEMA, Footer, Header, Run, Subject
-from attnspec.conformance.results_parts import free_in, parts
+from attnspec.conformance.results import SCHEMA, Footer, Header, Results, Run, Subject, gather
 from attnspec.conformance.verdict import Verdict, from_json
+
+#: The largest number of bytes that a compressed file may expand to.
+MOST = 2**29
+#: The largest amount of memory that the decompressor of xz may use. ``xz -9`` needs 65 MiB.
+_MEMORY = 2**28
+#: The suffixes of results files. The last two are those of compressed ones.
+SUFFIXES = (".jsonl", ".jsonl.xz", ".jsonl.gz")
+
+
+class _Decompressor(Protocol):
+    """What the decompressors of both formats have in common."""
+
+    @property
+    def eof(self) -> bool:
+        """Whether the end of the compressed data was reached."""
+        ...
+
+    @property
+    def unused_data(self) -> bytes:
+        """What follows the compressed data."""
+        ...
+
+    def decompress(self, data: bytes, max_length: int, /) -> bytes:
+        """Expand data to at most a number of bytes."""
+        ...
+
+
+_FORMATS: dict[str, Callable[[], _Decompressor]] = {
+    ".xz": lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MEMORY),
+    ".gz": lambda: zlib.decompressobj(wbits=31),
+}
+
+
+def read_text(path: Path, most: int = MOST) -> str:
+    r"""Return the text of a file. A file that ends in ``.xz`` or ``.gz`` is decompressed.
+
+    Examples
+    --------
+    >>> import lzma, tempfile
+    >>> from pathlib import Path
+    >>> from attnspec.conformance.results_file import text_of
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "some.jsonl.xz")
+    ...     number = path.write_bytes(lzma.compress(b"one line\n"))
+    ...     text_of(path)
+    'one line\n'
+    """
+    data = path.read_bytes()
+    make = _FORMATS.get(path.suffix)
+    return (data if make is None else _expand(make(), data, most)).decode("utf-8")
+
+
+def stem(path: Path) -> str:
+    """Return the name of a results file without its folder and suffixes.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from attnspec.conformance.results_file import bare
+    >>> bare(Path("results/torch-2.13.0.jsonl.xz")), bare(Path("run.jsonl")), bare(Path("run-2.13"))
+    ('torch-2.13.0', 'run', 'run-2')
+    """
+    for suffix in SUFFIXES:
+        if path.name.endswith(suffix):
+            return path.name.removesuffix(suffix)
+    return path.stem
+
+
+def _expand(decompressor: _Decompressor, data: bytes, most: int) -> bytes:
+    """Expand data that must be one whole stream."""
+    try:
+        found = decompressor.decompress(data, most + 1)
+    except (lzma.LZMAError, zlib.error) as error:
+        raise ValueError(f"it cannot be decompressed: {error}") from error
+    if len(found) > most:
+        raise ValueError(f"it expands to more than {most} bytes")
+    if not decompressor.eof or decompressor.unused_data:
+        raise ValueError("expected one whole compressed stream, got a part or several")
+    return found
+
+
+# Applying the schema takes ten times as long as reading. The schema restricts the names of an object and each
+# of its values, and relates no two values. So a line is valid if each of its parts was part of a valid line.
+
+#: The keywords of a schema under which any value of a type and a sign is as good as another.
+_OPEN = frozenset({"description", "type", "minimum", "items"})
+
+
+def parts(thing: Any, free: frozenset[str]) -> Iterator[Any]:
+    """Yield the parts of a line: the names in each object, and each value or what matters of it.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.results_file import parts
+    >>> lines = [{"case": case, "status": "pass"} for case in ("a", "b", 3)]
+    >>> first, second, third = ({*parts(one, frozenset({"case"}))} for one in lines)
+    >>> first == second, first == third
+    (True, False)
+    """
+    yield from _parts(thing, free, (), is_free=False)
+
+
+def _parts(thing: Any, free: frozenset[str], path: tuple[str, ...], *, is_free: bool) -> Iterator[Any]:
+    if isinstance(thing, dict):
+        yield path, "object", frozenset(thing)
+        for name, value in thing.items():
+            within = is_free or name in free
+            if within and isinstance(value, str):  # most values, so that they are told without a call
+                yield (*path, name), str, False
+            else:
+                yield from _parts(value, free, (*path, name), is_free=within)
+    elif isinstance(thing, list):
+        yield path, "array"
+        place = (*path, "[]")
+        if is_free and all(isinstance(value, str) for value in thing):
+            yield place, str, False
+            return
+        for value in thing:
+            yield from _parts(value, free, place, is_free=is_free)
+    elif isinstance(thing, float):
+        yield path, float, thing < 0, thing.is_integer()  # 3.0 is an integer to a schema
+    elif is_free:
+        yield path, type(thing), isinstance(thing, int) and thing < 0
+    else:
+        yield path, type(thing), thing
+
+
+def free_in(schema: Mapping[str, Any]) -> frozenset[str]:
+    """Return the properties that a schema restricts to types and signs wherever it names them.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.results_file import free_in
+    >>> of = {"case": {"type": "string"}, "status": {"enum": ["pass"]}, "sizes": {"items": {"minimum": 0}}}
+    >>> sorted(free_in({"properties": of}))
+    ['case', 'sizes']
+    """
+    found: dict[str, bool] = {}
+    for name, its in _properties(schema):
+        found[name] = found.get(name, True) and _is_open(its)
+    return frozenset(name for name, is_free in found.items() if is_free)
+
+
+def _is_open(schema: Mapping[str, Any]) -> bool:
+    return (
+        set(schema) <= _OPEN
+        and "object" not in schema.get("type", ())
+        and schema.get("minimum", 0) == 0
+        and ("items" not in schema or _is_open(schema["items"]))
+    )
+
+
+def _properties(schema: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield every property that a schema names, at any depth."""
+    if isinstance(schema, Mapping):
+        yield from schema.get("properties", {}).items()
+        for part in schema.values():
+            yield from _properties(part)
+
 
 #: The parts of valid lines.
 _VALID: set[Any] = set()
@@ -20,19 +179,24 @@ _VALID: set[Any] = set()
 _MOST = 200
 
 
+def read(paths: Iterable[Path]) -> Results:
+    """Read the results of several runs as one."""
+    return gather(run for path in paths for run in runs_of(path))
+
+
 def runs_of(path: Path) -> list[Run]:
     """Read the runs of a file, which may end in ``.xz`` or ``.gz``. An incomplete last line is left out."""
     runs: list[Run] = []
     try:
-        lines = text_of(path).split("\n")
+        lines = read_text(path).split("\n")
     except (OSError, ValueError) as error:
         raise SpecError(f"results: {path} is no file of results ({type(error).__name__}: {error})") from error
     lines.pop()  # empty, or an incomplete line of an interrupted run
     for number, text in enumerate(lines, start=1):
         place = f"results: {path}, line {number}"
-        kind, thing = _thing(text, place)
+        kind, thing = _parse(text, place)
         if isinstance(thing, Header):
-            runs.append(Run(thing, source=bare(path)))
+            runs.append(Run(thing, source=stem(path)))
             continue
         if not runs or runs[-1].ended:
             raise SpecError(f"{place}: expected a header, got a {kind}")
@@ -45,7 +209,7 @@ def runs_of(path: Path) -> list[Run]:
     return runs
 
 
-def _thing(text: str, place: str) -> tuple[str, Header | Subject | Verdict | Footer]:
+def _parse(text: str, place: str) -> tuple[str, Header | Subject | Verdict | Footer]:
     """Read one line. The schema is applied to a line that has a new part."""
     try:
         ((kind, entry),) = json.loads(text).items()

@@ -18,7 +18,7 @@ from attnspec.conformance.attribution.report import Report
 from attnspec.conformance.cli.main import main
 from attnspec.conformance.render.screen import screen
 from attnspec.conformance.render.text import verdict_text
-from attnspec.conformance.results import read
+from attnspec.conformance.results_file import read
 from attnspec.conformance.run import pool
 from attnspec.conformance.run.run import run_all
 from attnspec.conformance.run.selection import Selection

@@ -16,7 +16,8 @@ from attnspec.conformance.attribution.finding import Diagnosis, Twin
 from attnspec.conformance.attribution.known_failures import read_known
 from attnspec.conformance.attribution.levels import rules_of
 from attnspec.conformance.cli.main import main
-from attnspec.conformance.results import Footer, Header, read
+from attnspec.conformance.results import Footer, Header
+from attnspec.conformance.results_file import read
 from attnspec.conformance.run import run
 from attnspec.conformance.run.selection import Selection
 

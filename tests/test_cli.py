@@ -13,7 +13,7 @@ from attnspec.conformance.cli.main import main
 from attnspec.conformance.judge.deviation import not_shown
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.render.screen import screen
-from attnspec.conformance.results import read
+from attnspec.conformance.results_file import read
 from attnspec.conformance.run import pool
 from attnspec.conformance.run.run import run_all
 from attnspec.conformance.run.selection import Selection

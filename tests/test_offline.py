@@ -13,7 +13,7 @@ from test_cli import TESTS, attnspec
 from attnspec.backends import BackendError, load
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.relations.relation import Relation
-from attnspec.conformance.results import read
+from attnspec.conformance.results_file import read
 from attnspec.conformance.run.offline import export_calls
 from attnspec.conformance.suite import find, items
 

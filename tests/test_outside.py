@@ -12,7 +12,7 @@ from attnspec.backends import BackendError
 from attnspec.conformance.cli.main import main
 from attnspec.conformance.judge.failure import Raised
 from attnspec.conformance.outside import cut, one_line, plain
-from attnspec.conformance.results import read
+from attnspec.conformance.results_file import read
 
 KERNEL = """
 import sys

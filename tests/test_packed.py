@@ -11,17 +11,16 @@ from html_results import verdicts, write_run
 
 from attnspec import SpecError
 from attnspec.conformance import results_file
-from attnspec.conformance.packed import text_of
-from attnspec.conformance.results_file import runs_of
+from attnspec.conformance.results_file import read_text, runs_of
 
 
 def test_a_bomb_is_refused(tmp_path):
     for suffix, compress in ((".xz", lzma.compress), (".gz", gzip.compress)):
         path = tmp_path / f"a.jsonl{suffix}"
         path.write_bytes(compress(b"x" * 100_000))
-        assert len(text_of(path, most=100_000)) == 100_000
+        assert len(read_text(path, most=100_000)) == 100_000
         with pytest.raises(ValueError, match="expands to more than 99999 bytes"):
-            text_of(path, most=99_999)
+            read_text(path, most=99_999)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from attnspec.conformance.judge.call import call
 from attnspec.conformance.judge.dtypes import in_each
 from attnspec.conformance.judge.failure import Failure
 from attnspec.conformance.judge.judge import judge
-from attnspec.conformance.results import read
+from attnspec.conformance.results_file import read
 from attnspec.conformance.suite import find
 
 NAMES = {

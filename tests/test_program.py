@@ -22,7 +22,7 @@ from attnspec.conformance.judge.dtypes import in_each
 from attnspec.conformance.judge.failure import Raised
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.render.text import verdict_text
-from attnspec.conformance.results import read
+from attnspec.conformance.results_file import read
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"

@@ -13,7 +13,8 @@ from reported import ERROR, FAIL, PASS, SUBJECT, UNSUPPORTED, VERDICTS
 from attnspec import SpecError, conformance
 from attnspec.conformance.attribution.report import Report
 from attnspec.conformance.cli.main import main
-from attnspec.conformance.results import SCHEMA, Footer, Header, Subject, line, read
+from attnspec.conformance.results import SCHEMA, Footer, Header, Subject, line
+from attnspec.conformance.results_file import read
 from attnspec.conformance.verdict import (
     CLASSES,
     CODES,

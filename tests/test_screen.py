@@ -19,7 +19,7 @@ from attnspec.conformance.render.badge import to_json, to_svg
 from attnspec.conformance.render.junit import to_junit
 from attnspec.conformance.render.markdown import to_markdown
 from attnspec.conformance.render.screen import screen, wants_color
-from attnspec.conformance.results import Footer, Header, Run, gathered
+from attnspec.conformance.results import Footer, Header, Run, gather
 from attnspec.conformance.suite import find
 from attnspec.conformance.verdict import from_json
 from attnspec.conformance.verdict import to_json as verdict_to_json
@@ -206,7 +206,7 @@ def declining(*verdicts):
     run = Run(Header("1", "quick", cases=tuple(verdict.case for verdict in verdicts)))
     for event in (SUBJECT, *verdicts, Footer(len(verdicts))):
         run.add(event)
-    return gathered([run])
+    return gather([run])
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ from attnspec.backends import load
 from attnspec.case_json import read_cases
 from attnspec.conformance.gallery import entry
 from attnspec.conformance.judge.judge import judge
-from attnspec.conformance.run.search import calls, report, search
+from attnspec.conformance.render.text import verdict_text
+from attnspec.conformance.run.search import calls, search, store
 from attnspec.sizes import misfits
 
 PORTABLE = load("numpy-portable")
@@ -90,9 +91,11 @@ def test_a_backend_is_asked_for_nothing_that_it_does_not_take():
 
 def test_the_counter_example_is_stored_as_a_case_that_can_be_judged_again(tmp_path):
     backend = entry("sink_scaled").backend()
-    text = report(backend, search(backend, 300), 300, tmp_path)
+    verdict, call = store(backend, search(backend, 300), tmp_path)
     (path,) = tmp_path.iterdir()
-    assert f"--case {path}" in text
+    assert verdict.case == str(path)
+    assert any(line.startswith("sinks = ") for line in call)
+    text = verdict_text(verdict)
     (case,) = read_cases(path)
     assert judge(backend, case).bad
     assert judge(PORTABLE, case).status == "pass"

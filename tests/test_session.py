@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from attnspec.conformance.results import read
+from attnspec.conformance.results_file import read
 
 TESTS = Path(__file__).parent
 #: What is set for our own runs, and has no place in those that are tried here.

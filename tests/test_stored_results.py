@@ -9,7 +9,7 @@ from pathlib import Path
 from click.testing import CliRunner
 from html_results import verdict, verdicts, write_run
 
-from attnspec.conformance.results import read
+from attnspec.conformance.results_file import read
 from attnspec.conformance.verdict import Raise
 from tools.store_results import main as store
 

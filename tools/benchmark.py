@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnspec.backends import NAMES
-from attnspec.conformance.results import read
+from attnspec.conformance.results_file import read
 from attnspec.conformance.sizes.dialect import Dialect, Precision
 from attnspec.conformance.sizes.judge import compare_outputs, values_of
 from attnspec.conformance.sizes.limits import forget_peak, peak_memory

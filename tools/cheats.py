@@ -15,7 +15,7 @@ import click
 from attnspec.backends import BackendError, load
 from attnspec.backends.names import UNTRUSTED
 from attnspec.conformance.outside import one_line
-from attnspec.conformance.results import read
+from attnspec.conformance.results_file import read
 from attnspec.conformance.run.child import judged
 from attnspec.conformance.run.untrusted import planned, rows
 from attnspec.conformance.suite import items

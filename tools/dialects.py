@@ -22,7 +22,8 @@ from attnspec.conformance.judge.dtypes import in_each
 from attnspec.conformance.judge.expected import exact
 from attnspec.conformance.judge.failure import Declined, Failure, Missing, Raised
 from attnspec.conformance.judge.judge import applicable_rules
-from attnspec.conformance.results import Results, read
+from attnspec.conformance.results import Results
+from attnspec.conformance.results_file import read
 from attnspec.conformance.verdict import Verdict
 from attnspec.dialect import described
 from attnspec.errors import SpecError

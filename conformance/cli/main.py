@@ -110,7 +110,7 @@ def table(files: tuple[Path, ...]) -> None:
     """Print one table of the results of several runs; exit with the worst status."""
     from attnspec.conformance.attribution.report import Report
     from attnspec.conformance.render.screen import screen, wants_color
-    from attnspec.conformance.results import read
+    from attnspec.conformance.results_file import read
 
     found = Report(read(files))
     click.echo(screen(found, color=wants_color(), every=True), nl=False)
@@ -127,7 +127,7 @@ def compare(before: Path, after: Path) -> None:
     """
     from attnspec.conformance.outside import one_line
     from attnspec.conformance.render.compare import compare as compared
-    from attnspec.conformance.results import read
+    from attnspec.conformance.results_file import read
 
     found = compared(read([before]), read([after]))
     for name, comparison in found.items():

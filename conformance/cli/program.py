@@ -13,7 +13,7 @@ import click
 def smoke(backend: str | None, program: str | None) -> None:
     """Test this installation, then make one call of a backend or program."""
     from attnspec.backends.names import name_program
-    from attnspec.conformance.run.smoke import check_harness, try_out
+    from attnspec.conformance.cli.smoke import check_harness, try_out
 
     sound = True
     for finding in check_harness():

@@ -34,7 +34,7 @@ def report(results: tuple[Path, ...], folder: Path, markdown: Path | None) -> No
     from attnspec.conformance.render.html import write
     from attnspec.conformance.render.html.folder import add_summary
     from attnspec.conformance.render.markdown import to_markdown
-    from attnspec.conformance.results import read
+    from attnspec.conformance.results_file import read
 
     if markdown:
         check_writable(markdown)

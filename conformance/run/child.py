@@ -109,11 +109,11 @@ class Child:
 
     def search(self, number: int, folder: str) -> None:
         """Search for a failing call, and store it in a folder."""
-        from attnspec.conformance.run.search import report, search  # imports Hypothesis
+        from attnspec.conformance.run.search import search, store  # imports Hypothesis
 
         found = search(self.backend, number, self._seed)
-        text = report(self.backend, found, number, Path(folder))
-        self.answer("searched", {"good": found is None, "text": text})
+        verdict, call = store(self.backend, found, Path(folder)) if found else (None, [])
+        self.answer("counterexample", {"verdict": verdict and to_json(verdict), "call": call})
 
     def _sized(self, item: SizedCase) -> Verdict:
         """Judge a sized case within the limits, and free its arrays."""

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-#: The folder that represents the suite in pytest's arguments.
-SUITE = Path(__file__).parents[1]
+from attnspec.conformance.run import SUITE
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -45,7 +44,7 @@ def pytest_load_initial_conftests(
 def pytest_configure(config: pytest.Config) -> None:
     """Register the session that keeps the state of a run."""
     if config.stash.get(_ours, False):
-        from attnspec.conformance.run.session import Session
+        from attnspec.conformance.pytest_session import Session
 
         config.pluginmanager.register(Session(config), "attnspec-session")
 

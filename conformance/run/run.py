@@ -14,7 +14,7 @@ from attnspec.conformance.attribution.causes import never_returns
 from attnspec.conformance.attribution.finding import Diagnosis, cases_to_diagnose
 from attnspec.conformance.attribution.report import Outcome
 from attnspec.conformance.outside import plain
-from attnspec.conformance.results import Footer, Header, Results, Run, Subject, gathered, line
+from attnspec.conformance.results import Footer, Header, Results, Run, Subject, gather, line
 from attnspec.conformance.run.events import Event, events
 from attnspec.conformance.run.pool import Pool
 from attnspec.conformance.run.progress import Progress
@@ -99,7 +99,7 @@ def run_all(
         for event in _not_reached(known, selection, runs):
             lines.write(event)
         lines.close()
-    return Runs(gathered(runs), diagnoses, number, lines.problem)
+    return Runs(gather(runs), diagnoses, number, lines.problem)
 
 
 def _diagnose(
@@ -113,28 +113,32 @@ def _diagnose(
     return pool.diagnose(cases_to_diagnose(telling, many=seconds is None), seconds)
 
 
-def search_all(
-    names: Sequence[str], number: int, seed: int | None, folder: Path, tell: Callable[[str], object]
-) -> Outcome:
-    """Search for failing calls of backends, each in its own process, and report them."""
-    outcomes = [Outcome.GOOD]
+@dataclass(frozen=True)
+class Search:
+    """The outcome of a search on one backend: a verdict on a wrong call, and the call, or a problem."""
+
+    backend: str
+    outcome: Outcome
+    verdict: Verdict | None = None
+    call: Sequence[str] = ()
+    problem: str = ""
+
+
+def search_all(names: Sequence[str], number: int, seed: int | None, folder: Path) -> Iterator[Search]:
+    """Search for failing calls of backends, each in its own process."""
     for name in dict.fromkeys(names):
         worker = Worker(Selection(seed=seed))
         try:
             worker.load(name)
-            good, text = worker.search(number, folder)
-            tell(text)
-            outcomes.append(Outcome.GOOD if good else Outcome.FAILS)
+            verdict, call = worker.search(number, folder)
+            yield Search(name, Outcome.FAILS if verdict else Outcome.GOOD, verdict, call)
         except BackendError as error:
-            tell(plain(f"error: {error}"))
-            outcomes.append(Outcome.NOT_LOADED)
+            yield Search(name, Outcome.NOT_LOADED, problem=str(error))
         except Ended as end:
             place = f", at {end.raised.file}, line {end.raised.line}" if end.raised else ""
-            tell(plain(f"error: {name}: the search did not finish: {end}{place}"))
-            outcomes.append(Outcome.NOT_WHOLE)
+            yield Search(name, Outcome.NOT_WHOLE, problem=f"{name}: the search did not finish: {end}{place}")
         finally:
             worker.stop()
-    return max(outcomes, key=lambda outcome: outcome.status)
 
 
 def _run(

@@ -10,7 +10,7 @@ import hypothesis
 import numpy as np
 from hypothesis import strategies as st
 
-from attnspec import Case, find_rule
+from attnspec import Case
 from attnspec.backends import Backend
 from attnspec.case_json import write_cases
 from attnspec.conformance.judge.expected import expected
@@ -162,25 +162,16 @@ def _rules(own: Mapping[str, Mapping[str, Any]], special: set[str]) -> tuple[str
     return tuple(dict.fromkeys([*rules, "ERR-3"] if own else rules))
 
 
-def report(backend: Backend, found: Counterexample | None, number: int, folder: Path) -> str:
-    """Describe the result of a search, and store its case in a folder to judge it again."""
-    if found is None:
-        return f"{backend.name}: {number} calls searched, none of them wrong"
-    from attnspec.conformance.render.text import verdict_text
-
+def store(backend: Backend, found: Counterexample, folder: Path) -> tuple[Verdict, list[str]]:
+    """Store the call of a counterexample in a folder. Return the verdict, and the call in words."""
     path = folder / f"{''.join(letter if letter.isalnum() else '-' for letter in backend.name)}-search.json"
     write_cases([found.case], path)
-    lines = [f"{find_rule(found.verdict.rule).id} does not hold, in the smallest call that was found:"]
-    lines += [f"  {name} = {_written(thing)}" for name, thing in found.case.arguments.items()]
     # The case is named by its file, because it is not in the suite.
-    lines += [
-        verdict_text(replace(found.verdict, case=str(path))),
-        f"judge it again: attnspec check {backend.name} --case {path}",
-    ]
-    return "\n".join(lines)
+    verdict = replace(found.verdict, case=str(path))
+    return verdict, [f"{name} = {_text(thing)}" for name, thing in found.case.arguments.items()]
 
 
-def _written(thing: Any) -> str:
+def _text(thing: Any) -> str:
     if not isinstance(thing, np.ndarray):
         return repr(thing)
     if thing.size > 100:

@@ -178,11 +178,11 @@ class Worker:
         kind, thing = self._receive(DIAGNOSIS_LIMIT)
         return Diagnosis.from_json(thing) if kind == "diagnosis" and thing else None
 
-    def search(self, number: int, folder: Path) -> tuple[bool, str]:
-        """Request a search; return whether nothing was found, and the text of the result."""
+    def search(self, number: int, folder: Path) -> tuple[Verdict | None, list[str]]:
+        """Request a search; return the verdict on a wrong call that was found, and the call in words."""
         self._send("search", number=number, folder=str(folder))
         _, thing = self._receive(SEARCH_LIMIT)
-        return thing["good"], thing["text"]
+        return thing["verdict"] and from_json(thing["verdict"]), thing["call"]
 
     def stop(self) -> None:
         """End the process and all that it has started."""

@@ -12,7 +12,6 @@ from markupsafe import Markup, escape
 from attnspec import SpecError, levels, rules
 from attnspec.conformance.attribution.report import Report
 from attnspec.conformance.files import write_whole
-from attnspec.conformance.packed import bare
 from attnspec.conformance.render.html.backend import backend_page, badge, badge_path
 from attnspec.conformance.render.html.column import Column, columns_of, in_order, newest, run_page
 from attnspec.conformance.render.html.compare import compare_page, feed
@@ -30,8 +29,8 @@ from attnspec.conformance.render.html.page import ASSETS, Links, Page, alone, re
 from attnspec.conformance.render.markdown import code, pages_line
 from attnspec.conformance.render.summary import backend_headline
 from attnspec.conformance.render.text import web_address
-from attnspec.conformance.results import Results, gathered
-from attnspec.conformance.results_file import runs_of
+from attnspec.conformance.results import Results, gather
+from attnspec.conformance.results_file import runs_of, stem
 
 #: The variable that names the file of the summary in a GitHub workflow.
 SUMMARY = "GITHUB_STEP_SUMMARY"
@@ -111,7 +110,7 @@ def add_summary(results: Sequence[Path], first: Path) -> None:
 def _headlines(results: Sequence[Path]) -> Iterator[str]:
     for path in results:
         for run in runs_of(path):
-            report = Report(gathered([run]))
+            report = Report(gather([run]))
             for subject in report.results.subjects:
                 library = code(f"{subject.library} {subject.version}")
                 yield f"- {code(subject.name)} ({library}): {code(backend_headline(report, subject))}"
@@ -131,12 +130,12 @@ def _columns(results: Path | Results) -> Iterator[Column]:
         yield from columns_of(results, f"{datetime.now(UTC):%Y-%m-%d}")
         return
     for run in runs_of(results):
-        yield from columns_of(gathered([run]), _day_of(results))
+        yield from columns_of(gather([run]), _day_of(results))
 
 
 def _day_of(path: Path) -> str:
     """Return the day of a file: the end of its name, or that of its last change."""
-    if day := _DAY.search(bare(path)):
+    if day := _DAY.search(stem(path)):
         return day[0]
     return f"{datetime.fromtimestamp(path.stat().st_mtime, UTC):%Y-%m-%d}"
 

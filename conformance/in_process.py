@@ -11,7 +11,7 @@ from attnspec.backends import Backend
 from attnspec.backends.user.function import describe
 from attnspec.conformance.judge.deviation import not_shown
 from attnspec.conformance.judge.judge import judge
-from attnspec.conformance.results import Header, Run, gathered
+from attnspec.conformance.results import Header, Run, gather
 from attnspec.conformance.run.cases import Cases
 from attnspec.conformance.run.child import judged, loaded_of
 from attnspec.conformance.run.events import Loaded, events
@@ -103,7 +103,7 @@ def check(
     run = Run(Header(""))
     for event in events(_Here(backend, Cases(seed, selection.files)), selection):
         run.add(event)
-    return Judged(Report(gathered([run])))
+    return Judged(Report(gather([run])))
 
 
 @dataclass(frozen=True)

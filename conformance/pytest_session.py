@@ -13,11 +13,11 @@ from attnspec import SpecError
 from attnspec.backends import BackendError, expand
 from attnspec.conformance.attribution.levels import check_required, rule_results, rules_of
 from attnspec.conformance.attribution.report import Report
-from attnspec.conformance.results import Header, Run, gathered
+from attnspec.conformance.results import Header, Run, gather
+from attnspec.conformance.run import SUITE
 from attnspec.conformance.run.events import Event, Loaded, events
 from attnspec.conformance.run.offer import Offer
 from attnspec.conformance.run.plan import Outline, is_indexed, plan_of
-from attnspec.conformance.run.plugin import SUITE
 from attnspec.conformance.run.pool import verdict_of_end
 from attnspec.conformance.run.selection import Selection
 from attnspec.conformance.run.worker import Ended, Worker
@@ -260,7 +260,7 @@ class Session:
     @property
     def report(self) -> Report:
         """The report on the runs."""
-        return Report(gathered(self.runs.values()), required=self.required or "")
+        return Report(gather(self.runs.values()), required=self.required or "")
 
 
 def _selected(config: pytest.Config) -> Selection:
