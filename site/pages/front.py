@@ -39,20 +39,14 @@ def front(known: Known) -> Part:
         Name("page", "Findings", "findings/index.html", "bugs of released libraries"),
         Name("page", "Libraries", "libraries/index.html", "levels, deviations and findings of libraries"),
     ]
-    pages = [_front(known), Page("citing", _CITING), _questions(known)]
+    pages = [_front(known), make_page("citing", "citing.md"), _questions(known)]
     if results:
         names += [
             Name("page", "Results", "results/index.html", "what each library passes, rule by rule"),
             Name("page", "Compare", "results/compare.html", "two runs, or your own results file"),
         ]
         # The page of the matrix takes its place. Sphinx lists it in the contents.
-        pages.append(
-            Page(
-                "results/index",
-                "# Can I use\n\nThe matrix of rules by library and version: what passes, fails, deviates, "
-                "is not offered or was not run.\n",
-            )
-        )
+        pages.append(make_page("results/index", "results.md"))
     return Part(tuple(pages), tuple(names))
 
 
@@ -140,41 +134,3 @@ def _contents(*, results: bool) -> dict[str, list[str]]:
         "The standard": ["spec/index", *(f"spec/{name}" for name in (*CHAPTERS, *beside))],
         "Use it": [*guides, "changes", "citing"],
     }
-
-
-_CITING = """# Cite a rule
-
-An id is permanent: it is never renumbered and never reused. Write `MASK-6`, with the version of the standard
-if it matters. These addresses are permanent too:
-
-| what | address |
-| --- | --- |
-| rule | `rules/MASK-6.html` |
-| variant | `rules/MASK-6.html#uniform` |
-| golden vector, with its numbers | `rules/MASK-6.html#masking-empty-first` |
-| case | `cases/masking.html#masking-empty-first` |
-| operation, argument | `operations/attention.html#scale` |
-| entry of the gallery | `gallery/MASK-6.html#empty_rows_are_nan` |
-| finding | `findings/jax.html#empty_row_mean` |
-| library | `libraries/jax.html` |
-| results | `results/index.html` |
-
-## From a project with Sphinx
-
-The site has an `objects.inv`. Name the place of the site in `conf.py`, as an address or as a folder:
-
-```python
-extensions = ["sphinx.ext.intersphinx"]
-intersphinx_mapping = {"attnspec": ("ADDRESS OF THE SITE", None)}
-```
-
-Then cite by the role of the kind: `rule`, `variant`, `case`, `operation`, `argument`, `entry`, `finding` or
-`library`.
-
-```rst
-Rows with nothing to attend to give zero (:external+attnspec:attnspec:rule:`MASK-6`).
-Earlier releases gave the mean (:external+attnspec:attnspec:variant:`MASK-6:uniform`).
-```
-
-`` :external+attnspec:ref:`rule:MASK-6` `` gives the title of the rule as the text of the link.
-"""
