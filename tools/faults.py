@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery.numerics import truncated
+from attnspec.conformance.gallery.numerics import truncate
 from attnspec.dtypes import DTYPES, FORMATS, SHORT
 from tools.algorithms import Array, Mask, dense, divided, rounded, sequential
 
@@ -111,7 +111,7 @@ def truncated_result(
     query: Array, key: Array, value: Array, allowed: Mask, *, scale: float, storage: Any
 ) -> Array:
     """Truncate the result instead of rounding it to nearest."""
-    return truncated(dense(query, key, value, allowed, scale=scale), storage)
+    return truncate(dense(query, key, value, allowed, scale=scale), storage)
 
 
 def truncated_weights(
@@ -120,7 +120,7 @@ def truncated_weights(
     """Truncate the exponentials where a kernel rounds them to the storage dtype."""
     exponentials = _exponentials(scale * (query @ key.T), allowed)
     total = exponentials.sum(axis=-1, keepdims=True)
-    return divided(truncated(exponentials, storage) @ value, total)
+    return divided(truncate(exponentials, storage) @ value, total)
 
 
 def _sum(terms: Array) -> Array:

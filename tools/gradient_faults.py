@@ -10,7 +10,7 @@ import numpy as np
 from attnspec.dtypes import SHORT
 from tools import units
 from tools.algorithms import Array, rounded, sequential
-from tools.faults import truncated
+from tools.faults import truncate
 from tools.gradient_algorithms import Backward, backward, multiplied_on_units
 from tools.gradient_calls import Call, forward, prepare_call, round_gradients, scores
 
@@ -157,7 +157,7 @@ GRADIENT_FAULTS: Mapping[str, Backward] = MappingProxyType(
             _in_half(lambda d: {"heads": partial(_summed, storage=d)}), None, SHORT
         ),
         "results truncated": Backward(
-            _in_half(lambda d: {"result": partial(truncated, storage=d)}), None, SHORT
+            _in_half(lambda d: {"result": partial(truncate, storage=d)}), None, SHORT
         ),
         "exponentials off by 1e-3": Backward(partial(stepwise, steps={"weights": _rough}), None),
         "last query missing": Backward(_without_last_query, None),

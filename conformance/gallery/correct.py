@@ -10,7 +10,7 @@ from attnspec.conformance.gallery.bases.online import TILED, WINDOWED, WINDOWED_
 from attnspec.conformance.gallery.bases.splitting import DECODING, FEW
 from attnspec.conformance.gallery.entry import Array, Entry, base, correct
 from attnspec.conformance.gallery.invariance import in_splits, in_tiles
-from attnspec.conformance.gallery.quantization import shortened, with_weights
+from attnspec.conformance.gallery.quantization import shorten, with_weights
 from attnspec.reference.attention import attention_of
 from attnspec.reference.call import Arguments, Call, Mask
 from attnspec.reference.frequencies import Frequencies
@@ -218,7 +218,7 @@ def weights_of_eight_bits_raised(call: Call, *arrays: Any) -> Any:
     """Multiply weights by 256, round them to e4m3fn where the result has half precision, and divide."""
     if np.dtype(arrays[3]).itemsize > 2:  # in float32 and float64 weights are not rounded
         return base.attended_in_short(call, *arrays)
-    return base.attended_in_short(with_weights(call, lambda p: shortened(p, 256)), *arrays)
+    return base.attended_in_short(with_weights(call, lambda p: shorten(p, 256)), *arrays)
 
 
 @correct("scaled_codes")
@@ -258,25 +258,25 @@ def listed_keys_gathered(given: Sparse) -> Any:
     again = ((lists[..., :, None] == lists[..., None, :]) & before).any(axis=-1)
     none = (lists < 0) | again  # (*B, Hq, L, W)
     scale = 1 / np.sqrt(query.shape[-1]) if given.scale is None else given.scale
-    scores = (query[..., :, None, :] * _gathered(key, lists, none)).sum(axis=-1) * work(scale)
+    scores = (query[..., :, None, :] * _gather(key, lists, none)).sum(axis=-1) * work(scale)
     scores = np.where(none, -np.inf, scores)
     top = scores.max(axis=-1, keepdims=True, initial=-np.inf)
     top = np.where(top == -np.inf, 0, top)
     rates = np.exp(scores - top)
     total = rates.sum(axis=-1, keepdims=True)
     weights = rates / np.where(total == 0, 1, total)
-    output = (weights[..., None] * _gathered(value, lists, none)).sum(axis=-2).astype(given.query.dtype)
+    output = (weights[..., None] * _gather(value, lists, none)).sum(axis=-2).astype(given.query.dtype)
     lse = np.where(total == 0, -np.inf, top + np.log(np.where(total == 0, 1, total)))[..., 0].astype(work)
     return (output, lse) if given.return_lse else output
 
 
-def _gathered(array: Array, lists: Array, none: Array) -> Array:
+def _gather(array: Array, lists: Array, none: Array) -> Array:
     """Gather rows of an array, ``(*B, Hq, L, W, D)``, and 0 for no key."""
     places = np.where(none, 0, lists)[..., None]
     return np.where(none[..., None], 0, np.take_along_axis(array[..., None, :, :], places, axis=-2))
 
 
-def absorbed(call: Call, given: Arguments, values: Array | None = None, dtype: Any = None) -> Any:
+def absorb(call: Call, given: Arguments, values: Array | None = None, dtype: Any = None) -> Any:
     """Attend over the latent with one key head, and project the result."""
     query = given["query"] @ np.swapaxes(given["key_weight"], -1, -2)  # (*B, Hq, L, Dc)
     query = query if dtype is None else query.astype(dtype).astype(query.dtype)
@@ -294,13 +294,13 @@ def absorbed(call: Call, given: Arguments, values: Array | None = None, dtype: A
 @correct("latent_attended")
 def latent_absorbed(call: Call, given: Arguments, _storage: Any) -> Any:
     """Multiply queries by the key weight, and the result by the value weight, as decoding kernels do."""
-    return absorbed(call, given)
+    return absorb(call, given)
 
 
 @correct("latent_attended")
 def latent_absorbed_and_stored(call: Call, given: Arguments, storage: Any) -> Any:
     """Round the absorbed queries and the attended latent to the dtype of the call."""
-    return absorbed(call, given, dtype=storage)
+    return absorb(call, given, dtype=storage)
 
 
 @correct("latent_keys")

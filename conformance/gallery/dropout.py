@@ -4,16 +4,16 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery.entry import Array, altered, base, first, rows, wrong
+from attnspec.conformance.gallery.entry import Array, alter, base, first, rows, wrong
 from attnspec.reference.dropout import Seeded
 from attnspec.reference.notation import Attention
 
 ENTRIES = rows(
     ("kept_and_dropped_exchanged", "dropped", "DROP-1", "J",
-     lambda call, p: base.dropped(altered(call, dropout_mask=np.logical_not), p),
+     lambda call, p: base.dropped(alter(call, dropout_mask=np.logical_not), p),
      "Drop where the mask is True."),
     ("dropout_of_the_first_head", "dropped", "DROP-1", "H",
-     lambda call, p: base.dropped(altered(call, dropout_mask=lambda mask: first(mask, -3)), p),
+     lambda call, p: base.dropped(alter(call, dropout_mask=lambda mask: first(mask, -3)), p),
      "Let all heads have the dropout mask of the first."),
     ("kept_weights_left_as_they_are", "dropped", "DROP-2", "J",
      lambda call, p: base.dropped(call.but(dropout_rate=0.0), p),
@@ -34,19 +34,19 @@ ENTRIES = rows(
      lambda call: base.mask_of_seed(call.but(dropout_p=np.round(16 * call.dropout_p) / 16)),
      "Compare four random bits with the probability."),
     ("one_seeded_mask_for_all_heads", "mask_of_seed", "DROP-8", "J",
-     lambda call: _repeated(base.mask_of_seed(call), -3, 1),
+     lambda call: _repeat(base.mask_of_seed(call), -3, 1),
      "Start the generator again for each head."),
     ("one_seeded_mask_for_all_entries", "mask_of_seed", "DROP-8", "J",
-     lambda call: _repeated(base.mask_of_seed(call), -4, 1),
+     lambda call: _repeat(base.mask_of_seed(call), -4, 1),
      "Start the generator again for each batch entry."),
     ("one_seeded_mask_for_all_queries", "mask_of_seed", "DROP-8", "J",
-     lambda call: _repeated(base.mask_of_seed(call), -2, 1),
+     lambda call: _repeat(base.mask_of_seed(call), -2, 1),
      "Draw one mask for each head, and broadcast it along the queries.", "NVIDIA/TransformerEngine#227"),
     ("seeded_mask_repeated_every_64_keys", "mask_of_seed", "DROP-8", "G",
-     lambda call: _repeated(base.mask_of_seed(call), -1, 64),
+     lambda call: _repeat(base.mask_of_seed(call), -1, 64),
      "Start the generator again for each tile of 64 keys."),
     ("seeded_mask_repeated_every_64_queries", "mask_of_seed", "DROP-8", "G",
-     lambda call: _repeated(base.mask_of_seed(call), -2, 64),
+     lambda call: _repeat(base.mask_of_seed(call), -2, 64),
      "Start the generator again for each tile of 64 queries."),
     ("seed_without_effect", "mask_of_seed", "DROP-9", "J", lambda call: base.mask_of_seed(call.but(seed=0)),
      "Draw the same mask for every seed."),
@@ -124,7 +124,7 @@ def raised_by_the_share_that_was_kept(call: Attention, p: Array) -> Any:
     return base.dropped(call.but(dropout_rate=1 - call.dropout_mask.mean()), p)
 
 
-def _repeated(kept: Array, axis: int, size: int) -> Array:
+def _repeat(kept: Array, axis: int, size: int) -> Array:
     """Repeat the first entries of an axis along it."""
     return kept.take(np.arange(kept.shape[axis]) % size, axis) if kept.ndim >= -axis else kept
 

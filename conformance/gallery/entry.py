@@ -162,7 +162,7 @@ def _wrong(
     name: str, step: str, rule: str, kind: str, function: Step, sentence: str, seen: str = ""
 ) -> Entry:
     claims = (rule,) if rule in claimable() else ()
-    return Entry(name, sentence, {known(step): function}, rule, kind, seen, claims=claims)
+    return Entry(name, sentence, {known_step(step): function}, rule, kind, seen, claims=claims)
 
 
 def family(
@@ -170,7 +170,7 @@ def family(
 ) -> tuple[Entry, ...]:
     """Make an entry for each member of a family of bugs that differ only in a size or an option."""
     made = [make(member) for member in members]
-    return tuple(Entry(name, text, {known(step): replaced}, rule, kind) for name, text, replaced in made)
+    return tuple(Entry(name, text, {known_step(step): replaced}, rule, kind) for name, text, replaced in made)
 
 
 def correct(
@@ -179,14 +179,14 @@ def correct(
     """Make an entry from a function that replaces a step and still conforms to the standard."""
 
     def entered(function: Step) -> Entry:
-        steps = {known(step): function}
+        steps = {known_step(step): function}
         options: Any = {"accuracy": accuracy, "lacks": lacks, "claims": claims}
         return Entry(function.__name__, sentence_of(function), steps, **options)
 
     return entered
 
 
-def altered(call: A, **changes: Step) -> A:
+def alter(call: A, **changes: Step) -> A:
     """Replace the given options by the results of functions."""
     given = {name: getattr(call, name) for name in changes}
     return call.but(**{name: changes[name](it) for name, it in given.items() if it is not None})
@@ -227,7 +227,7 @@ def sentence_of(function: Callable[..., Any]) -> str:
     return " ".join((getdoc(function) or "").split())
 
 
-def known(step: str) -> str:
+def known_step(step: str) -> str:
     """Return the name of a step of the reference, and refuse other names."""
     if step not in STEPS:
         raise ValueError(f"step: expected one of {', '.join(STEPS)}, got {step!r}")

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from attnspec.backends import DTYPES
-from attnspec.conformance.gallery.entry import Array, altered, base, rows, wrong
+from attnspec.conformance.gallery.entry import Array, alter, base, rows, wrong
 from attnspec.reference.call import Mask
 from attnspec.reference.errors import ArgumentError, need
 from attnspec.reference.notation import Attention
@@ -44,7 +44,7 @@ ENTRIES = rows(
      lambda call, x: base.capped(call if call.sinks is None else call.but(softcap=None), x),
      "Forget the softcap on the path for sinks."),
     ("bias_rounded_to_the_query", "biased", "ERR-14", "L",
-     lambda call, x: base.biased(altered(call, bias=lambda bias: bias.astype(call.storage)), x),
+     lambda call, x: base.biased(alter(call, bias=lambda bias: bias.astype(call.storage)), x),
      "Cast a bias to the dtype of the query."),
     ("several_batch_axes_refused", "check_axes", "SHAPE-1", "H",
      lambda call: _asking(call, "query", call.query.ndim <= 4, "four axes at most", "SHAPE-1"),
@@ -254,13 +254,13 @@ def bits_of_the_bias_reread(call: Attention, x: Array) -> Any:
             return bias
         return np.frombuffer(bias.tobytes(), call.storage)[: bias.size].reshape(bias.shape)
 
-    return base.biased(altered(call, bias=reread), x)
+    return base.biased(alter(call, bias=reread), x)
 
 
 @wrong("softmax_of", "ERR-14", "L")
 def sinks_rounded_to_the_query(call: Attention, s: Array, allowed: Mask) -> Any:
     """Cast sinks to the dtype of the query."""
-    return base.softmax_of(altered(call, sinks=lambda sinks: sinks.astype(call.storage)), s, allowed)
+    return base.softmax_of(alter(call, sinks=lambda sinks: sinks.astype(call.storage)), s, allowed)
 
 
 @wrong("entered", "NUM-4", "L")

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from attnspec.conformance.gallery.entry import Array, base, rows, wrong
-from attnspec.conformance.gallery.numerics import in_half, truncated
+from attnspec.conformance.gallery.numerics import in_half, truncate
 from attnspec.reference.call import Call, Mask
 from attnspec.reference.gradients import Gradients
 
@@ -16,7 +16,7 @@ def _empty(call: Gradients, allowed: Mask) -> Array:
     return empty
 
 
-def _attended(call: Gradients, allowed: Mask, array: Array) -> Any:
+def _attended_keys(call: Gradients, allowed: Mask, array: Array) -> Any:
     """Find the keys that some query may attend to, ``(*B, Hkv, S, 1)``."""
     some = allowed.any(axis=-2)[..., None]
     return base.summed_heads(call, some.astype(np.int64), array) > 0
@@ -69,13 +69,13 @@ def query_without_keys_never_written(call: Gradients, u: Array, allowed: Mask) -
 @wrong("d_key", "GRAD-9", "G", "Dao-AILab/flash-attention#2324")
 def key_that_nobody_reads_never_written(call: Gradients, u: Array, allowed: Mask) -> Any:
     """Leave what was in memory in the gradient of a key that no query may attend to."""
-    return np.where(_attended(call, allowed, call.key), base.d_key(call, u, allowed), 0.5)
+    return np.where(_attended_keys(call, allowed, call.key), base.d_key(call, u, allowed), 0.5)
 
 
 @wrong("d_value", "GRAD-9", "G", "Dao-AILab/flash-attention#334")
 def value_that_nobody_reads_never_written(call: Gradients, p: Array, allowed: Mask) -> Any:
     """Leave what was in memory in the gradient of a value that no query may attend to."""
-    return np.where(_attended(call, allowed, call.value), base.d_value(call, p, allowed), np.nan)
+    return np.where(_attended_keys(call, allowed, call.value), base.d_value(call, p, allowed), np.nan)
 
 
 @wrong("backward", "GRAD-9", "O", "Dao-AILab/flash-attention#2421")
@@ -222,19 +222,19 @@ def float64_differentiated_in_float32(call: Gradients) -> Any:
 @wrong("d_value", "GRAD-20", "C")
 def d_value_cut_off(call: Gradients, p: Array, allowed: Mask) -> Any:
     """Cut the digits of the gradient of the value in half precision instead of rounding them."""
-    return in_half(call, base.d_value(call, p, allowed), lambda d: truncated(d, call.storage))
+    return in_half(call, base.d_value(call, p, allowed), lambda d: truncate(d, call.storage))
 
 
 @wrong("d_value", "GRAD-20", "C")
 def weights_cut_off_for_d_value(call: Gradients, p: Array, allowed: Mask) -> Any:
     """Cut the digits of the weights before they meet the cotangents, in half precision."""
-    return base.d_value(call, in_half(call, p, lambda p: truncated(p, call.storage)), allowed)
+    return base.d_value(call, in_half(call, p, lambda p: truncate(p, call.storage)), allowed)
 
 
 @wrong("d_query", "GRAD-20", "C")
 def d_query_cut_off(call: Gradients, u: Array, allowed: Mask) -> Any:
     """Cut the digits of the gradient of the query in half precision instead of rounding them."""
-    return in_half(call, base.d_query(call, u, allowed), lambda d: truncated(d, call.storage))
+    return in_half(call, base.d_query(call, u, allowed), lambda d: truncate(d, call.storage))
 
 
 @wrong("narrow", "GRAD-2", "L")
@@ -264,8 +264,8 @@ def cotangent_broadcast(call: Gradients) -> Any:
     """Broadcast a cotangent to the shape of the output, or take what fits of it."""
     shape = (*call.query.shape[:-1], call.value.shape[-1])
     return call.but(
-        d_output=_fitted(call.d_output, shape),
-        d_lse=None if call.d_lse is None else _fitted(call.d_lse, shape[:-1]),
+        d_output=_resize(call.d_output, shape),
+        d_lse=None if call.d_lse is None else _resize(call.d_lse, shape[:-1]),
     )
 
 
@@ -274,7 +274,7 @@ def cotangent_of_the_lse_not_checked(call: Gradients) -> Any:
     """Take a cotangent of the lse of any shape."""
     shape = call.query.shape[:-1]
     checked = base.check_cotangents(call.but(d_lse=None))
-    return checked.but(d_lse=None if call.d_lse is None else _fitted(call.d_lse, shape))
+    return checked.but(d_lse=None if call.d_lse is None else _resize(call.d_lse, shape))
 
 
 def _of_query(call: Gradients, lse: Array, delta: Array, query: int) -> tuple[Gradients, Array, Array]:
@@ -282,5 +282,5 @@ def _of_query(call: Gradients, lse: Array, delta: Array, query: int) -> tuple[Gr
     return call.but(d_lse=call.d_lse[..., at, :]), lse[..., at], delta[..., at, :]
 
 
-def _fitted(array: Array, shape: tuple[int, ...]) -> Array:
+def _resize(array: Array, shape: tuple[int, ...]) -> Array:
     return array if array.shape == shape else np.resize(array, shape)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery.entry import Array, altered, base, first, rows, wrong
+from attnspec.conformance.gallery.entry import Array, alter, base, first, rows, wrong
 from attnspec.reference.call import Mask
 from attnspec.reference.gradients import Gradients, summed_to
 
@@ -74,7 +74,7 @@ ENTRIES = rows(
      lambda call, p, _r, allowed: base.delta(call, p, base.d_weights(call.but(dropout_mask=None)), allowed),
      "Take the mean of gradients without dropout."),
     ("weights_dropped_as_in_the_first_head", "d_weights", "GRAD-8", "H",
-     lambda call: base.d_weights(altered(call, dropout_mask=lambda mask: first(mask, -3))),
+     lambda call: base.d_weights(alter(call, dropout_mask=lambda mask: first(mask, -3))),
      "Let the gradients of all heads' weights have the dropout mask of the first."),
     ("d_bias_of_all_scores", "d_bias", "GRAD-2", "L", lambda _call, t: t,
      "Return the gradient of the bias in the shape of the scores."),
@@ -117,7 +117,7 @@ ENTRIES = rows(
     ("window_only_forward", "forward_again", "GRAD-9", "E", lambda call: again(call, call.but(window=None)),
      "Forget the window in the backward pass."),
     ("window_to_the_right_only_forward", "forward_again", "GRAD-9", "E",
-     lambda call: again(call, altered(call, window=lambda window: (window[0], None))),
+     lambda call: again(call, alter(call, window=lambda window: (window[0], None))),
      "Forget the right bound of the window in the backward pass.", "AMD-AGI/Primus-Turbo#262"),
     ("key_lengths_only_forward", "forward_again", "GRAD-9", "R",
      lambda call: again(call, call.but(key_lengths=None)),
@@ -129,7 +129,7 @@ ENTRIES = rows(
      lambda call: again(call, call.but(query_segment_ids=None, key_segment_ids=None)),
      "Forget the segments in the backward pass."),
     ("mask_of_the_first_head_backward", "forward_again", "GRAD-9", "H",
-     lambda call: again(call, altered(call, mask=lambda mask: first(mask, -3))),
+     lambda call: again(call, alter(call, mask=lambda mask: first(mask, -3))),
      "Take the mask of the first head for all, in the backward pass."),
 )  # fmt: skip
 
@@ -175,13 +175,13 @@ def dropped_anew(call: Gradients) -> Any:
     def later(mask: Array) -> Array:
         return np.roll(np.broadcast_to(mask, call.shape), -1, axis=-2)
 
-    return base.backward(altered(call, dropout_mask=later))
+    return base.backward(alter(call, dropout_mask=later))
 
 
 @wrong("d_bias", "GRAD-4", "L", "pytorch/pytorch#188302")
 def last_entry_of_a_broadcast_bias(call: Gradients, t: Array) -> Any:
     """Write the gradient of a bias anew along each axis that it is broadcast along."""
-    return _picked(call, t, -1)
+    return _pick(call, t, -1)
 
 
 @wrong("d_bias", "GRAD-4", "L")
@@ -252,7 +252,7 @@ def sinks_only_forward(call: Gradients) -> Any:
     return p, base.forward_again(call)[1], seen
 
 
-def _picked(call: Gradients, t: Array, place: int) -> Array:
+def _pick(call: Gradients, t: Array, place: int) -> Array:
     """Take one entry along each axis that the bias is broadcast along."""
     t = t[(place,) * (t.ndim - call.bias.ndim)]
     for axis, size in enumerate(call.bias.shape):
@@ -294,7 +294,7 @@ def window_narrower_backward(call: Gradients) -> Any:
     def narrower(window: Any) -> Any:
         return (None if window[0] is None else window[0] - 1, window[1])
 
-    return again(call, altered(call, window=narrower))
+    return again(call, alter(call, window=narrower))
 
 
 @wrong("forward_again", "GRAD-9", "R")

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery.entry import Array, altered, base, rows, wrong
+from attnspec.conformance.gallery.entry import Array, alter, base, rows, wrong
 from attnspec.reference.call import Arguments, Call, Mask
 from attnspec.reference.notation import Attention
 
@@ -30,16 +30,16 @@ ENTRIES = rows(
      lambda call, given: base.check_multi_head(call, given) | {"is_causal": False},
      "Take the causal flag and leave it out.", "lablup/mlxcel#1001"),
     ("bias_heads_folded_the_other_way", "attend", "HEAD-1", "D",
-     lambda call: base.attend(altered(call, bias=lambda bias: _turned(call, bias, -3))),
+     lambda call: base.attend(alter(call, bias=lambda bias: _swap_groups(call, bias, -3))),
      "Unfold the heads of a bias as groups of key heads, and not as key heads of groups."),
     ("mask_heads_folded_the_other_way", "by_mask", "HEAD-1", "D",
-     lambda call: base.by_mask(altered(call, mask=lambda mask: _turned(call, mask, -3))),
+     lambda call: base.by_mask(alter(call, mask=lambda mask: _swap_groups(call, mask, -3))),
      "Unfold the heads of a mask as groups of key heads, and not as key heads of groups."),
     ("dropout_heads_folded_the_other_way", "dropped", "DROP-1", "D",
-     lambda call, p: base.dropped(altered(call, dropout_mask=lambda mask: _turned(call, mask, -3)), p),
+     lambda call, p: base.dropped(alter(call, dropout_mask=lambda mask: _swap_groups(call, mask, -3)), p),
      "Unfold the heads of a dropout mask as groups of key heads, and not as key heads of groups."),
     ("lse_heads_folded_the_other_way", "lse", "SOFT-6", "D",
-     lambda call, top, total: _turned(call, base.lse(call, top, total), -2),
+     lambda call, top, total: _swap_groups(call, base.lse(call, top, total), -2),
      "Write the heads of the lse as groups of key heads."),
 )  # fmt: skip
 
@@ -167,7 +167,7 @@ def memory_cut_to_the_tokens(call: Call, given: Arguments) -> Any:
     return given | {"source": given["source"][..., :count, :]}
 
 
-def _turned(call: Attention, array: Array, axis: int) -> Array:
+def _swap_groups(call: Attention, array: Array, axis: int) -> Array:
     """Unfold an axis of query heads as (group, key head), and read it as (key head, group)."""
     shared, heads = call.key.shape[-3], call.query.shape[-3]
     if array.ndim < -axis or array.shape[axis] != heads:
@@ -179,14 +179,14 @@ def _turned(call: Attention, array: Array, axis: int) -> Array:
 @wrong("softmax_of", "SOFT-5", "D")
 def sinks_folded_the_other_way(call: Attention, s: Array, allowed: Mask) -> Any:
     """Unfold the sinks as groups of key heads, and not as key heads of groups."""
-    return base.softmax_of(altered(call, sinks=lambda sinks: _turned(call, sinks, -1)), s, allowed)
+    return base.softmax_of(alter(call, sinks=lambda sinks: _swap_groups(call, sinks, -1)), s, allowed)
 
 
 @wrong("softmax_of", "SOFT-5", "D")
 def sink_of_the_number_of_the_key_head(call: Attention, s: Array, allowed: Mask) -> Any:
     """Let a query head have the sink at the number of its key head."""
     groups = call.query.shape[-3] // call.key.shape[-3]
-    shared = altered(call, sinks=lambda sinks: np.repeat(sinks[: call.key.shape[-3]], groups))
+    shared = alter(call, sinks=lambda sinks: np.repeat(sinks[: call.key.shape[-3]], groups))
     return base.softmax_of(shared, s, allowed)
 
 
@@ -194,7 +194,7 @@ def sink_of_the_number_of_the_key_head(call: Attention, s: Array, allowed: Mask)
 def sink_of_the_place_in_the_group(call: Attention, s: Array, allowed: Mask) -> Any:
     """Let a query head have the sink at its number modulo the key heads."""
     heads, shared = call.query.shape[-3], call.key.shape[-3]
-    modulo = altered(call, sinks=lambda sinks: sinks[np.arange(heads) % shared])
+    modulo = alter(call, sinks=lambda sinks: sinks[np.arange(heads) % shared])
     return base.softmax_of(modulo, s, allowed)
 
 
@@ -209,14 +209,14 @@ def key_heads_alone_tiled(call: Attention) -> Any:
 def output_heads_folded_the_other_way(call: Attention) -> Any:
     """Write the heads of the output as groups of key heads."""
     output, lse, p = base.attend(call)
-    return _turned(call, output, -3), lse, p
+    return _swap_groups(call, output, -3), lse, p
 
 
 @wrong("attend", "HEAD-1", "D")
 def results_folded_the_other_way(call: Attention) -> Any:
     """Write the heads of all results as groups of key heads."""
     output, lse, p = base.attend(call)
-    return _turned(call, output, -3), _turned(call, lse, -2), _turned(call, p, -3)
+    return _swap_groups(call, output, -3), _swap_groups(call, lse, -2), _swap_groups(call, p, -3)
 
 
 @wrong("attend", "SCORE-4", "D")
@@ -228,7 +228,7 @@ def bias_of_the_key_head(call: Attention) -> Any:
         has_heads = bias.ndim > 2 and bias.shape[-3] == call.query.shape[-3]
         return np.repeat(bias[..., ::groups, :, :], groups, axis=-3) if has_heads else bias
 
-    return base.attend(altered(call, bias=shared))
+    return base.attend(alter(call, bias=shared))
 
 
 @wrong("product", "HEAD-1", "D")

@@ -23,7 +23,7 @@ def in_tiles(call: Attention, size: int) -> tuple[Array, Array, Array]:
     allowed = np.broadcast_to(base.allowed(call), s.shape)
     top = base.top(call, s, allowed)
     e = base.exponentials(call, s, allowed, top)
-    total = _added(e, size)[..., None]
+    total = _add_up(e, size)[..., None]
     if call.sinks is not None:
         total = total + np.exp(call.sink - top)
     p = base.dropped(call, base.normalised(call, e, total))
@@ -47,7 +47,7 @@ def _products(call: Attention) -> Any:
     return x
 
 
-def _added(e: Array, size: int) -> Any:
+def _add_up(e: Array, size: int) -> Any:
     """Add up the last axis, part by part."""
     total = np.zeros(e.shape[:-1], e.dtype)
     for start in range(0, e.shape[-1], max(size, 1)):

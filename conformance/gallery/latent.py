@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery.correct import absorbed
+from attnspec.conformance.gallery.correct import absorb
 from attnspec.conformance.gallery.entry import base, rows, wrong
 from attnspec.reference.call import Arguments, Call
 
@@ -80,7 +80,7 @@ def rotary_part_before_the_latent(call: Call, given: Arguments, _storage: Any) -
     rotary, latent = given["key_rotary"], given["latent"]
     cache = np.concatenate([rotary, latent], axis=-1)
     values = cache[..., : latent.shape[-1]]
-    return absorbed(call, given, values=values)
+    return absorb(call, given, values=values)
 
 
 @wrong("latent_attended", "LATENT-3", "A")

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from attnspec.conformance.gallery.entry import Array, altered, base, first, rows, wrong
+from attnspec.conformance.gallery.entry import Array, alter, base, first, rows, wrong
 from attnspec.reference.call import Call, Mask
 from attnspec.reference.notation import Attention
 
@@ -56,40 +56,40 @@ ENTRIES = rows(
      lambda call: True if call.key_lengths is None else call.j < _for_each_program(call, call.key_lengths),
      "Read the key length of the number of batch entry and head in one row, modulo the batch entries."),
     ("key_length_of_the_last_batch_entry", "by_key_lengths", "MASK-9", "H",
-     lambda call: base.by_key_lengths(altered(call, key_lengths=_of_the_last)),
+     lambda call: base.by_key_lengths(alter(call, key_lengths=_of_the_last)),
      "Let all batch entries have the key length of the last."),
     ("largest_key_length_for_all", "by_key_lengths", "MASK-9", "H",
-     lambda call: base.by_key_lengths(altered(call, key_lengths=_largest)),
+     lambda call: base.by_key_lengths(alter(call, key_lengths=_largest)),
      "Cut the keys to the largest of the lengths, and mask no more."),
     ("query_length_of_the_first_batch_entry", "by_query_lengths", "MASK-10", "H",
-     lambda call: base.by_query_lengths(altered(call, query_lengths=_of_the_first)),
+     lambda call: base.by_query_lengths(alter(call, query_lengths=_of_the_first)),
      "Let all batch entries have the query length of the first."),
     ("largest_query_length_for_all", "by_query_lengths", "MASK-10", "H",
-     lambda call: base.by_query_lengths(altered(call, query_lengths=_largest)),
+     lambda call: base.by_query_lengths(alter(call, query_lengths=_largest)),
      "Cut the queries to the largest of the lengths."),
     ("mask_by_the_program", "by_mask", "MASK-1", "H",
-     lambda call: base.by_mask(altered(call, mask=lambda mask: _by_program(call, mask))),
+     lambda call: base.by_mask(alter(call, mask=lambda mask: _by_program(call, mask))),
      "Read the plane of a mask by the number of batch entry and head in one row, modulo the planes."),
     ("bias_by_the_program", "attend", "SCORE-4", "H",
-     lambda call: base.attend(altered(call, bias=lambda bias: _by_program(call, bias))),
+     lambda call: base.attend(alter(call, bias=lambda bias: _by_program(call, bias))),
      "Read the plane of a bias by the number of batch entry and head in one row, modulo the planes."),
     ("bias_of_the_first_batch_entry", "attend", "SCORE-4", "H",
-     lambda call: base.attend(altered(call, bias=lambda bias: first(bias, -4))),
+     lambda call: base.attend(alter(call, bias=lambda bias: first(bias, -4))),
      "Let all batch entries have the bias of the first."),
     ("dropout_by_the_program", "dropped", "DROP-1", "H",
-     lambda call, p: base.dropped(altered(call, dropout_mask=lambda mask: _by_program(call, mask)), p),
+     lambda call, p: base.dropped(alter(call, dropout_mask=lambda mask: _by_program(call, mask)), p),
      "Read the plane of a dropout mask by the number of batch entry and head, modulo the planes."),
     ("dropout_of_the_first_batch_entry", "dropped", "DROP-1", "H",
-     lambda call, p: base.dropped(altered(call, dropout_mask=lambda mask: first(mask, -4)), p),
+     lambda call, p: base.dropped(alter(call, dropout_mask=lambda mask: first(mask, -4)), p),
      "Let all batch entries have the dropout mask of the first."),
     ("dropout_of_the_first_query", "dropped", "DROP-1", "H",
-     lambda call, p: base.dropped(altered(call, dropout_mask=lambda mask: first(mask, -2)), p),
+     lambda call, p: base.dropped(alter(call, dropout_mask=lambda mask: first(mask, -2)), p),
      "Let all queries have the dropout mask of the first."),
     ("read_in_the_order_of_memory", "wide", "NUM-8", "H",
      lambda call, array: base.wide(call, array.ravel(order="K").reshape(array.shape)),
      "Read a transposed array as if it were not.", "pytorch/pytorch#112577"),
     ("mask_read_in_the_order_of_memory", "entered", "NUM-8", "H",
-     lambda call: base.entered(altered(call, mask=lambda mask: mask.ravel(order="K").reshape(mask.shape))),
+     lambda call: base.entered(alter(call, mask=lambda mask: mask.ravel(order="K").reshape(mask.shape))),
      "Read a transposed mask as if it were not.", "pytorch/pytorch#163597"),
 )  # fmt: skip
 
@@ -114,20 +114,20 @@ def segments_of_the_first_batch_entry(call: Attention) -> Any:
         name: lambda ids: ids.reshape(-1, ids.shape[-1])[0] if ids.size else ids
         for name in ("query_segment_ids", "key_segment_ids")
     }
-    return base.by_segments(altered(call, **flat))
+    return base.by_segments(alter(call, **flat))
 
 
 @wrong("by_segments", "MASK-11", "H")
 def key_segments_of_the_first_batch_entry(call: Attention) -> Any:
     """Let all batch entries have the key segments of the first."""
-    rows = altered(call, key_segment_ids=lambda ids: ids.reshape(-1, ids.shape[-1])[:1] if ids.size else ids)
+    rows = alter(call, key_segment_ids=lambda ids: ids.reshape(-1, ids.shape[-1])[:1] if ids.size else ids)
     return base.by_segments(rows)
 
 
 @wrong("softmax_of", "SOFT-5", "M")
 def sink_of_the_first_head(call: Attention, s: Array, allowed: Mask) -> Any:
     """Let all heads have the sink of the first."""
-    one = altered(call, sinks=lambda sinks: np.repeat(sinks[:1], sinks.size))
+    one = alter(call, sinks=lambda sinks: np.repeat(sinks[:1], sinks.size))
     return base.softmax_of(one, s, allowed)
 
 

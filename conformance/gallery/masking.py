@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery.entry import Array, altered, base, first, rows, wrong
+from attnspec.conformance.gallery.entry import Array, alter, base, first, rows, wrong
 from attnspec.reference.call import Mask
 from attnspec.reference.notation import Attention, of_batch
 
@@ -14,13 +14,13 @@ ENTRIES = rows(
     ("mask_discarded", "by_mask", "MASK-1", "R", lambda _call: True,
      "Fill the scores where the mask says so, and throw the result away.", "lucidrains/flamingo-pytorch#10"),
     ("mask_of_the_first_head", "by_mask", "MASK-1", "H",
-     lambda call: base.by_mask(altered(call, mask=lambda mask: first(mask, -3))),
+     lambda call: base.by_mask(alter(call, mask=lambda mask: first(mask, -3))),
      "Let all heads have the mask of the first."),
     ("mask_of_the_first_batch_entry", "by_mask", "MASK-1", "H",
-     lambda call: base.by_mask(altered(call, mask=lambda mask: first(mask, -4))),
+     lambda call: base.by_mask(alter(call, mask=lambda mask: first(mask, -4))),
      "Let all batch entries have the mask of the first."),
     ("mask_of_the_first_query", "by_mask", "MASK-1", "H",
-     lambda call: base.by_mask(altered(call, mask=lambda mask: first(mask, -2))),
+     lambda call: base.by_mask(alter(call, mask=lambda mask: first(mask, -2))),
      "Take a mask to be one of keys, the same for all queries."),
     ("bias_merely_added", "by_bias", "MASK-13", "B", lambda _call: True,
      "Add minus infinity like any number, so that NaN is left where it disallows."),
@@ -64,10 +64,10 @@ ENTRIES = rows(
      lambda _call, s, allowed, top: np.exp(np.where(allowed, s, np.finfo(s.dtype).tiny) - top),
      "Fill with the smallest positive number, taken for the lowest."),
     ("key_before_the_length_disallowed", "by_key_lengths", "MASK-9", "G",
-     lambda call: base.by_key_lengths(altered(call, key_lengths=lambda n: np.asarray(n) - 1)),
+     lambda call: base.by_key_lengths(alter(call, key_lengths=lambda n: np.asarray(n) - 1)),
      "Leave out the last key that a length allows."),
     ("key_length_of_one_at_least", "by_key_lengths", "MASK-9", "B",
-     lambda call: base.by_key_lengths(altered(call, key_lengths=lambda n: np.maximum(np.asarray(n), 1))),
+     lambda call: base.by_key_lengths(alter(call, key_lengths=lambda n: np.maximum(np.asarray(n), 1))),
      "Let a length of 0 leave one key."),
     ("key_length_for_all_entries_alone", "by_key_lengths", "MASK-9", "H",
      lambda call: base.by_key_lengths(call) if isinstance(call.key_lengths, int) else True,
@@ -76,13 +76,13 @@ ENTRIES = rows(
      lambda call: True if call.query_lengths is None else call.j < of_batch(call.query_lengths),
      "Take the lengths of queries for those of keys."),
     ("last_query_before_the_length_dropped", "by_query_lengths", "MASK-10", "G",
-     lambda call: base.by_query_lengths(altered(call, query_lengths=lambda n: np.asarray(n) - 1)),
+     lambda call: base.by_query_lengths(alter(call, query_lengths=lambda n: np.asarray(n) - 1)),
      "Leave out the last query that a length allows."),
     ("segments_inverted", "by_segments", "MASK-11", "R",
      lambda call: ~np.asarray(base.by_segments(call)) if call.query_segment_ids is not None else True,
      "Let queries attend to all segments but their own."),
     ("mask_of_the_last_query", "by_mask", "MASK-1", "H",
-     lambda call: base.by_mask(altered(call, mask=lambda mask: mask[..., -1:, :] if mask.ndim > 1 else mask)),
+     lambda call: base.by_mask(alter(call, mask=lambda mask: mask[..., -1:, :] if mask.ndim > 1 else mask)),
      "Let all queries have the mask of the last."),
 )  # fmt: skip
 
@@ -98,14 +98,14 @@ def mask_added_as_one(call: Attention) -> Any:
 def square_mask_transposed(call: Attention) -> Any:
     """Read a mask by columns, where there are as many queries as keys."""
     square = call.queries == call.keys
-    turned = altered(call, mask=lambda mask: np.swapaxes(mask, -1, -2) if mask.ndim > 1 else mask)
+    turned = alter(call, mask=lambda mask: np.swapaxes(mask, -1, -2) if mask.ndim > 1 else mask)
     return base.by_mask(turned if square else call)
 
 
 @wrong("biased", "MASK-2", "C")
 def bias_bounded_below(call: Attention, x: Array) -> Any:
     """Let no bias be below -10000."""
-    return base.biased(altered(call, bias=lambda bias: np.maximum(bias.astype(x.dtype), -10000)), x)
+    return base.biased(alter(call, bias=lambda bias: np.maximum(bias.astype(x.dtype), -10000)), x)
 
 
 @wrong("by_causality", "MASK-3", "A", "microsoft/onnxruntime#29020")
@@ -168,7 +168,7 @@ def last_key_of_an_odd_last_row(call: Attention) -> Any:
 def offset_taken_from_the_key_lengths(call: Attention) -> Any:
     """Take key lengths for positions after as many as the offset says."""
     return base.by_key_lengths(
-        altered(call, key_lengths=lambda n: np.asarray(n) - np.asarray(call.query_offset))
+        alter(call, key_lengths=lambda n: np.asarray(n) - np.asarray(call.query_offset))
     )
 
 
@@ -269,5 +269,5 @@ def scores_multiplied_by_the_mask(call: Attention) -> Any:
 @wrong("by_mask", "MASK-1", "H")
 def mask_of_keys_along_the_queries(call: Attention) -> Any:
     """Align a mask of one axis with the queries, where it fits there."""
-    turned = altered(call, mask=lambda mask: mask[:, None] if mask.shape == (call.queries,) else mask)
+    turned = alter(call, mask=lambda mask: mask[:, None] if mask.shape == (call.queries,) else mask)
     return base.by_mask(turned)

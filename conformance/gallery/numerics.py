@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery.entry import Array, altered, base, rows, wrong
+from attnspec.conformance.gallery.entry import Array, alter, base, rows, wrong
 from attnspec.reference.call import Call, Mask
 from attnspec.reference.notation import Attention
 
@@ -61,7 +61,7 @@ ENTRIES = rows(
      lambda call, s, allowed: np.maximum(base.top(call, s, allowed), -10000),
      "Begin the search for the largest score with -10000."),
     ("bias_through_float32", "biased", "NUM-2", "L",
-     lambda call, x: base.biased(altered(call, bias=_short), x),
+     lambda call, x: base.biased(alter(call, bias=_short), x),
      "Round the bias to float32 whatever the inputs are."),
     ("values_through_float32", "weighted", "NUM-2", "C",
      lambda call, p, allowed: base.weighted(call.but(value=_short(call.value)), p, allowed),
@@ -155,13 +155,13 @@ def softmax_in_half(call: Attention, s: Array, allowed: Mask) -> Any:
 def results_cut_off(_call: Call, array: Array, storage: Any) -> Any:
     """Cut the digits of a result in half precision instead of rounding them."""
     short = np.dtype(storage).itemsize == 2 and array.dtype.itemsize > 2
-    return (truncated(array, np.dtype(storage)) if short else array).astype(storage)
+    return (truncate(array, np.dtype(storage)) if short else array).astype(storage)
 
 
 @wrong("weighted", "NUM-6", "C")
 def weights_cut_off(call: Attention, p: Array, allowed: Mask) -> Any:
     """Cut the digits of the weights before they meet the values, in half precision."""
-    return base.weighted(call, in_half(call, p, lambda p: truncated(p, call.storage)), allowed)
+    return base.weighted(call, in_half(call, p, lambda p: truncate(p, call.storage)), allowed)
 
 
 @wrong("attend", "NUM-9", "T", "Dao-AILab/flash-attention#414")
@@ -187,7 +187,7 @@ def reversed_keys(call: Attention) -> tuple[Array, Array, Array]:
     return (p[..., ::-1, None] * kept).sum(axis=-2), lse, p
 
 
-def truncated(array: Array, storage: Any) -> Array:
+def truncate(array: Array, storage: Any) -> Array:
     """Round towards zero to a shorter dtype, and convert back."""
     near = array.astype(storage)
     too_far = np.abs(near.astype(array.dtype)) > np.abs(array)

@@ -30,10 +30,10 @@ ENTRIES = rows(
      lambda call, packed, blocks: packed if blocks == "q8_0" else base.unpacked(call, packed, blocks),
      "Read the bytes of q8_0 without a sign."),
     ("weights_of_eight_bits_not_raised", "attended_in_short", "QUANT-11", "Z",
-     lambda call, *arrays: base.attended_in_short(with_weights(call, lambda p: shortened(p, 1)), *arrays),
+     lambda call, *arrays: base.attended_in_short(with_weights(call, lambda p: shorten(p, 1)), *arrays),
      "Round weights to e4m3fn as they are, so that small ones vanish.", "flashinfer-ai/flashinfer#5020"),
     ("weights_of_eight_bits_saturated", "attended_in_short", "QUANT-11", "Z",
-     lambda call, *arrays: base.attended_in_short(with_weights(call, lambda p: shortened(p, 4096)), *arrays),
+     lambda call, *arrays: base.attended_in_short(with_weights(call, lambda p: shorten(p, 4096)), *arrays),
      "Raise weights so far that the largest are cut off at 448.", "Dao-AILab/flash-attention#2717"),
     ("decoded_values_twice_as_large", "attended_in_short", "QUANT-10", "Z",
      lambda call, query, key, value, *others: base.attended_in_short(call, query, key, 2 * value, *others),
@@ -235,7 +235,7 @@ def values_decoded_to_e4m3fn_again(
     return base.attended_by_codes(call, query, key, short, storage, options)
 
 
-def shortened(p: Array, factor: float, name: str = "float8_e4m3fn") -> Array:
+def shorten(p: Array, factor: float, name: str = "float8_e4m3fn") -> Array:
     """Multiply weights by a factor, round them to 8 bits, saturate, and divide by the factor."""
     raised = np.minimum(p * factor, _LARGEST[name]).astype(np.float32)
     short: Array = raised.astype(getattr(ml_dtypes, name)).astype(p.dtype)

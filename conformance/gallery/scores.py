@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery.entry import Array, altered, base, family, first, rows, wrong
+from attnspec.conformance.gallery.entry import Array, alter, base, family, first, rows, wrong
 from attnspec.reference.call import Step
 from attnspec.reference.errors import is_number
 from attnspec.reference.notation import Attention
@@ -33,13 +33,13 @@ ENTRIES = rows(
      lambda call: base.capped(call, base.biased(call, base.product(call)) * base.factor(call)),
      "Add the bias to the dot products and scale the sum."),
     ("bias_of_the_first_head", "biased", "SCORE-4", "H",
-     lambda call, x: base.biased(altered(call, bias=lambda bias: first(bias, -3)), x),
+     lambda call, x: base.biased(alter(call, bias=lambda bias: first(bias, -3)), x),
      "Let all heads have the bias of the first."),
     ("bias_of_the_first_query", "biased", "SCORE-4", "H",
-     lambda call, x: base.biased(altered(call, bias=lambda bias: first(bias, -2)), x),
+     lambda call, x: base.biased(alter(call, bias=lambda bias: first(bias, -2)), x),
      "Read the bias with a stride of 0 over the queries."),
     ("positive_bias_dropped", "biased", "SCORE-4", "L",
-     lambda call, x: base.biased(altered(call, bias=lambda bias: np.minimum(bias.astype(x.dtype), 0)), x),
+     lambda call, x: base.biased(alter(call, bias=lambda bias: np.minimum(bias.astype(x.dtype), 0)), x),
      "Take a bias for an additive mask, which is never above zero."),
     ("cap_after_the_bias", "scored", "SCORE-5", "F",
      lambda call: base.capped(call, base.biased(call, base.product(call) * base.factor(call))),
@@ -78,7 +78,7 @@ ENTRIES = rows(
      lambda call: max(call.keys, 1) ** -0.5 if call.scale is None else base.factor(call),
      "Divide by the root of the number of keys."),
     ("bias_not_to_base_two", "biased", "SCORE-4", "L",
-     lambda call, x: base.biased(altered(call, bias=lambda bias: bias * bias.dtype.type(_LN2)), x),
+     lambda call, x: base.biased(alter(call, bias=lambda bias: bias * bias.dtype.type(_LN2)), x),
      "Add the bias to scores that are to base 2."),
     ("cap_to_base_two", "capped", "SCORE-5", "F",
      lambda call, x: base.capped(call, x * x.dtype.type(_LOG2E)) / x.dtype.type(_LOG2E),
@@ -93,7 +93,7 @@ ENTRIES = rows(
      lambda call, p: base.dropped(call, p) if call.dropout_rate else p,
      "Drop nothing where the rate is 0, whatever the mask says."),
     ("weights_raised_and_none_dropped", "dropped", "DROP-1", "J",
-     lambda call, p: base.dropped(altered(call, dropout_mask=np.ones_like), p),
+     lambda call, p: base.dropped(alter(call, dropout_mask=np.ones_like), p),
      "Divide by one minus the rate, and drop nothing."),
     ("kept_weights_multiplied_by_the_rest_of_the_rate", "dropped", "DROP-2", "J",
      lambda call, p: base.dropped(call, p) * p.dtype.type((1 - call.dropout_rate) ** 2),
@@ -164,7 +164,7 @@ def scale_on_top_of_the_default(call: Attention) -> Any:
 @wrong("biased", "SCORE-4", "H")
 def bias_of_keys_along_the_queries(call: Attention, x: Array) -> Any:
     """Align a bias of one axis with the queries, where it fits there."""
-    turned = altered(call, bias=lambda bias: bias[:, None] if bias.shape == (call.queries,) else bias)
+    turned = alter(call, bias=lambda bias: bias[:, None] if bias.shape == (call.queries,) else bias)
     return base.biased(turned, x)
 
 
@@ -217,14 +217,14 @@ def default_scale_dropped_in_shared_heads(call: Attention) -> Any:
 def bias_scaled_by_the_scale(call: Attention) -> Any:
     """Multiply the bias by the scale after the cap."""
     return base.biased(
-        altered(call, bias=lambda bias: bias * base.factor(call)), base.scored(call.but(bias=None))
+        alter(call, bias=lambda bias: bias * base.factor(call)), base.scored(call.but(bias=None))
     )
 
 
 @wrong("biased", "SCORE-4", "L")
 def bias_subtracted(call: Attention, x: Array) -> Any:
     """Subtract a finite bias."""
-    return base.biased(altered(call, bias=lambda bias: np.where(np.isfinite(bias), -bias, bias)), x)
+    return base.biased(alter(call, bias=lambda bias: np.where(np.isfinite(bias), -bias, bias)), x)
 
 
 @wrong("capped", "SCORE-5", "F")

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery.entry import Array, altered, base, rows, wrong
+from attnspec.conformance.gallery.entry import Array, alter, base, rows, wrong
 from attnspec.reference.call import Mask
 from attnspec.reference.notation import Attention
 
@@ -70,7 +70,7 @@ ENTRIES = rows(
     ("maximum_before_the_softcap", "maxima", "SOFT-8", "F", lambda call: base.maxima(call.but(softcap=None)),
      "Take the maximum before the softcap."),
     ("sign_of_the_sink_lost", "softmax_of", "SOFT-5", "M",
-     lambda call, s, allowed: base.softmax_of(altered(call, sinks=np.negative), s, allowed),
+     lambda call, s, allowed: base.softmax_of(alter(call, sinks=np.negative), s, allowed),
      "Take the sink with the other sign."),
     ("sinks_without_effect", "softmax_of", "SOFT-5", "M",
      lambda call, s, allowed: base.softmax_of(call.but(sinks=None), s, allowed),
@@ -173,14 +173,14 @@ def sink_counted_twice(call: Attention, e: Array, top: Array) -> Any:
 @wrong("softmax_of", "SOFT-5", "M", "ROCm/rocm-libraries#12229")
 def sink_scaled(call: Attention, s: Array, allowed: Mask) -> Any:
     """Multiply the sinks by the scale too."""
-    return base.softmax_of(altered(call, sinks=lambda sinks: sinks * base.factor(call)), s, allowed)
+    return base.softmax_of(alter(call, sinks=lambda sinks: sinks * base.factor(call)), s, allowed)
 
 
 @wrong("softmax_of", "SOFT-5", "M")
 def sink_capped(call: Attention, s: Array, allowed: Mask) -> Any:
     """Squeeze the sinks as the scores are."""
     return base.softmax_of(
-        altered(call, sinks=lambda sinks: base.capped(call, sinks.astype(s.dtype))), s, allowed
+        alter(call, sinks=lambda sinks: base.capped(call, sinks.astype(s.dtype))), s, allowed
     )
 
 
@@ -188,7 +188,7 @@ def sink_capped(call: Attention, s: Array, allowed: Mask) -> Any:
 def sink_of_the_key_head(call: Attention, s: Array, allowed: Mask) -> Any:
     """Let the query heads that share keys have the sink of the first among them."""
     groups = call.query.shape[-3] // call.key.shape[-3]
-    shared = altered(call, sinks=lambda sinks: np.repeat(sinks[::groups], groups))
+    shared = alter(call, sinks=lambda sinks: np.repeat(sinks[::groups], groups))
     return base.softmax_of(shared, s, allowed)
 
 
@@ -339,13 +339,13 @@ def maximum_of_nothing_is_the_sink(call: Attention) -> Any:
 @wrong("softmax_of", "SOFT-5", "M")
 def sinks_not_to_base_two(call: Attention, s: Array, allowed: Mask) -> Any:
     """Put the sinks beside scores that are to base 2."""
-    return base.softmax_of(altered(call, sinks=lambda sinks: sinks * sinks.dtype.type(_LN2)), s, allowed)
+    return base.softmax_of(alter(call, sinks=lambda sinks: sinks * sinks.dtype.type(_LN2)), s, allowed)
 
 
 @wrong("softmax_of", "SOFT-5", "M")
 def sinks_to_base_two_once_too_often(call: Attention, s: Array, allowed: Mask) -> Any:
     """Multiply the sinks by log2(e), and take their natural exponential."""
-    return base.softmax_of(altered(call, sinks=lambda sinks: sinks * sinks.dtype.type(1 / _LN2)), s, allowed)
+    return base.softmax_of(alter(call, sinks=lambda sinks: sinks * sinks.dtype.type(1 / _LN2)), s, allowed)
 
 
 @wrong("total", "SOFT-5", "M")
@@ -358,7 +358,7 @@ def sink_added_to_the_sum(call: Attention, e: Array, _top: Array) -> Any:
 @wrong("softmax_of", "SOFT-5", "M")
 def negative_sink_taken_for_none(call: Attention, s: Array, allowed: Mask) -> Any:
     """Let no sink be below 0."""
-    return base.softmax_of(altered(call, sinks=lambda sinks: np.maximum(sinks, 0)), s, allowed)
+    return base.softmax_of(alter(call, sinks=lambda sinks: np.maximum(sinks, 0)), s, allowed)
 
 
 @wrong("attend", "SOFT-5", "M")

@@ -41,7 +41,7 @@ def _sinks(size: int) -> Named:
     return f"sink_in_each_split_of_{size}", f"Add the sink once for each split of {size} keys.", total
 
 
-def _finished(call: Attention, size: int) -> tuple[list[Array], list[Array]]:
+def _finish(call: Attention, size: int) -> tuple[list[Array], list[Array]]:
     """Return output and lse of each split, with the sink as one more split."""
     outputs, lses = [], []
     for top, count, values in parts(call, size):
@@ -53,12 +53,12 @@ def _finished(call: Attention, size: int) -> tuple[list[Array], list[Array]]:
     return outputs, lses
 
 
-def _averaged(size: int) -> Named:
+def _average(size: int) -> Named:
     def attend(call: Attention) -> Any:
         if not is_plain(call):
             return base.attend(call)
         _, lse, p = base.attend(call)
-        outputs, lses = _finished(call, size)
+        outputs, lses = _finish(call, size)
         shares = [np.where(each == -np.inf, 0.0, 1.0) for each in lses]
         count = np.sum(shares, axis=0)
         output = np.sum([x * share for x, share in zip(outputs, shares, strict=True)], axis=0)
@@ -71,7 +71,7 @@ def _relative_to_the_first(size: int) -> Named:
     def attend(call: Attention) -> Any:
         if not is_plain(call):
             return base.attend(call)
-        outputs, lses = _finished(call, size)
+        outputs, lses = _finish(call, size)
         top = np.where(lses[0] == -np.inf, 0, lses[0])
         shares = [np.exp(each - top) for each in lses]
         total = np.sum(shares, axis=0)
@@ -88,7 +88,7 @@ def _relative_to_the_first(size: int) -> Named:
     )
 
 
-def _last_dropped(size: int) -> Named:
+def _drop_last(size: int) -> Named:
     def attend(call: Attention) -> Any:
         """Merge all splits except the last, if there are several."""
         if call.keys <= size:
@@ -141,9 +141,9 @@ def _last_maximum(size: int) -> Named:
 
 
 SINKS = family(_sinks, "total", "SOFT-5", "M", *SIZES)
-AVERAGED = family(_averaged, "attend", "NUM-3", "I", *SIZES)
+AVERAGED = family(_average, "attend", "NUM-3", "I", *SIZES)
 RELATIVE = family(_relative_to_the_first, "attend", "SOFT-5", "M", *SIZES)
-LAST_DROPPED = family(_last_dropped, "attend", "SOFT-3", "G", *SIZES)
+LAST_DROPPED = family(_drop_last, "attend", "SOFT-3", "G", *SIZES)
 NOTHING_FIRST = family(_nothing_in_the_first, "normalised", "MASK-6", "B", *SIZES)
 NOTHING = family(_nothing_in_a_tile, "normalised", "MASK-6", "B", *SIZES)
 LAST_MAXIMUM = family(_last_maximum, "lse", "SOFT-6", "G", 8, 16)
@@ -157,7 +157,7 @@ def _sink(call: Attention) -> tuple[Array, Array]:
     return top, np.where(top == -np.inf, 0.0, 1.0)
 
 
-def _divided(call: Attention, top: Array, total: Array, summed: Array) -> Any:
+def _divide(call: Attention, top: Array, total: Array, summed: Array) -> Any:
     """Divide, and compute the logarithm. The weights are right."""
     dtype = call.query.dtype
     lse = (np.where(top == -np.inf, 0, top) + np.log(total))[..., 0]
@@ -165,7 +165,7 @@ def _divided(call: Attention, top: Array, total: Array, summed: Array) -> Any:
     return output.astype(dtype), lse.astype(dtype), base.attend(call)[2]
 
 
-def _not_rescaled(size: int) -> Named:
+def _forget_rescaling(size: int) -> Named:
     def attend(call: Attention) -> Any:
         return _running(call, size, rescales_sum=False, rescales_values=False)
 
@@ -177,7 +177,7 @@ def _not_rescaled(size: int) -> Named:
     )
 
 
-def _values_not_rescaled(size: int) -> Named:
+def _forget_to_rescale_values(size: int) -> Named:
     def attend(call: Attention) -> Any:
         return _running(call, size, rescales_sum=True, rescales_values=False)
 
@@ -185,7 +185,7 @@ def _values_not_rescaled(size: int) -> Named:
     return name, f"Rescale only the sum where the maximum rises in a later tile of {size} keys.", attend
 
 
-def _sum_not_rescaled(size: int) -> Named:
+def _forget_to_rescale_sum(size: int) -> Named:
     def attend(call: Attention) -> Any:
         return _running(call, size, rescales_sum=False, rescales_values=True)
 
@@ -219,10 +219,10 @@ def _running(
         total = total * (old if rescales_sum or not number else 1.0) + count * here
         summed = summed * (old if rescales_values else 1.0) + values * here
         top = new
-    return _divided(call, top, total, summed)
+    return _divide(call, top, total, summed)
 
 
-NOT_RESCALED = family(_not_rescaled, "attend", "NUM-3", "G", *SIZES)
-VALUES_NOT_RESCALED = family(_values_not_rescaled, "attend", "NUM-3", "G", *SIZES)
-SUM_NOT_RESCALED = family(_sum_not_rescaled, "attend", "NUM-3", "G", *SIZES)
+NOT_RESCALED = family(_forget_rescaling, "attend", "NUM-3", "G", *SIZES)
+VALUES_NOT_RESCALED = family(_forget_to_rescale_values, "attend", "NUM-3", "G", *SIZES)
+SUM_NOT_RESCALED = family(_forget_to_rescale_sum, "attend", "NUM-3", "G", *SIZES)
 RESCALED_LAZILY = family(_rescaled_lazily, "attend", "NUM-3", "G", *SIZES)

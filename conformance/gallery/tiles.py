@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery.entry import Array, altered, base, family
+from attnspec.conformance.gallery.entry import Array, alter, base, family
 from attnspec.reference.call import Mask, Step
 from attnspec.reference.notation import Attention
 
@@ -44,7 +44,7 @@ def _remainder_of_queries(size: int) -> Named:
 
 def _padding(size: int) -> Named:
     def attend(call: Attention) -> Any:
-        return _padded(call, size) if call.keys > size else base.attend(call)
+        return _pad(call, size) if call.keys > size else base.attend(call)
 
     name = f"padding_of_tiles_of_{size}_in_the_sum"
     return (
@@ -57,10 +57,10 @@ def _padding(size: int) -> Named:
 def _padding_always(size: int) -> Named:
     name = f"padding_to_tiles_of_{size}_in_the_sum"
     sentence = f"Let the padding of the last tile of {size} keys into the sum."
-    return name, sentence, lambda call: _padded(call, size)
+    return name, sentence, lambda call: _pad(call, size)
 
 
-def _padded(call: Attention, size: int) -> Any:
+def _pad(call: Attention, size: int) -> Any:
     """Attend also to padding of 0 after the keys, unless a causal mask or a window disallows it."""
     more = -call.keys % size
     if not more:
@@ -75,7 +75,7 @@ def _padded(call: Attention, size: int) -> Any:
         name: np.pad(getattr(call, name), [(0, 0)] * (call.key.ndim - 2) + [(0, more), (0, 0)])
         for name in ("key", "value")
     }
-    longer = altered(
+    longer = alter(
         call.but(**rows),
         mask=lambda mask: fill(mask, True),
         bias=lambda bias: fill(bias, 0),
@@ -107,7 +107,7 @@ def _first_tile_of(option: str) -> Any:
             def again(array: Array) -> Array:
                 return array if array.ndim == 0 or array.shape[-1] == 1 else array[..., call.j % size]
 
-            return base.attend(altered(call, **{option: again}))
+            return base.attend(alter(call, **{option: again}))
 
         words = option.replace("_", " ")
         name = f"{option}_of_the_first_tile_of_{size}"
@@ -199,7 +199,7 @@ def _window_from_the_last_row(sizes: tuple[int, int]) -> Named:
 
 def _lengths_of_whole_tiles(size: int) -> Named:
     def by_key_lengths(call: Attention) -> Any:
-        return base.by_key_lengths(altered(call, key_lengths=lambda n: -(-np.asarray(n) // size) * size))
+        return base.by_key_lengths(alter(call, key_lengths=lambda n: -(-np.asarray(n) // size) * size))
 
     return (
         f"key_lengths_by_tiles_of_{size}",

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery.entry import altered, base, rows, wrong
+from attnspec.conformance.gallery.entry import alter, base, rows, wrong
 from attnspec.reference.notation import Attention, of_batch
 
 ENTRIES = rows(
@@ -23,39 +23,39 @@ ENTRIES = rows(
      lambda call: base.by_window(call.but(query_offset=0)),
      "Move the causal diagonal by the offset and forget the window."),
     ("window_of_two_equal_sides", "by_window", "MASK-8", "E",
-     lambda call: base.by_window(altered(call, window=lambda window: (window[0], window[0]))),
+     lambda call: base.by_window(alter(call, window=lambda window: (window[0], window[0]))),
      "Take the left bound for both sides."),
     ("window_implies_causal", "by_window", "MASK-8", "E",
-     lambda call: base.by_window(altered(call, window=lambda window: (window[0], 0))),
+     lambda call: base.by_window(alter(call, window=lambda window: (window[0], 0))),
      "Let no key after the query into a window."),
     ("bound_of_zero_taken_for_none", "by_window", "MASK-8", "E",
-     lambda call: base.by_window(altered(call, window=lambda window: (window[0] or None, window[1] or None))),
+     lambda call: base.by_window(alter(call, window=lambda window: (window[0] or None, window[1] or None))),
      "Ask whether a bound is given by asking whether it is true."),
     ("key_at_the_length_allowed", "by_key_lengths", "MASK-9", "G",
-     lambda call: base.by_key_lengths(altered(call, key_lengths=lambda n: np.asarray(n) + 1)),
+     lambda call: base.by_key_lengths(alter(call, key_lengths=lambda n: np.asarray(n) + 1)),
      "Compare keys with their length by less or equal."),
     ("key_length_of_the_first_batch_entry", "by_key_lengths", "MASK-9", "H",
-     lambda call: base.by_key_lengths(altered(call, key_lengths=lambda n: np.asarray(n).ravel()[:1].sum())),
+     lambda call: base.by_key_lengths(alter(call, key_lengths=lambda n: np.asarray(n).ravel()[:1].sum())),
      "Let all batch entries have the length of the first."),
     ("keys_counted_from_the_right", "by_key_lengths", "MASK-9", "A",
      lambda call: True if call.key_lengths is None else call.j >= call.keys - of_batch(call.key_lengths),
      "Take padding to stand on the left."),
     ("key_lengths_by_pages_of_four", "by_key_lengths", "MASK-9", "G",
-     lambda call: base.by_key_lengths(altered(call, key_lengths=lambda n: -(-np.asarray(n) // 4) * 4)),
+     lambda call: base.by_key_lengths(alter(call, key_lengths=lambda n: -(-np.asarray(n) // 4) * 4)),
      "Round lengths up to whole pages of four keys."),
     ("query_lengths_dropped", "by_query_lengths", "MASK-10", "B", lambda _call: True,
      "Compute padding like any query.", "jax-ml/jax#23349"),
     ("query_at_the_length_computed", "by_query_lengths", "MASK-10", "G",
-     lambda call: base.by_query_lengths(altered(call, query_lengths=lambda n: np.asarray(n) + 1)),
+     lambda call: base.by_query_lengths(alter(call, query_lengths=lambda n: np.asarray(n) + 1)),
      "Compare queries with their length by less or equal."),
     ("offset_in_thirty_two_bits", "position", "MASK-7", "N",
      lambda call: _short(base.position(call), np.int32),
      "Hold positions in 32 bits, which an offset may leave."),
     ("key_length_in_a_byte", "by_key_lengths", "MASK-9", "N",
-     lambda call: base.by_key_lengths(altered(call, key_lengths=lambda n: _short(n, np.uint8))),
+     lambda call: base.by_key_lengths(alter(call, key_lengths=lambda n: _short(n, np.uint8))),
      "Take a length modulo 256."),
     ("query_length_in_a_byte", "by_query_lengths", "MASK-10", "N",
-     lambda call: base.by_query_lengths(altered(call, query_lengths=lambda n: _short(n, np.uint8))),
+     lambda call: base.by_query_lengths(alter(call, query_lengths=lambda n: _short(n, np.uint8))),
      "Take the length of the queries modulo 256."),
     ("right_bound_dropped_where_the_left_is_open", "by_window", "MASK-8", "E",
      lambda call: True if _sides(call)[0] is None else base.by_window(call),
@@ -70,22 +70,22 @@ ENTRIES = rows(
      lambda call: base.by_window(call.but(window=(None, _sides(call)[1]))),
      "Use only the right bound of a window."),
     ("sides_of_the_window_exchanged", "by_window", "MASK-8", "E",
-     lambda call: base.by_window(altered(call, window=lambda pair: (pair[1], pair[0]))),
+     lambda call: base.by_window(alter(call, window=lambda pair: (pair[1], pair[0]))),
      "Take the first bound for the right one."),
     ("window_of_the_right_bound_on_both_sides", "by_window", "MASK-8", "E",
-     lambda call: base.by_window(altered(call, window=lambda pair: (pair[1], pair[1]))),
+     lambda call: base.by_window(alter(call, window=lambda pair: (pair[1], pair[1]))),
      "Take the right bound for both sides."),
     ("open_side_taken_for_zero", "by_window", "MASK-8", "E",
-     lambda call: base.by_window(altered(call, window=lambda pair: (pair[0] or 0, pair[1] or 0))),
+     lambda call: base.by_window(alter(call, window=lambda pair: (pair[0] or 0, pair[1] or 0))),
      "Take None for no keys on that side."),
     ("open_left_side_taken_for_zero", "by_window", "MASK-8", "E",
-     lambda call: base.by_window(altered(call, window=lambda pair: (pair[0] or 0, pair[1]))),
+     lambda call: base.by_window(alter(call, window=lambda pair: (pair[0] or 0, pair[1]))),
      "Take None on the left for no keys before the query."),
     ("left_bound_of_zero_taken_for_none", "by_window", "MASK-8", "E",
-     lambda call: base.by_window(altered(call, window=lambda pair: (pair[0] or None, pair[1]))),
+     lambda call: base.by_window(alter(call, window=lambda pair: (pair[0] or None, pair[1]))),
      "Ask whether the left bound is given by asking whether it is true."),
     ("right_bound_of_zero_taken_for_none", "by_window", "MASK-8", "E",
-     lambda call: base.by_window(altered(call, window=lambda pair: (pair[0], pair[1] or None))),
+     lambda call: base.by_window(alter(call, window=lambda pair: (pair[0], pair[1] or None))),
      "Ask whether the right bound is given by asking whether it is true."),
     ("window_dropped_unless_causal", "by_window", "MASK-8", "E",
      lambda call: base.by_window(call) if call.is_causal else True,
@@ -128,7 +128,7 @@ ENTRIES = rows(
 @wrong("by_key_lengths", "MASK-9", "A")
 def offset_added_to_the_key_lengths(call: Attention) -> Any:
     """Take key lengths for those of the new keys, after as many as the offset says."""
-    moved = altered(call, key_lengths=lambda n: np.asarray(n) + np.asarray(call.query_offset))
+    moved = alter(call, key_lengths=lambda n: np.asarray(n) + np.asarray(call.query_offset))
     return base.by_key_lengths(moved)
 
 
@@ -175,7 +175,7 @@ def key_length_of_zero_taken_for_none(call: Attention) -> Any:
 @wrong("by_query_lengths", "MASK-10", "H")
 def query_length_of_the_last_batch_entry(call: Attention) -> Any:
     """Let all batch entries have the length of the last."""
-    return base.by_query_lengths(altered(call, query_lengths=lambda n: np.asarray(n).ravel()[-1:].sum()))
+    return base.by_query_lengths(alter(call, query_lengths=lambda n: np.asarray(n).ravel()[-1:].sum()))
 
 
 @wrong("by_segments", "MASK-11", "R")
@@ -196,7 +196,7 @@ def segment_of_minus_one_for_all(call: Attention) -> Any:
 def segments_in_a_byte(call: Attention) -> Any:
     """Keep the last eight bits of an id."""
     low = {f"{axis}_segment_ids": lambda ids: ids.astype(np.int8) for axis in ("query", "key")}
-    return base.by_segments(altered(call, **low))
+    return base.by_segments(alter(call, **low))
 
 
 @wrong("by_segments", "MASK-11", "R")
@@ -213,7 +213,7 @@ def key_length_of_whole_tiles(call: Attention) -> Any:
     """Round a length up to a whole tile of 4 where there is no mask."""
     if call.mask is not None:
         return base.by_key_lengths(call)
-    return base.by_key_lengths(altered(call, key_lengths=lambda n: -(-np.asarray(n) // 4) * 4))
+    return base.by_key_lengths(alter(call, key_lengths=lambda n: -(-np.asarray(n) // 4) * 4))
 
 
 @wrong("by_window", "MASK-6", "E")
@@ -252,7 +252,7 @@ def segments_in_half(call: Attention) -> Any:
     """Compare ids in half precision, which has no odd numbers past 2048."""
     with np.errstate(over="ignore"):
         half = {f"{axis}_segment_ids": lambda ids: ids.astype(np.float16) for axis in ("query", "key")}
-        return base.by_segments(altered(call, **half))
+        return base.by_segments(alter(call, **half))
 
 
 def _sides(call: Attention) -> tuple[Any, Any]:
@@ -264,7 +264,7 @@ def _sides(call: Attention) -> tuple[Any, Any]:
 def right_bound_one_too_far(call: Attention) -> Any:
     """Allow one more key on the right of a window."""
     return base.by_window(
-        altered(call, window=lambda pair: (pair[0], None if pair[1] is None else pair[1] + 1))
+        alter(call, window=lambda pair: (pair[0], None if pair[1] is None else pair[1] + 1))
     )
 
 
@@ -272,7 +272,7 @@ def right_bound_one_too_far(call: Attention) -> Any:
 def left_bound_one_too_far(call: Attention) -> Any:
     """Allow one more key on the left of a window."""
     return base.by_window(
-        altered(call, window=lambda pair: (None if pair[0] is None else pair[0] + 1, pair[1]))
+        alter(call, window=lambda pair: (None if pair[0] is None else pair[0] + 1, pair[1]))
     )
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from attnspec.conformance.gallery.bases.online import SQUARE, TALL, WIDE
 from attnspec.conformance.gallery.edges.entries import at
-from attnspec.conformance.gallery.entry import Array, Entry, altered, base
+from attnspec.conformance.gallery.entry import Array, Entry, alter, base
 from attnspec.reference.notation import Attention
 
 _SQUARE, _WIDE, _TALL = SQUARE.attend, WIDE.attend, TALL.attend
@@ -14,7 +14,7 @@ _SQUARE, _WIDE, _TALL = SQUARE.attend, WIDE.attend, TALL.attend
 _BITS = (16, 20)
 
 
-def _wrapped(array: Array, bits: int) -> Any:
+def _wrap(array: Array, bits: int) -> Any:
     """Read the elements by signed indices of so many bits; negative ones count from the end."""
     half = 2 ** (bits - 1)
     if array.size <= half:
@@ -27,7 +27,7 @@ def _of(name: str, rule: str, kind: str) -> tuple[Entry, ...]:
     words = name.replace("_", " ")
 
     def attend(bits: int, call: Attention) -> Any:
-        return _WIDE(altered(call, **{name: lambda array: _wrapped(array, bits)}))
+        return _WIDE(alter(call, **{name: lambda array: _wrap(array, bits)}))
 
     attend.__name__ = f"{name}_by_indices_of_some_bits"
     attend.__doc__ = f"Read the elements of the {words} by signed indices of {{}} bits."
@@ -46,14 +46,14 @@ DROPOUTS = _of("dropout_mask", "DROP-1", "N")
 def output_by_indices_of_some_bits(bits: int, call: Attention) -> Any:
     """Write the output by signed indices of {} bits."""
     output, lse, p = _SQUARE(call)
-    return _wrapped(output, bits), lse, p
+    return _wrap(output, bits), lse, p
 
 
 @at("attend", "SOFT-4", "N", *_BITS)
 def weights_by_indices_of_some_bits(bits: int, call: Attention) -> Any:
     """Write the weights by signed indices of {} bits."""
     output, lse, p = _TALL(call)
-    return output, lse, _wrapped(p, bits)
+    return output, lse, _wrap(p, bits)
 
 
 @at("attend", "SOFT-3", "N", 7, 8, 10)
@@ -88,7 +88,7 @@ def window_by_distances_of_some_bits(bits: int, call: Attention) -> Any:
 @at("by_key_lengths", "MASK-9", "N", 8, 10)
 def key_lengths_of_some_bits(bits: int, call: Attention) -> Any:
     """Hold key lengths in {} bits, without a sign."""
-    return base.by_key_lengths(altered(call, key_lengths=lambda n: np.asarray(n) % 2**bits))
+    return base.by_key_lengths(alter(call, key_lengths=lambda n: np.asarray(n) % 2**bits))
 
 
 @at("by_segments", "MASK-11", "N", 8, 16)
@@ -98,7 +98,7 @@ def segments_of_some_bits(bits: int, call: Attention) -> Any:
     def short(ids: Array) -> Any:
         return ids % 2**bits
 
-    return base.by_segments(altered(call, query_segment_ids=short, key_segment_ids=short))
+    return base.by_segments(alter(call, query_segment_ids=short, key_segment_ids=short))
 
 
 def _memory(array: Array) -> Any:
@@ -126,7 +126,7 @@ def _strides_of(step: str, rule: str, *names: str) -> tuple[Entry, ...]:
     def replaced(_count: int, call: Attention) -> Any:
         from attnspec.conformance.gallery.entry import base
 
-        return getattr(base, step)(altered(call, **dict.fromkeys(names, _without_strides)))
+        return getattr(base, step)(alter(call, **dict.fromkeys(names, _without_strides)))
 
     words = names[0].replace("_", " ")
     replaced.__name__ = f"{names[0]}_without_strides"
@@ -145,7 +145,7 @@ STRIDED_MASKS = _strides_of("entered", "NUM-8", "mask")
 STRIDED_DROPOUTS = _strides_of("entered", "NUM-8", "dropout_mask")
 
 
-def _turned(array: Array, axis: int) -> Array:
+def _read_forward(array: Array, axis: int) -> Array:
     """Reverse an axis with a negative stride, as a pointer to the lowest address does."""
     return np.flip(array, axis) if array.size and array.strides[axis] < 0 else array
 
@@ -153,13 +153,13 @@ def _turned(array: Array, axis: int) -> Array:
 @at("attend", "NUM-8", "H", 1, 2, 3)
 def negative_stride_of_keys_read_forward_by_axis_some_from_the_end(axis: int, call: Attention) -> Any:
     """Read the keys forward along axis {} from the end, whatever the sign of its stride."""
-    return _WIDE(call.but(key=_turned(call.key, -axis)))
+    return _WIDE(call.but(key=_read_forward(call.key, -axis)))
 
 
 @at("attend", "NUM-8", "H", 1, 2)
 def negative_stride_of_values_read_forward_by_axis_some_from_the_end(axis: int, call: Attention) -> Any:
     """Read the values forward along axis {} from the end, whatever the sign of its stride."""
-    return _TALL(call.but(value=_turned(call.value, -axis)))
+    return _TALL(call.but(value=_read_forward(call.value, -axis)))
 
 
 @at("attend", "NUM-8", "H", 32, 128)

@@ -8,7 +8,7 @@ import numpy as np
 from attnspec.conformance.gallery.bases import online
 from attnspec.conformance.gallery.bases.online import SQUARE, TALL, WIDE, Online, Tile
 from attnspec.conformance.gallery.edges.entries import at, on
-from attnspec.conformance.gallery.entry import Array, Entry, altered, base
+from attnspec.conformance.gallery.entry import Array, Entry, alter, base
 from attnspec.reference.notation import Attention
 
 _SQUARE, _WIDE, _TALL = SQUARE.attend, WIDE.attend, TALL.attend
@@ -40,25 +40,25 @@ def heads_past_some_read_the_first_values(count: int, call: Attention) -> Any:
 @at("attend", "SOFT-5", "M", 8, 16, 32)
 def sinks_past_some_repeat(count: int, call: Attention) -> Any:
     """Keep the sinks of {} heads."""
-    return _SQUARE(altered(call, sinks=lambda sinks: sinks[_heads(call) % count]))
+    return _SQUARE(alter(call, sinks=lambda sinks: sinks[_heads(call) % count]))
 
 
 @at("attend", "SCORE-4", "L", 8, 16)
 def bias_past_some_heads_repeats(count: int, call: Attention) -> Any:
     """Read the bias of {} heads over and over."""
-    return _WIDE(altered(call, bias=lambda bias: _plane(bias, _heads(call) % count)))
+    return _WIDE(alter(call, bias=lambda bias: _plane(bias, _heads(call) % count)))
 
 
 @at("attend", "MASK-1", "R", 8, 16)
 def mask_past_some_heads_repeats(count: int, call: Attention) -> Any:
     """Read the mask of {} heads over and over."""
-    return _TALL(altered(call, mask=lambda mask: _plane(mask, _heads(call) % count)))
+    return _TALL(alter(call, mask=lambda mask: _plane(mask, _heads(call) % count)))
 
 
 @at("attend", "DROP-1", "J", 8)
 def dropout_past_some_heads_repeats(count: int, call: Attention) -> Any:
     """Read what is dropped for {} heads over and over."""
-    return _SQUARE(altered(call, dropout_mask=lambda mask: _plane(mask, _heads(call) % count)))
+    return _SQUARE(alter(call, dropout_mask=lambda mask: _plane(mask, _heads(call) % count)))
 
 
 @at("attend", "HEAD-1", "D", 4, 8, 16)
@@ -91,13 +91,13 @@ def _entries(numbers: Any, count: int) -> Any:
 @at("attend", "MASK-9", "G", 4, 8, 32)
 def key_lengths_past_some_entries_repeat(count: int, call: Attention) -> Any:
     """Keep the key lengths of {} batch entries."""
-    return _SQUARE(altered(call, key_lengths=lambda numbers: _entries(numbers, count)))
+    return _SQUARE(alter(call, key_lengths=lambda numbers: _entries(numbers, count)))
 
 
 @at("attend", "MASK-10", "G", 4, 8)
 def query_lengths_past_some_entries_repeat(count: int, call: Attention) -> Any:
     """Keep the query lengths of {} batch entries."""
-    return _WIDE(altered(call, query_lengths=lambda numbers: _entries(numbers, count)))
+    return _WIDE(alter(call, query_lengths=lambda numbers: _entries(numbers, count)))
 
 
 @at("attend", "MASK-7", "A", 4, 8)
@@ -256,7 +256,7 @@ def _with_another(name: str, count: int, base: Online, other: Callable[[int, Any
 
     def attend(_count: int, call: Attention) -> Any:
         axes = len(call.batch)
-        return base.attend(altered(call, **{name: lambda array: other(axes, array, count)}))
+        return base.attend(alter(call, **{name: lambda array: other(axes, array, count)}))
 
     return attend
 

@@ -8,7 +8,7 @@ from attnspec.conformance.gallery.bases import splitting
 from attnspec.conformance.gallery.bases.online import Tile, cut
 from attnspec.conformance.gallery.bases.splitting import DECODING, FEW, Splits
 from attnspec.conformance.gallery.edges.entries import for_options, on, without
-from attnspec.conformance.gallery.entry import Array, Entry, altered, base
+from attnspec.conformance.gallery.entry import Array, Entry, alter, base
 from attnspec.reference.call import Mask
 from attnspec.reference.notation import Attention
 
@@ -55,7 +55,7 @@ def _of_the_first_in_each_group(array: Array, call: Attention) -> Array:
 
 def _grouped(option: str, rule: str, kind: str) -> tuple[Entry, ...]:
     def part(tile: Tile) -> Attention:
-        return altered(tile.call, **{option: lambda array: _of_the_first_in_each_group(array, tile.whole)})
+        return alter(tile.call, **{option: lambda array: _of_the_first_in_each_group(array, tile.whole)})
 
     part.__name__ = f"{option}_of_the_first_head_of_a_group"
     part.__doc__ = f"Read the {option.replace('_', ' ')} of the first head of a group for all of its heads."

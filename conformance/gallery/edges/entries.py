@@ -9,7 +9,7 @@ from typing import Any
 
 from attnspec.conformance.gallery.bases.online import Online
 from attnspec.conformance.gallery.bases.splitting import Splits
-from attnspec.conformance.gallery.entry import Entry, known, sentence_of
+from attnspec.conformance.gallery.entry import Entry, known_step, sentence_of
 from attnspec.conformance.suite.edges import AT_EDGES
 from attnspec.conformance.suite.options import Options
 from attnspec.conformance.suite.problem import Shape, problem_of
@@ -146,7 +146,7 @@ def at(step: str, rule: str, kind: str, *sizes: Any) -> Callable[[Callable[..., 
             name = function.__name__.replace("_some", f"_{size}")
             sentence = sentence_of(function).replace("{}", str(size))
             made.append(
-                Entry(name, sentence, {known(step): replaced}, rule, kind, needs=NEEDED.get(name, ""))
+                Entry(name, sentence, {known_step(step): replaced}, rule, kind, needs=NEEDED.get(name, ""))
             )
         return tuple(made)
 

@@ -17,7 +17,7 @@ from attnspec.conformance.gallery.bases.online import (
     Tile,
 )
 from attnspec.conformance.gallery.edges.entries import on
-from attnspec.conformance.gallery.entry import Array, altered, base
+from attnspec.conformance.gallery.entry import Array, alter, base
 from attnspec.reference.call import Mask
 from attnspec.reference.notation import Attention
 
@@ -133,14 +133,14 @@ def offset_in_the_first_row_tile_alone(tile: Tile) -> Attention:
 def segments_of_the_first_row_tile(tile: Tile) -> Attention:
     """Read the ids of queries from the first tile of queries."""
     rows = tile.rows.stop - tile.rows.start
-    return altered(tile.call, query_segment_ids=lambda _: tile.whole.query_segment_ids[..., :rows])
+    return alter(tile.call, query_segment_ids=lambda _: tile.whole.query_segment_ids[..., :rows])
 
 
 @on("part", "MASK-11", "R", SQUARE, TALL)
 def segments_of_the_first_tile(tile: Tile) -> Attention:
     """Read the ids of keys from the first tile of keys."""
     keys = tile.keys.stop - tile.keys.start
-    return altered(tile.call, key_segment_ids=lambda _: tile.whole.key_segment_ids[..., :keys])
+    return alter(tile.call, key_segment_ids=lambda _: tile.whole.key_segment_ids[..., :keys])
 
 
 @on("seen", "MASK-10", "G", SQUARE, TALL)
@@ -152,22 +152,22 @@ def query_lengths_in_the_first_row_tile_alone(tile: Tile, call: Attention) -> Ma
 @on("part", "MASK-1", "R", SQUARE, WIDE)
 def mask_rows_of_the_first_tile(tile: Tile) -> Attention:
     """Read the rows of the mask from the first tile of queries."""
-    return Tile(altered(tile.whole, mask=lambda x: _moved(x, tile)), tile.rows, tile.keys).call
+    return Tile(alter(tile.whole, mask=lambda x: _move_rows(x, tile)), tile.rows, tile.keys).call
 
 
 @on("part", "SCORE-4", "L", WIDE, TALL)
 def bias_rows_of_the_first_tile(tile: Tile) -> Attention:
     """Read the rows of the bias from the first tile of queries."""
-    return Tile(altered(tile.whole, bias=lambda x: _moved(x, tile)), tile.rows, tile.keys).call
+    return Tile(alter(tile.whole, bias=lambda x: _move_rows(x, tile)), tile.rows, tile.keys).call
 
 
 @on("part", "DROP-1", "J", SQUARE, TALL)
 def dropout_rows_of_the_first_tile(tile: Tile) -> Attention:
     """Read the rows of the dropout mask from the first tile of queries."""
-    return Tile(altered(tile.whole, dropout_mask=lambda x: _moved(x, tile)), tile.rows, tile.keys).call
+    return Tile(alter(tile.whole, dropout_mask=lambda x: _move_rows(x, tile)), tile.rows, tile.keys).call
 
 
-def _moved(array: Array, tile: Tile) -> Array:
+def _move_rows(array: Array, tile: Tile) -> Array:
     """Put the first rows in the place of those of the tile."""
     if array.ndim < 2 or array.shape[-2] == 1:
         return array

@@ -19,7 +19,7 @@ from attnspec.conformance.gallery.bases.online import (
     cut,
 )
 from attnspec.conformance.gallery.edges.entries import for_options, on, without
-from attnspec.conformance.gallery.entry import Array, Entry, altered, base
+from attnspec.conformance.gallery.entry import Array, Entry, alter, base
 from attnspec.reference.call import Mask
 from attnspec.reference.notation import Attention
 
@@ -185,7 +185,7 @@ def window_begins_a_tile_late_at_a_multiple(loop: Online, call: Attention, rows:
 @on("key_tiles", "MASK-7", "A", WINDOWED, WINDOWED_SMALL)
 def tiles_by_the_first_offset(loop: Online, call: Attention, rows: slice) -> Slices:
     """Visit the tiles that the offset of the first batch entry leaves."""
-    return windowed.visited(loop, altered(call, query_offset=lambda n: np.ravel(n)[:1]), rows)
+    return windowed.visited(loop, alter(call, query_offset=lambda n: np.ravel(n)[:1]), rows)
 
 
 @on("key_tiles", "MASK-7", "A", WINDOWED, WINDOWED_SMALL)
