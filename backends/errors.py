@@ -21,17 +21,9 @@ class NotDifferentiable(Unsupported):
 
 
 class ConversionError(Exception):
-    """A conversion of the adapter raised, not the function. `error` is its exception.
+    """A conversion of the adapter raised `error`, and not the function.
 
-    Attributes
-    ----------
-    key : str
-        ``to_library`` or ``to_numpy``.
-    of : str
-        The argument or the result that it converted.
-    conversion : callable
-        The function that converts.
-    error : BaseException
+    `key` is ``to_library`` or ``to_numpy``, and `of` the argument or the result that `conversion` converted.
     """
 
     def __init__(self, key: str, of: str, conversion: Callable[[Any], Any], error: BaseException) -> None:

@@ -19,4 +19,3 @@ output = openvino.compile_model(model, "CPU")([one, one, one, zero, np.array(np.
 got = output.flatten()[:2].tolist()
 print("expected an error: the scale is NaN")
 print(f"got {got}")
-raise SystemExit(0 if got != "an error" else 1)
