@@ -5,7 +5,7 @@ import pytest
 
 from attnspec import cases
 from attnspec.conformance.suite.datasets import problem
-from attnspec.conformance.suite.quantization import drawn_codes, drawn_scales
+from attnspec.conformance.suite.quantization import draw_codes, draw_scales
 from attnspec.reference import attention, dequantize, low_precision_attention
 from attnspec.reference.budget.budget import budget
 from attnspec.reference.exact import evaluate as exact
@@ -67,8 +67,8 @@ def test_the_oracles_and_the_reference_agree_on_codes_throughout(encoding):
     random = np.random.default_rng(4)
     arguments = {"encoding": encoding, "is_causal": True, "sinks": np.array([0.5, -1.0])}
     for name, shape in (("query", (2, 3, 4)), ("key", (1, 5, 4)), ("value", (1, 5, 3))):
-        arguments[f"{name}_codes"] = drawn_codes(random, encoding, shape)
-        arguments[f"{name}_scales"] = drawn_scales(random, encoding, (*shape[:-1], 1), "float64")
+        arguments[f"{name}_codes"] = draw_codes(random, encoding, shape)
+        arguments[f"{name}_scales"] = draw_scales(random, encoding, (*shape[:-1], 1), "float64")
     one = exact.evaluate("low_precision_attention", arguments)
     other = rational.evaluate("low_precision_attention", arguments)
     given = {n: x for n, x in arguments.items() if not n.startswith("query")}
@@ -82,7 +82,7 @@ def test_the_oracles_and_the_reference_agree_on_codes_throughout(encoding):
 
 def test_half_precision_allows_weights_of_eight_bits_only_where_the_query_is_codes_too():
     random = np.random.default_rng(6)
-    codes = {f"{name}_codes": drawn_codes(random, "e4m3fn", (40, 4)) for name in ("query", "key", "value")}
+    codes = {f"{name}_codes": draw_codes(random, "e4m3fn", (40, 4)) for name in ("query", "key", "value")}
     scales = np.ones((1, 1), np.float16)
     query = dequantize(scales, codes["query_codes"], encoding="e4m3fn")
     rest = {n: x for n, x in codes.items() if n != "query_codes"} | {"encoding": "e4m3fn"}

@@ -10,7 +10,7 @@ import pytest
 from attnspec import cases
 from attnspec.backends import load
 from attnspec.conformance.judge.call import call
-from attnspec.conformance.suite.quantization import drawn_codes, drawn_scales
+from attnspec.conformance.suite.quantization import draw_codes, draw_scales
 from attnspec.reference import ArgumentError, attention, dequantize, dequantize_blocks
 from attnspec.reference.budget.budget import budget
 from attnspec.reference.exact import evaluate as exact
@@ -61,7 +61,7 @@ def test_the_oracles_agree_on_products_of_all_digits(encoding, seed):
     random = np.random.default_rng(seed)
     arguments = {
         "scales": random.normal(size=(2, 3, 2)),
-        "codes": drawn_codes(random, encoding, (2, 6, 8)),
+        "codes": draw_codes(random, encoding, (2, 6, 8)),
         "encoding": encoding,
     }
     if encoding == "int8":
@@ -127,8 +127,8 @@ def test_attention_over_codes_is_attention_over_the_decoded_numbers(name, dtype)
     backend, random = load(name), np.random.default_rng(8)
     arguments = {"query": random.normal(size=(2, 4, 3, 8)).astype(dtype), "encoding": "e4m3fn"}
     for part in ("key", "value"):
-        arguments[f"{part}_codes"] = drawn_codes(random, "e4m3fn", (2, 2, 5, 8))
-        arguments[f"{part}_scales"] = drawn_scales(random, "e4m3fn", (2, 2, 5, 2), "float32")
+        arguments[f"{part}_codes"] = draw_codes(random, "e4m3fn", (2, 2, 5, 8))
+        arguments[f"{part}_scales"] = draw_scales(random, "e4m3fn", (2, 2, 5, 2), "float32")
     wide = [
         dequantize(arguments[f"{part}_scales"], arguments[f"{part}_codes"], encoding="e4m3fn")
         for part in ("key", "value")
@@ -142,7 +142,7 @@ def test_attention_over_codes_is_attention_over_the_decoded_numbers(name, dtype)
 
 def test_the_budget_of_codes_is_wider_than_that_of_the_numbers_by_their_decoding_only():
     random = np.random.default_rng(9)
-    query, codes = random.normal(size=(5, 8)), drawn_codes(random, "int8", (6, 8))
+    query, codes = random.normal(size=(5, 8)), draw_codes(random, "int8", (6, 8))
     arguments = {"query": query, "key_codes": codes, "value_codes": codes, "encoding": "int8"}
     scales = np.array([0.0078125])
     numbers = dequantize(scales, codes)

@@ -1,7 +1,6 @@
 """The traits of a call: its options, and other properties that a bug may depend on."""
 
 from collections.abc import Iterable, Mapping
-from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -42,11 +41,7 @@ _ROUNDED = 0.999
 _TILES = {TILED: 16, TILED_32: 32, TILED_64: 64}
 #: Options that are one number, or one number for each batch entry.
 _NUMBERS = ("query_offset", "key_lengths", "query_lengths")
-_MASKING = tuple(
-    name
-    for name in OPERATIONS["attention"].options
-    if name in signature(allowed_keys).parameters  # the options that mask
-)
+_MASKING = OPERATIONS["attention"].names("masks")
 
 
 def traits(case: Case) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from attnspec.conformance.suite.options import (
     Array,
     Maker,
     Options,
-    added,
+    draw_bias,
     dropout,
     full_dropout,
     segments,
@@ -71,11 +71,11 @@ def _without_the_middle(problem: Problem) -> Array:
 
 
 def _bias(problem: Problem) -> Options:
-    return {"bias": added(problem, amplitude=1.0)}
+    return {"bias": draw_bias(problem, amplitude=1.0)}
 
 
 def _bias_in_blocks(problem: Problem) -> Options:
-    return {"bias": np.where(blocks(problem), added(problem, amplitude=1.0), -np.inf)}
+    return {"bias": np.where(blocks(problem), draw_bias(problem, amplitude=1.0), -np.inf)}
 
 
 def _rising(problem: Problem) -> Options:

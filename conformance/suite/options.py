@@ -42,7 +42,7 @@ class Option:
 # Options of small problems.
 
 
-def added(problem: Problem, *shape: int, amplitude: float = 0.5) -> Array:
+def draw_bias(problem: Problem, *shape: int, amplitude: float = 0.5) -> Array:
     """Draw a bias of some shape, by default of the scores' shape."""
     return problem.array(*shape or problem.shape, amplitude=amplitude)
 
@@ -54,7 +54,7 @@ def hidden(problem: Problem, allowed: Array, bias: Array) -> Array:
 
 def biased(problem: Problem, *, amplitude: float = 2.0) -> Array:
     """Draw a bias of the scores' shape with some minus infinity, but not for the first key."""
-    bias = added(problem, amplitude=amplitude)
+    bias = draw_bias(problem, amplitude=amplitude)
     return hidden(problem, problem.mask(), bias)
 
 
@@ -165,7 +165,7 @@ def _masked(problem: Problem, *shape: int) -> Options:
 
 def _minus_infinity(problem: Problem) -> Options:
     mask = problem.mask()
-    return {"bias": hidden(problem, mask, added(problem))}
+    return {"bias": hidden(problem, mask, draw_bias(problem))}
 
 
 def _wide_window(problem: Problem) -> Options:
@@ -193,8 +193,8 @@ FORMS: Mapping[str, Option] = MappingProxyType(
         "scale": Option("SCORE-3", lambda p: {"scale": _scale(p)}),
         "negative scale": Option("SCORE-3", lambda p: {"scale": -_scale(p)}),
         "softcap": Option("SCORE-5", lambda _: {"softcap": 0.25}),
-        "bias": Option("SCORE-4", lambda p: {"bias": added(p)}),
-        "bias of heads": Option("SCORE-4", lambda p: {"bias": added(p, p.shape[-3], 1, p.shape[-1])}),
+        "bias": Option("SCORE-4", lambda p: {"bias": draw_bias(p)}),
+        "bias of heads": Option("SCORE-4", lambda p: {"bias": draw_bias(p, p.shape[-3], 1, p.shape[-1])}),
         "bias of minus infinity": Option("MASK-2", _minus_infinity),
         "mask": Option("MASK-1", lambda p: _masked(p, *p.shape)),
         "mask of heads": Option("MASK-1", lambda p: _masked(p, p.shape[-3], 1, p.shape[-1])),
@@ -242,7 +242,7 @@ def _no_keys(problem: Problem) -> NDArray[np.int64]:
 EMPTY_ROWS: Mapping[str, Maker] = MappingProxyType(
     {
         "mask": lambda p: {"mask": _empty_last_rows(p)},
-        "bias": lambda p: {"bias": hidden(p, _empty_last_rows(p), added(p))},
+        "bias": lambda p: {"bias": hidden(p, _empty_last_rows(p), draw_bias(p))},
         "key_lengths": lambda p: {"key_lengths": _no_keys(p)},
         "query_offset": lambda p: {"is_causal": True, "query_offset": -((p.shape[-2] + 1) // 2)},
     }
@@ -271,7 +271,9 @@ OVER_TILES: Mapping[str, Option] = MappingProxyType(
     {
         "nothing": FORMS["nothing"],
         "mask without the middle": Option("MASK-1", lambda p: {"mask": _outer_tiles(p)}),
-        "bias without the middle": Option("MASK-2", lambda p: {"bias": hidden(p, _outer_tiles(p), added(p))}),
+        "bias without the middle": Option(
+            "MASK-2", lambda p: {"bias": hidden(p, _outer_tiles(p), draw_bias(p))}
+        ),
         "segments that come back": Option("MASK-11", lambda p: segment_of_keys(p, _outer_tiles(p))),
         "mask of heads": Option(
             "MASK-1", lambda p: {"mask": p.random.random((p.shape[-3], 1, p.shape[-1])) < 0.6}

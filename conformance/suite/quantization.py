@@ -22,7 +22,7 @@ _SUBNORMAL: Mapping[str, tuple[int, int]] = MappingProxyType({"e4m3fn": (0x01, 0
 LARGEST: Mapping[str, int] = MappingProxyType({"int8": 127, "e4m3fn": 0x7E, "e5m2": 0x7B})
 
 
-def drawn_codes(random: np.random.Generator, encoding: str, shape: tuple[int, ...]) -> NDArray[Any]:
+def draw_codes(random: np.random.Generator, encoding: str, shape: tuple[int, ...]) -> NDArray[Any]:
     """Draw finite codes of both signs."""
     if encoding == "int8":
         return random.integers(-128, 128, shape).astype(np.int8)
@@ -33,7 +33,7 @@ def drawn_codes(random: np.random.Generator, encoding: str, shape: tuple[int, ..
     return (codes + 128 * random.integers(0, 2, shape)).astype(np.uint8)
 
 
-def drawn_scales(
+def draw_scales(
     random: np.random.Generator, encoding: str, shape: tuple[int, ...], dtype: str
 ) -> NDArray[Any]:
     """Draw scales of few digits, by which numbers of codes become numbers of about 1.
@@ -78,7 +78,7 @@ def scales_of_all_digits(draw: Draw, encoding: str) -> Iterator[Yielded]:
         random = np.random.default_rng(draw.number(index))
         yield {
             "scales": random.normal(size=(2, 1, 5, 1)).astype(dtype),
-            "codes": drawn_codes(random, encoding, (2, 2, 5, 6)),
+            "codes": draw_codes(random, encoding, (2, 2, 5, 6)),
             "encoding": encoding,
         }
 
@@ -88,8 +88,8 @@ def codes_of_other_integers(draw: Draw) -> Iterator[Yielded]:
     """Codes are integers of more than 8 bits, and a row, a head or an entry may be absent."""
     shapes = ((4, 3), (2, 4, 3), (2, 0, 3), (0, 2, 4, 3), (2, 2, 0, 3))
     for shape, (random, dtype) in zip(shapes, draw.generators(), strict=False):
-        codes = drawn_codes(random, "int8", shape).astype(np.int32 if dtype == "float32" else np.int64)
-        yield {"scales": drawn_scales(random, "int8", (1,), dtype), "codes": codes}
+        codes = draw_codes(random, "int8", shape).astype(np.int32 if dtype == "float32" else np.int64)
+        yield {"scales": draw_scales(random, "int8", (1,), dtype), "codes": codes}
 
 
 @chapter.group("QUANT-2", operation="dequantize", each=("tensor", "token", "channel", "block of features"))
@@ -97,7 +97,7 @@ def zero_points(draw: Draw, granularity: str) -> Iterator[Yielded]:
     """Zero points of both signs are subtracted, also where the difference needs more than 8 bits."""
     for random, dtype in draw.generators(1):
         shape = _GRANULARITIES[granularity]
-        codes = drawn_codes(random, "int8", (2, 3, 6, 8))
+        codes = draw_codes(random, "int8", (2, 3, 6, 8))
         codes[0, 0, 0, :2] = -128, 127
         points = random.integers(-128, 128, shape).astype(np.int8)
         points.flat[0] = random.choice([-128, 127])
@@ -116,8 +116,8 @@ def granularities(draw: Draw, granularity: str) -> Iterator[Yielded]:
         shape = _GRANULARITIES[granularity]
         signs = random.choice([-1, 1], shape).astype(dtype)
         yield {
-            "scales": drawn_scales(random, encoding, shape, dtype) * signs,
-            "codes": drawn_codes(random, encoding, (2, 3, 6, 8)),
+            "scales": draw_scales(random, encoding, shape, dtype) * signs,
+            "codes": draw_codes(random, encoding, (2, 3, 6, 8)),
             "encoding": encoding,
         }
 
@@ -127,7 +127,7 @@ def products_below_the_normal_numbers(draw: Draw) -> Iterator[Yielded]:
     """Products are subnormal numbers of float16, or round to 0."""
     for index in range(2):
         random = np.random.default_rng(draw.number(index))
-        codes: Any = drawn_codes(random, "e4m3fn", (4, 8))
+        codes: Any = draw_codes(random, "e4m3fn", (4, 8))
         scales = (random.normal(size=(4, 1)) * 2.0**-17).astype(np.float16)
         yield {"scales": scales, "codes": codes, "encoding": "e4m3fn"}
 
@@ -177,8 +177,8 @@ def _call(
     arguments: dict[str, Any] = {"query": problem.query, "encoding": encoding}
     for name in ("key", "value"):
         shape = problem.arguments[name].shape
-        arguments[f"{name}_codes"] = drawn_codes(problem.random, encoding, shape)
-        arguments[f"{name}_scales"] = drawn_scales(
+        arguments[f"{name}_codes"] = draw_codes(problem.random, encoding, shape)
+        arguments[f"{name}_scales"] = draw_scales(
             problem.random, encoding, _shape_of_scales(shape, granularity), dtype
         )
     return arguments
@@ -297,8 +297,8 @@ def _low_precision_call(problem: Problem, encoding: str, granularity: str = "hea
     for name in _NAMES:
         shape = problem.arguments[name].shape
         own = (*shape[:-1], 1) if granularity == "token" else (*shape[:-2], 1, 1)
-        arguments[f"{name}_codes"] = drawn_codes(problem.random, encoding, shape)
-        arguments[f"{name}_scales"] = drawn_scales(problem.random, encoding, own, str(problem.query.dtype))
+        arguments[f"{name}_codes"] = draw_codes(problem.random, encoding, shape)
+        arguments[f"{name}_scales"] = draw_scales(problem.random, encoding, own, str(problem.query.dtype))
     return arguments
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
-from attnspec.conformance.suite.options import Options, added, hidden, segment_of_keys
+from attnspec.conformance.suite.options import Options, draw_bias, hidden, segment_of_keys
 from attnspec.conformance.suite.problem import Problem, Shape
 from attnspec.conformance.suite.words import in_two_dtypes
 from attnspec.dtypes import FORMATS
@@ -101,7 +101,7 @@ _ANY_TILE: Mapping[str, tuple[str, Callable[[Problem, NDArray[np.bool_]], Option
     {
         "mask": ("MASK-1", lambda p, seen: {"mask": np.broadcast_to(seen, p.shape).copy()}),
         "mask of keys": ("MASK-1", lambda _, seen: {"mask": seen}),
-        "bias": ("MASK-2", lambda p, seen: {"bias": hidden(p, seen, added(p))}),
+        "bias": ("MASK-2", lambda p, seen: {"bias": hidden(p, seen, draw_bias(p))}),
         "segments": ("MASK-11", segment_of_keys),
     }
 )
@@ -219,10 +219,10 @@ def empty_row_of_every_width(draw: Draw, which: tuple[str, int]) -> Iterator[Yie
     for problem in draw.in_each_dtype(Shape((2, 2), 5, keys, 8, 8)):
         mask = problem.mask()
         mask[:, :, 0] = mask[1, 1, 3] = False
-        added = np.where(mask, problem.array(*problem.shape), -np.inf).astype(problem.query.dtype)
+        draw_bias = np.where(mask, problem.array(*problem.shape), -np.inf).astype(problem.query.dtype)
         options: dict[str, dict[str, Any]] = {
             "mask": {"mask": mask},
-            "bias": {"bias": added},
+            "bias": {"bias": draw_bias},
             "key_lengths": {"key_lengths": np.array([0, problem.shape[-1] - 1])},
         }
         yield Call(problem.arguments | options[route], rules)
