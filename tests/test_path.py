@@ -14,5 +14,5 @@ def test_files_of_the_command_and_of_the_child_are_noted_and_those_only_imported
         for process, paths in files.items()
     }
     assert {"cli", "run", "attribution", "render"} <= folders["command"]
-    assert {"run", "judge", "suite"} <= folders["child"]
+    assert {"run", "judge"} <= folders["child"]
     assert not {"gallery", "export"} & (folders["command"] | folders["child"])
