@@ -344,6 +344,6 @@ def test_results_that_cannot_be_written_are_refused_at_once(tmp_path):
 
 def test_a_failing_backend_is_diagnosed(tmp_path):
     name = "attnspec.conformance.gallery:lse_negative"
-    run, _ = judged(name, "--rule", "SOFT-6", "--quick", tmp_path=tmp_path)
+    run, _ = judged(name, "--rule", "SOFT-6", "--quick", "--explain", tmp_path=tmp_path)
     assert run.returncode == 1
     assert f"{name}: consistent with: lse_negative" in run.stdout

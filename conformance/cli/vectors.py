@@ -51,6 +51,8 @@ def expected(folder: Path, only_check: bool, only: str | None) -> None:
     from attnspec import CHAPTERS
     from attnspec.conformance.judge.store import FOLDER, encode, members
     from attnspec.conformance.run.expected_values import chapters, values_by_fingerprint
+    from attnspec.conformance.run.index import write as write_index
+    from attnspec.conformance.run.plan import PATH
 
     if only not in (None, *CHAPTERS):
         raise click.ClickException(f"vectors: expected one of {', '.join(CHAPTERS)}, got {only!r}")
@@ -65,13 +67,9 @@ def expected(folder: Path, only_check: bool, only: str | None) -> None:
             path.parent.mkdir(exist_ok=True)
             path.write_bytes(data)
         click.echo(f"{path.name}: {_state(changed=changed, only_check=only_check)}")
-    if only is None:
-        from attnspec.conformance.run.index import write as write_index
-        from attnspec.conformance.run.plan import PATH
-
-        changed = write_index(folder / PATH.name, only_check=only_check)
-        stale |= changed
-        click.echo(f"{PATH.name}: {_state(changed=changed, only_check=only_check)}")
+    changed = write_index(folder / PATH.name, only_check=only_check)
+    stale |= changed
+    click.echo(f"{PATH.name}: {_state(changed=changed, only_check=only_check)}")
     for path in sorted(others):
         click.echo(f"{path.name}: of no chapter, {'would go' if only_check else 'removed'}")
         if not only_check:
