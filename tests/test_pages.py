@@ -1,14 +1,100 @@
-"""Links have targets, rules in the text are linked, and links are listed at the end of a page."""
+"""The pages of the standard: their links, the table of forms, and the numbers of the notebooks."""
 
 import re
+from collections import defaultdict
 from functools import cache
 from pathlib import Path
 
 import pytest
 from markdown_it import MarkdownIt
 
-from attnspec import CHAPTERS, citations, find_rule, rules
+import attnspec
+from attnspec import CHAPTERS, OPERATIONS, cases, citations, find_case, find_rule, levels, rules
 from attnspec.citations import anchor
+from attnspec.schema import VECTORS
+
+BEGIN, END = "### Form by form", "Forms do not combine"
+#: The columns that are read.
+FORM, OPERATION, STORED, LEVEL, GRADIENTS = 0, 1, 3, 5, 6
+
+
+@cache
+def rows():
+    page = (VECTORS.parent / "scope.md").read_text(encoding="utf-8")
+    lines = [line for line in page.split(BEGIN)[1].split(END)[0].splitlines() if line.startswith("| ")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
+def operations_in(cell):
+    return {name for name in re.findall(r"`(\w+)`", cell) if name in OPERATIONS}
+
+
+def test_every_operation_is_in_the_table():
+    named = {name for row in rows() for at in (OPERATION, GRADIENTS) for name in operations_in(row[at])}
+    assert named == set(OPERATIONS)
+
+
+@pytest.mark.parametrize("row", rows(), ids=lambda row: row[FORM])
+def test_the_vectors_of_a_form_hold_its_operations(row):
+    files = re.findall(r"vectors/(\w+)\.json", row[STORED])
+    held = {case.operation for name in files for case in cases() if case.chapter == name}
+    assert operations_in(row[OPERATION]) <= held or not files
+
+
+@pytest.mark.parametrize("row", rows(), ids=lambda row: row[FORM])
+def test_the_levels_of_a_form_are_levels(row):
+    assert set(re.findall(r"levels\.md#([\w-]+)", row[LEVEL])) <= {level.name for level in levels()}
+
+
+@pytest.mark.parametrize("row", rows(), ids=lambda row: row[FORM])
+def test_a_form_has_gradients_exactly_if_there_is_an_operation_for_them(row):
+    for operation in operations_in(row[OPERATION]):
+        if (backward := f"{operation}_vjp") in OPERATIONS and row[GRADIENTS] != "not covered":
+            assert backward in row[GRADIENTS] or re.search(r"GRAD-\d+", row[GRADIENTS])
+        elif not operation.endswith("_vjp"):
+            assert operations_in(row[GRADIENTS]) == set()
+
+
+PAGE = (Path(attnspec.__file__).parent / "notebooks.md").read_text(encoding="utf-8")
+EXAMPLES = ("000", "001", "002", "003", "004")
+
+
+def section(example):
+    """The part of the page on one example."""
+    return re.search(rf"^## {example}: .*?(?=^## )", PAGE, re.MULTILINE | re.DOTALL)[0]
+
+
+def vectors_of_cells(example):
+    """The vectors that stand in the row of each cell."""
+    table = re.findall(r"^\| `(In [^`]*)` \|(.*)\|$", section(example), re.MULTILINE)
+    assert len({cell for cell, _ in table}) == len(table)
+    return {
+        cell: set(re.findall(r"`([a-z]+-\d[a-z0-9-]*)`", rest.rpartition(" |")[2])) for cell, rest in table
+    }
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_a_cell_that_prints_numbers_names_the_vectors_that_hold_them(example):
+    held = defaultdict(set)
+    for case in cases():
+        for figure in case.figures:
+            if figure.example == example:
+                held[figure.cell].add(case.id)
+    said = vectors_of_cells(example)
+    assert {cell: said.get(cell) for cell in held} == held
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_every_vector_of_an_example_is_named_in_its_section(example):
+    of_it = {case.id for case in cases() if re.search(rf"-{example}(-|$)", case.id)}
+    assert of_it
+    assert of_it - set(re.findall(r"`([^`]*)`", section(example))) == set()
+
+
+def test_the_vectors_that_are_named_exist():
+    for name in re.findall(r"`([a-z]+-00\d[a-z0-9-]*)`", PAGE):
+        assert find_case(name)
+
 
 ROOT = Path(__file__).parent.parent
 #: Folders that are ours; what is built and installed lies beside them.
