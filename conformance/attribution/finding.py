@@ -23,7 +23,7 @@ _ENOUGH = 0.25
 _NEARLY = 0.9
 #: The largest number of failing cases (True) and of passing cases (False) that a diagnosis repeats: in a
 #: second, and in more time.
-_MOST_DIAGNOSED = ({True: 40, False: 120}, {True: 100, False: 300})
+_MOST_DIAGNOSED = ({True: 30, False: 60}, {True: 100, False: 300})
 
 
 @dataclass(frozen=True)

@@ -120,12 +120,12 @@ def judge(backend: Backend, item: Case | Judgeable) -> Verdict:
     except (Unsupported, Raised) as error:
         lacking = None if isinstance(error, Missing) else gradient_lacking(backend, item.calls, error)
         if isinstance(error, Raised) and lacking is None:
-            wrong = replace(verdict, status="error", rule=item.rules[0], raised=error.data, code="raised")
+            wrong = replace(verdict, status="error", rule=verdict.rules[0], raised=error.data, code="raised")
             verdict = settle(backend, item, wrong)
         else:
             verdict = _unsupported(verdict, error, lacking)
     except Broken as broken:  # whatever the level of the rule
-        verdict = replace(verdict, status="error", rule=item.rules[0], reason=str(broken), code="broken")
+        verdict = replace(verdict, status="error", rule=verdict.rules[0], reason=str(broken), code="broken")
     except Failure as failure:
         wrong = replace(verdict, status="fail", rule=failure.rule, reason=failure.reason, code=failure.code)
         verdict = settle(backend, item, replace(wrong, difference=failure.difference))
