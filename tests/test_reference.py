@@ -213,3 +213,9 @@ def test_a_step_may_be_loaded_again(monkeypatch):
     monkeypatch.setitem(STEPS, "factor", factor)  # restores it
     again = step(factor.__wrapped__)
     assert STEPS["factor"] is again is not factor
+
+
+def test_allowed_keys_takes_only_what_masks():
+    assert reference.allowed_keys((1, 2), bias=np.array([0.0, -np.inf])).tolist() == [[True, False]]
+    with pytest.raises(TypeError, match="expected only arguments that mask, got scale"):
+        reference.allowed_keys((1, 2), scale=1.0)
