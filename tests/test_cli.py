@@ -274,7 +274,7 @@ def test_several_processes_give_the_same_verdicts():
 
 def test_a_kernel_that_takes_its_process_with_it_again_and_again(monkeypatch):
     """A run that is given up is no success, and what was found before stays."""
-    monkeypatch.setattr(pool, "MOST_ENDS", 1)
+    monkeypatch.setattr(pool, "MOST_CRASHES", 1)
     results = ran("broken:vanishing", names=("scores-default-scale-1", "softmax-000"))
     assert Report(results).outcome is not Outcome.GOOD
     (subject,) = results.subjects

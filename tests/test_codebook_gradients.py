@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from attnspec.conformance.sizes.chosen import gradients_in_float64, of_head
 from attnspec.conformance.sizes.codebook.gradients import gradients
 from attnspec.conformance.sizes.codebook.words import intervals, intervals_of_keys
-from attnspec.conformance.sizes.sampled_gradients import gradients_in_float64, of_head
 from attnspec.formula import Formula
 from attnspec.reference.budget.budget import budget
 

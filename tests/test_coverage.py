@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from whole import ALL
 
 from attnspec import OPERATIONS
 from attnspec.conformance.suite import items
@@ -17,7 +18,6 @@ from tools.coverage import (
     why_impossible,
 )
 
-ALL = tuple(items())
 #: Of each group of large calls, and of all others together.
 NAMES = [
     group.name for group in chapter if "every size" in group.name or group.name.startswith("large masks")

@@ -189,7 +189,7 @@ def crashing(folder, *, more="", every=False, **kwargs):
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_after_a_crash_no_other_costs_an_import(jobs, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(pool, "MOST_ENDS", 6)  # a copy that ends is not counted
+    monkeypatch.setattr(pool, "MOST_CRASHES", 6)  # a copy that ends is not counted
     report, imports = crashing(tmp_path, jobs=jobs)
     statuses = [one.status for one in report.results.verdicts]
     assert statuses.count("error") > 8
@@ -206,7 +206,7 @@ def test_after_a_crash_no_other_costs_an_import(jobs, tmp_path, monkeypatch):
 
 def test_a_process_with_threads_of_an_import_is_not_copied(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(pool, "MOST_ENDS", 3)
+    monkeypatch.setattr(pool, "MOST_CRASHES", 3)
     thread = "import threading, time; threading.Thread(target=time.sleep, args=(987,), daemon=True).start()"
     report, imports = crashing(tmp_path, more=thread)
     assert imports == 3
@@ -217,7 +217,7 @@ def test_a_process_with_threads_of_an_import_is_not_copied(tmp_path, monkeypatch
 
 def test_a_run_of_nothing_but_crashes_is_abandoned_and_told_once(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(pool, "MOST_ENDS", 12)
+    monkeypatch.setattr(pool, "MOST_CRASHES", 12)
     report, imports = crashing(tmp_path, every=True)
     text = " ".join(screen(report).split())
     assert report.outcome is FAILS

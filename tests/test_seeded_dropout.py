@@ -8,17 +8,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from whole import ALL
 
 import attnspec
 from attnspec.backends import load
 from attnspec.conformance.gallery import wrong_entries
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.relations.chance import FALSE_ALARM, Count, describe_improbable, mask_of
-from attnspec.conformance.suite import items
 from attnspec.reference import ArgumentError, attention, attention_vjp, seeded_dropout_attention
 from attnspec.reference.dropout import seeded_dropout_attention_vjp
 
-ITEMS = [item for item in items() if item.operation.startswith("seeded_dropout")]
+ITEMS = [item for item in ALL if item.operation.startswith("seeded_dropout")]
 STEPS = {"check_seed", "mask_of_seed", "with_mask", "with_mask_again"}
 WRONG = [one for one in wrong_entries() if STEPS & {*one.steps}]
 RANDOM = np.random.default_rng(1)

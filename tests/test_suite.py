@@ -6,6 +6,7 @@ from random import Random
 
 import numpy as np
 import pytest
+from whole import ALL
 
 from attnspec import CHAPTERS, OPERATIONS, Case, SpecError, rules
 from attnspec.conformance.judge.comparison import compare
@@ -18,7 +19,6 @@ from attnspec.conformance.suite.problem import MASKED, problem_of
 from attnspec.conformance.verdict import Difference
 from attnspec.reference.budget.budget import budget
 
-ALL = tuple(items())
 RULES = {rule.id for rule in rules()}
 
 
