@@ -183,10 +183,10 @@ def gather(runs: Iterable[Run]) -> Results:
 
     Examples
     --------
-    >>> from attnspec.conformance.results import Header, Run, Subject, gathered
+    >>> from attnspec.conformance.results import Header, Run, Subject, gather
     >>> files = ("old", "new", "new")
     >>> runs = [Run(Header("1"), [Subject("f", "numpy", "2")], source=name) for name in files]
-    >>> [subject.name for subject in gathered(runs).subjects]
+    >>> [subject.name for subject in gather(runs).subjects]
     ['f', 'f (new)', 'f (new 2)']
     """
     seen: Counter[str] = Counter()

@@ -53,11 +53,11 @@ def read_text(path: Path, most: int = MOST) -> str:
     --------
     >>> import lzma, tempfile
     >>> from pathlib import Path
-    >>> from attnspec.conformance.results_file import text_of
+    >>> from attnspec.conformance.results_file import read_text
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder, "some.jsonl.xz")
     ...     number = path.write_bytes(lzma.compress(b"one line\n"))
-    ...     text_of(path)
+    ...     read_text(path)
     'one line\n'
     """
     data = path.read_bytes()
@@ -71,8 +71,8 @@ def stem(path: Path) -> str:
     Examples
     --------
     >>> from pathlib import Path
-    >>> from attnspec.conformance.results_file import bare
-    >>> bare(Path("results/torch-2.13.0.jsonl.xz")), bare(Path("run.jsonl")), bare(Path("run-2.13"))
+    >>> from attnspec.conformance.results_file import stem
+    >>> stem(Path("results/torch-2.13.0.jsonl.xz")), stem(Path("run.jsonl")), stem(Path("run-2.13"))
     ('torch-2.13.0', 'run', 'run-2')
     """
     for suffix in SUFFIXES:

@@ -6,15 +6,6 @@ The marks say what is exhaustive, and which parameters stand for the others.
 import pytest
 
 
-def pytest_configure(config):
-    config.addinivalue_line(
-        "markers", "exhaustive: takes long, and is left to `nox -s exhaustive`, which runs every test"
-    )
-    config.addinivalue_line(
-        "markers", "sample(number): only this number of parameters, evenly spread, run outside of exhaustive"
-    )
-
-
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects by the marks
 def pytest_collection_modifyitems(items):
     sampled = {}

@@ -170,7 +170,7 @@ def held_for_all_threads(name):
     def one_place(kept, every):
         place = name, sizes(every)
         kept[place] = own = every.get(name)
-        end = time.monotonic() + (0 if threading.current_thread() is threading.main_thread() else 1)
+        end = time.monotonic() + (0 if threading.current_thread() is threading.main_thread() else 0.2)
         while kept[place] is own and time.monotonic() < end:
             time.sleep(0)  # until another thread has put its own there
         return {name: kept[place]}

@@ -111,6 +111,7 @@ def test_a_finite_lse_is_named_by_its_own_rule():
     assert {(verdict.rule, verdict.variant) for verdict in found} == {("SOFT-7", "finite")}
 
 
+@pytest.mark.exhaustive
 def test_a_function_without_state_is_not_blamed_for_state():
     def doubled(query, key, value, *, is_causal=False):
         return 2 * plain()(query, key, value, is_causal=is_causal)
