@@ -155,7 +155,7 @@ def test_the_command_writes_what_changed_and_removes_what_is_of_no_chapter(
     if "nothing" in files:
         whole = [*chapters("projection")]
         monkeypatch.setattr("attnspec.conformance.run.expected_values.chapters", lambda _: whole)
-    monkeypatch.setattr("attnspec.conformance.run.index.write", lambda path, *, only_check: False)
+    monkeypatch.setattr("attnspec.conformance.run.index.write", lambda *_, **__: False)
     only = [] if "nothing" in files else ["--only", "projection"]
     before = sorted(path.name for path in folder.iterdir())
     check = CliRunner().invoke(vectors, ["expected", str(tmp_path), "--check", *only])
