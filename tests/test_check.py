@@ -31,7 +31,7 @@ HEADER = Header("1", "chosen", cases=tuple(verdict.case for verdict in VERDICTS)
 def check(monkeypatch):
     """`attnspec check` with verdicts instead of processes that find them."""
 
-    def checked(*words, verdicts=VERDICTS, ends=lambda: None, header=HEADER):
+    def checked(*words, verdicts=VERDICTS, ends=lambda: None, header=HEADER, named=True):
         class Pool(AbstractContextManager):
             def __init__(self, name, selection, jobs, seconds, echo):
                 assert (name, jobs, seconds, echo) == (NAME, 1, 300, False)
@@ -44,7 +44,7 @@ def check(monkeypatch):
             def diagnose(self, cases, seconds):
                 assert list(cases)
                 twin = Twin(("fills_with_a_number" if seconds else "fills_always",), "It fills.", "MASK-5")
-                return Diagnosis((twin,), 2, 3, 0.0, 2, 3)
+                return Diagnosis((twin,), 2, 3, 0.0, 2, 3) if named else None
 
         def events(pool, selection, known, stop):
             assert (pool.name, selection, known) == (NAME, checked.selection, {})
@@ -76,6 +76,13 @@ def test_a_failing_backend_is_diagnosed_and_another_is_not(check):
     assert "m:f: consistent with: fills_with_a_number (It fills" in check().stdout
     assert "consistent with" not in check(verdicts=[PASS]).stdout
     assert "m:f: consistent with: fills_always (It fills" in check("--explain").stdout
+
+
+def test_a_diagnosis_that_names_nothing_in_a_second_is_said(check):
+    hint = "m:f: no bug of the gallery matches within a second; --explain looks longer\n"
+    assert hint in check(named=False).stderr
+    for other in (check(), check("--explain", named=False), check(named=False, verdicts=[PASS])):
+        assert hint not in other.stderr
 
 
 def test_options_are_handed_on(check):

@@ -81,6 +81,12 @@ def judge_all(
         click.echo(screen(report, color=wants_color(), every=every), nl=False)
     finally:  # the pipe that standard output goes to may be closed
         _write(report, wanted, html)
+    if not (explain or selection.sizes):
+        for name in _without_diagnosis(report):
+            click.echo(
+                f"{one_line(name)}: no bug of the gallery matches within a second; --explain looks longer",
+                err=True,
+            )
     if runs.problem:
         raise click.ClickException(runs.problem)
     if runs.signal:
@@ -98,6 +104,16 @@ def judge_all(
             click.echo(f"{entries} in {write_known_failures}: add a reason and a link to each")
         status = 0 if report.outcome is Outcome.FAILS and not problems else status
     sys.exit(status)
+
+
+def _without_diagnosis(report: Report) -> list[str]:
+    """Return the backends of which a call returns a wrong result, and no diagnosis says why."""
+    wrong = (
+        finding.backend
+        for finding in report.findings
+        if any(verdict.difference for verdict in finding.failures)
+    )
+    return [name for name in dict.fromkeys(wrong) if name not in report.diagnoses]
 
 
 def _jobs(said: str) -> int:
