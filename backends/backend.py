@@ -170,17 +170,7 @@ class Backend:
 
 
 def in_one_dtype(backend: Backend, dtype: str) -> Backend:
-    """Return a backend with the variants that it shows in a dtype.
-
-    Examples
-    --------
-    >>> from dataclasses import replace
-    >>> from attnspec.backends import load
-    >>> from attnspec.backends.backend import in_one_dtype
-    >>> storing = replace(load("numpy-portable"), dialect={"NUM-5": {"float16": "storage"}})
-    >>> in_one_dtype(storing, "float16").dialect, in_one_dtype(storing, "bfloat16").dialect
-    ({'NUM-5': 'storage'}, {})
-    """
+    """Return a backend with the variants that it shows in a dtype."""
     if all(isinstance(said, str) for said in backend.dialect.values()):
         return backend
     return replace(backend, dialect=in_dtype(backend.dialect, dtype))

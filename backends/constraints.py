@@ -103,16 +103,7 @@ ANY = Constraints()
 
 
 def fits(constraints: Constraints, arguments: Mapping[str, Any]) -> str:
-    """Return the reason that a call of attention violates constraints; empty if it does not.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from attnspec.backends.constraints import Constraints, fits
-    >>> one = np.ones((2, 3, 4))
-    >>> fits(Constraints(depths=(64,)), {"query": one, "key": one, "value": one})
-    'takes only depths of 64, got 4'
-    """
+    """Return the reason that a call of attention violates constraints; empty if it does not."""
     arrays = [arguments.get(name) for name in _OPERATION.arrays]
     if not all(getattr(array, "ndim", 0) > 1 for array in arrays):
         return ""

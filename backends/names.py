@@ -81,14 +81,7 @@ _PACKAGES = MappingProxyType(
 
 
 def library_of(name: str) -> str:
-    """Return the library of a backend, of a package, or of an environment.
-
-    Examples
-    --------
-    >>> from attnspec.backends.names import library_of
-    >>> library_of("keras-numpy"), library_of("onnxruntime-mha"), library_of("apache-tvm")
-    ('keras', 'onnxruntime', 'tvm')
-    """
+    """Return the library of a backend, of a package, or of an environment."""
     return _PACKAGES.get(name, name.partition("-")[0])
 
 
@@ -189,41 +182,20 @@ def is_folder(name: str) -> bool:
 
 
 def name_program(command: str, call_limit: float | None = None, dtypes: Sequence[str] = ()) -> str:
-    """Return the name of the backend for a program.
-
-    Examples
-    --------
-    >>> from attnspec.backends.names import name_program
-    >>> name_program("./my_attention --fast", 5, ["float32"])
-    'program:./my_attention --fast?call_limit=5&dtype=float32'
-    """
+    """Return the name of the backend for a program."""
     limit = {"call_limit": f"{call_limit:g}"} if call_limit is not None else {}
     return with_options(f"{PROGRAM}{command}", limit | ({"dtype": ",".join(dtypes)} if dtypes else {}))
 
 
 def distrusted(name: str, call_limit: float | None = None) -> str:
-    """Return the name of a backend whose code is not trusted.
-
-    Examples
-    --------
-    >>> from attnspec.backends.names import distrusted
-    >>> distrusted("my_module:attention", 5), distrusted("untrusted:my_module:attention")
-    ('untrusted:my_module:attention?call_limit=5', 'untrusted:my_module:attention')
-    """
+    """Return the name of a backend whose code is not trusted."""
     place, options = split_options(name.removeprefix(UNTRUSTED))
     limit = {"call_limit": f"{call_limit:g}"} if call_limit is not None else {}
     return with_options(UNTRUSTED + place, options | limit)
 
 
 def with_options(name: str, options: Mapping[str, str]) -> str:
-    """Append options to the name of a backend, in the syntax of `split_options`.
-
-    Examples
-    --------
-    >>> from attnspec.backends.names import with_options
-    >>> with_options("my_module:attention", {"array": "torch"})
-    'my_module:attention?array=torch'
-    """
+    """Append options to the name of a backend, in the syntax of `split_options`."""
     return name + "?" * bool(options) + "&".join(f"{key}={value}" for key, value in options.items())
 
 
@@ -237,14 +209,7 @@ def check_options(names: Iterable[str]) -> None:
 
 
 def split_options(name: str) -> tuple[str, dict[str, str]]:
-    """Split a name into a place and its options, written as in the query of a URL.
-
-    Examples
-    --------
-    >>> from attnspec.backends.names import split_options
-    >>> split_options("my_module:attention?array=torch&dtype=float16")
-    ('my_module:attention', {'array': 'torch', 'dtype': 'float16'})
-    """
+    """Split a name into a place and its options, written as in the query of a URL."""
     place, _, rest = name.rpartition("?")
     pairs = [pair.partition("=") for pair in rest.split("&")]
     if not place or not all(sign for _, sign, _ in pairs):

@@ -114,12 +114,6 @@ def line(kind: str, thing: Any) -> str:
 
     Lines are written during the run, so that an interrupted run keeps its results.
     A file may contain several runs.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.results import Footer, line
-    >>> line("footer", Footer(7))
-    '{"footer": {"verdicts": 7}}\n'
     """
     return json.dumps({kind: to_json(thing) if isinstance(thing, Verdict) else asdict(thing)}) + "\n"
 
@@ -179,16 +173,7 @@ class Run:
 
 
 def gather(runs: Iterable[Run]) -> Results:
-    """Combine runs. From the second run of a backend on, its name includes that of the file.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.results import Header, Run, Subject, gather
-    >>> files = ("old", "new", "new")
-    >>> runs = [Run(Header("1"), [Subject("f", "numpy", "2")], source=name) for name in files]
-    >>> [subject.name for subject in gather(runs).subjects]
-    ['f', 'f (new)', 'f (new 2)']
-    """
+    """Combine runs. From the second run of a backend on, its name includes that of the file."""
     seen: Counter[str] = Counter()
     subjects: list[Subject] = []
     verdicts: list[Verdict] = []

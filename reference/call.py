@@ -66,16 +66,7 @@ STEPS: dict[str, Step] = {}
 
 
 def step(function: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[C, P], R]:
-    """Mark a function of a call as a step, which can be replaced.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from attnspec.reference import functions
-    >>> unscaled = functions({"factor": lambda call: 1.0})["scores"]
-    >>> unscaled(np.array([[1.0, 2.0]]), np.array([[3.0, 4.0]]))
-    array([[11.]])
-    """
+    """Mark a function of a call as a step, which can be replaced."""
     name = function.__name__
     known = STEPS.get(name)
     if known is not None and _origin(known) != _origin(function):

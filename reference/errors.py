@@ -24,16 +24,7 @@ class ArgumentError(ValueError):
 
 
 def need(name: str, good: Any, expected: str, got: Any, rule: str) -> None:
-    """Raise an error unless an argument is as expected (ERR-12).
-
-    Examples
-    --------
-    >>> from attnspec.reference.errors import need
-    >>> need("key", 8 == 7, "depth 8 as in query", 7, "SHAPE-6")
-    Traceback (most recent call last):
-        ...
-    attnspec.reference.errors.ArgumentError: key: expected depth 8 as in query, got 7 [SHAPE-6]
-    """
+    """Raise an error unless an argument is as expected (ERR-12)."""
     if not good:
         raise ArgumentError(f"{name}: expected {expected}, got {got} [{rule}]")
 

@@ -65,14 +65,7 @@ def public(compute: Step) -> Callable[..., Any]:
 
 
 def evaluate(compute: Step, arguments: Mapping[str, Any]) -> Any:
-    """Compute with NumPy arrays or nested lists, in the precision of the argument ``dtype``.
-
-    Examples
-    --------
-    >>> from attnspec.reference.functions import evaluate
-    >>> evaluate(lambda call, features: features + 1, {"features": [1.0], "dtype": "float32"})
-    array([2.], dtype=float32)
-    """
+    """Compute with NumPy arrays or nested lists, in the precision of the argument ``dtype``."""
     dtype = np.dtype(arguments["dtype"])
     dtypes = (getattr(argument, "dtype", None) for argument in arguments.values())
     leading = next((each for each in dtypes if str(each) in FORMATS), dtype)

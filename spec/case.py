@@ -190,16 +190,7 @@ class Case:
 
 
 def fingerprint(operation: str, arguments: Mapping[str, Any]) -> str:
-    """Return a digest of a call. It is equal for equal numbers in any dtype.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from attnspec.case import fingerprint
-    >>> calls = [{"query": np.ones((1, 2), dtype), "scale": 2.0} for dtype in ("float16", "float64")]
-    >>> fingerprint("scores", calls[0]) == fingerprint("scores", calls[1])
-    True
-    """
+    """Return a digest of a call. It is equal for equal numbers in any dtype."""
     digest = blake2b(operation.encode(), digest_size=12)
     for name in sorted(arguments):
         thing = arguments[name]

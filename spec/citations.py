@@ -23,32 +23,13 @@ _LINKED = re.compile(rf"\[({_ID})\](?!\()")
 
 
 def anchor(rule: Rule) -> str:
-    """Return the anchor of the heading of a rule in the page of its chapter.
-
-    Examples
-    --------
-    >>> from attnspec import find_rule
-    >>> from attnspec.citations import anchor
-    >>> anchor(find_rule("MASK-6"))
-    'mask-6-a-row-with-nothing-to-attend-to-gives-zero'
-    """
+    """Return the anchor of the heading of a rule in the page of its chapter."""
     heading = f"{rule.id} {rule.title}".lower()
     return "".join(letter for letter in heading if letter.isalnum() or letter in " -_").replace(" ", "-")
 
 
 def cited(page: str) -> str:
-    r"""Link every rule that the running text of a page cites, and list the targets of the links.
-
-    Examples
-    --------
-    >>> from attnspec.citations import cited
-    >>> print(cited("A row may be empty (MASK-6), as `MASK-6` says.\n"))
-    A row may be empty ([MASK-6]), as `MASK-6` says.
-    <BLANKLINE>
-    <!-- rules -->
-    [MASK-6]: masking.md#mask-6-a-row-with-nothing-to-attend-to-gives-zero
-    <BLANKLINE>
-    """
+    r"""Link every rule that the running text of a page cites, and list the targets of the links."""
     text = _DEFINITION.sub("", page.replace(f"{DEFINITIONS}\n", "")).rstrip("\n")
     known = {rule.id: rule for rule in rules()}
 

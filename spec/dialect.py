@@ -14,14 +14,6 @@ def in_dtype(dialect: Mapping[str, Any], dtype: str) -> dict[str, str]:
 
     Variants by route are written as one text, which `of_routes` reads. A rule holds in the dtypes
     and for the routes that are not declared.
-
-    Examples
-    --------
-    >>> from attnspec.dialect import in_dtype
-    >>> in_dtype({"NUM-5": {"float16": "storage"}, "MASK-6": "nan"}, "bfloat16")
-    {'MASK-6': 'nan'}
-    >>> in_dtype({"MASK-6": {"mask": "uniform"}}, "float32")
-    {'MASK-6': 'mask: uniform'}
     """
     results = {}
     for rule, said in dialect.items():
@@ -41,14 +33,7 @@ def _written(said: Mapping[str, str]) -> str:
 
 
 def of_routes(variant: str) -> dict[str, str]:
-    """Return the variant of each route. A route of which the rule holds is left out.
-
-    Examples
-    --------
-    >>> from attnspec.dialect import of_routes
-    >>> of_routes("mask: uniform"), of_routes("nan"), of_routes("")
-    ({'mask': 'uniform'}, {'mask': 'nan', 'bias': 'nan'}, {})
-    """
+    """Return the variant of each route. A route of which the rule holds is left out."""
     if ": " in variant:
         results = {}
         for part in variant.split(", "):
@@ -67,14 +52,7 @@ def described(dialect: Mapping[str, Any]) -> dict[str, str]:
 
 
 def fault_of(dialect: Any, variants: Mapping[str, tuple[str, ...]], dtypes: tuple[str, ...]) -> str:
-    """Say what was expected of a declaration and what it has instead. Return an empty text if it is good.
-
-    Examples
-    --------
-    >>> from attnspec.dialect import fault_of
-    >>> fault_of({"MASK-6": {"rows": "nan"}}, {"MASK-6": ("nan",)}, ("float32",))
-    "MASK-6: expected some of the dtypes float32 or of the routes mask, bias, got 'rows'"
-    """
+    """Say what was expected of a declaration and what it has instead. Return an empty text if it is good."""
     if not isinstance(dialect, Mapping):
         return f"expected a mapping of rule ids to variants, got {dialect!r}"
     for rule, said in dialect.items():

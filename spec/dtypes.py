@@ -76,15 +76,7 @@ def numpy_dtype(name: str) -> Any:
 
 
 def numbers_of(array: Any) -> str:
-    """Return the kind of an array's numbers: ``floating``, ``boolean``, ``integer``, or else its dtype.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from attnspec.dtypes import numbers_of
-    >>> numbers_of(np.ones(2, "bfloat16")), numbers_of(np.ones(2, bool)), numbers_of(np.ones(2, complex))
-    ('floating', 'boolean', 'complex128')
-    """
+    """Return the kind of an array's numbers: ``floating``, ``boolean``, ``integer``, or else its dtype."""
     name = str(getattr(array.dtype, "name", array.dtype)).rpartition(".")[2]
     if name in FORMATS:
         return "floating"

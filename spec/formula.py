@@ -16,14 +16,7 @@ _WORD = 8  # octets
 
 
 def octets(seed: int, stream: int, count: int, start: int = 0) -> NDArray[np.uint8]:
-    """Return the octets of a stream from position `start` on.
-
-    Examples
-    --------
-    >>> from attnspec.formula import octets
-    >>> octets(0, 0, 4).tolist(), octets(0, 0, 2, start=2).tolist()
-    ([111, 126, 25, 77], [25, 77])
-    """
+    """Return the octets of a stream from position `start` on."""
     for name, number in (("seed", seed), ("stream", stream)):
         if not 0 <= number < 2**32:
             raise ValueError(f"{name}: expected 0 to {2**32 - 1}, got {number}")
@@ -38,12 +31,6 @@ def numbers(seed: int, stream: int, shape: tuple[int, ...]) -> NDArray[np.float3
     """Return an array of multiples of 1/64 from -2 to 127/64: the octets of a stream as signed integers.
 
     Every dtype of the standard holds these numbers exactly.
-
-    Examples
-    --------
-    >>> from attnspec.formula import numbers
-    >>> (64 * numbers(0, 0, (2, 2))).tolist()
-    [[111.0, 126.0], [25.0, 77.0]]
     """
     result = octets(seed, stream, int(np.prod(shape, dtype=np.int64))).view(np.int8)
     return np.multiply(result, np.float32(1 / 64), dtype=np.float32).reshape(shape)
@@ -85,15 +72,7 @@ _BIASES = 8
 
 @dataclass(frozen=True)
 class Formula:
-    """A call of attention whose numbers follow from a formula.
-
-    Examples
-    --------
-    >>> from attnspec.formula import Formula
-    >>> problem = Formula(queries=2, keys=3, depth=4, value_depth=4, options={"is_causal": True})
-    >>> sorted(problem.arguments("float32"))
-    ['is_causal', 'key', 'query', 'value']
-    """
+    """A call of attention whose numbers follow from a formula."""
 
     queries: int  # L
     keys: int  # S

@@ -23,18 +23,7 @@ class Sizes:
 
 
 def sizes(operation: str, arguments: Arguments) -> Sizes:
-    """Return the sizes of a call, from its arrays and its numbers of heads.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from attnspec.sizes import shape_of, sizes
-    >>> found = sizes("scores", {"query": np.ones((2, 4, 3, 8)), "key": np.ones((2, 2, 5, 8))})
-    >>> found.batch, found.letters
-    ((2,), {'Hq': 4, 'L': 3, 'D': 8, 'Hkv': 2, 'S': 5})
-    >>> shape_of(("*B", "Hq", "L", "S"), found)
-    (2, 4, 3, 5)
-    """
+    """Return the sizes of a call, from its arrays and its numbers of heads."""
     sizes, misfits = bound(operation, arguments)
     for misfit in misfits:
         raise SpecError(misfit)
@@ -51,15 +40,7 @@ def shape_of(shape: Shape, sizes: Sizes) -> tuple[int, ...]:
 
 
 def output_shapes(operation: str, arguments: Arguments) -> dict[str, tuple[int, ...]]:
-    """Return the shape of every output of a valid call.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from attnspec.sizes import output_shapes
-    >>> output_shapes("split_heads", {"features": np.ones((3, 8)), "heads": 2})
-    {'split': (2, 3, 4)}
-    """
+    """Return the shape of every output of a valid call."""
     result = sizes(operation, arguments)
     convention = arguments.get("convention")
     return {
@@ -228,17 +209,7 @@ WORDS: Mapping[str, str] = MappingProxyType(
 
 
 def misfits(operation: str, arguments: Arguments) -> list[str]:
-    """List the reasons to refuse a call, with a line for each argument at fault.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from attnspec.sizes import misfits
-    >>> misfits("split_heads", {"features": np.ones((3, 8)), "heads": 3})
-    ['argument features: expected shape (N, 3*D), got (3, 8)']
-    >>> misfits("split_heads", {"features": np.ones((3, 8), int), "heads": 2})
-    ['argument features: expected floating-point numbers, got int64']
-    """
+    """List the reasons to refuse a call, with a line for each argument at fault."""
     known = OPERATIONS[operation].arguments
     # None means not given, but a flag must not be None.
     given = {

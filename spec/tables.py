@@ -29,14 +29,7 @@ _FORMS = {"integers": "integer, or integers", "flag": "True or False", "window":
 
 
 def letters() -> str:
-    """Make the table of letters.
-
-    Examples
-    --------
-    >>> from attnspec.tables import letters
-    >>> print(letters().splitlines()[4])
-    | `Hkv` | heads of keys and values; `H` if the number equals `Hq` | see [HEAD-2] |
-    """
+    """Make the table of letters."""
     rows = ((f"`{name}`", letter.meaning, _of_zero(letter)) for name, letter in LETTERS.items())
     return _table(("letter", "meaning", "may be 0"), rows)
 
@@ -49,14 +42,7 @@ def _of_zero(letter: Letter) -> str:
 
 
 def arguments(*operations: str) -> str:
-    """Make the table of all arguments and outputs of some operations.
-
-    Examples
-    --------
-    >>> from attnspec.tables import arguments
-    >>> print(arguments("append_cache").splitlines()[2])
-    | `cache` | floating-point | `(*B, H, C, D)` | keys or values of earlier positions | data |  | [CACHE-1] |
-    """
+    """Make the table of all arguments and outputs of some operations."""
     rows: list[tuple[str, ...]] = []
     for name in operations:
         if len(operations) > 1:
@@ -68,14 +54,7 @@ def arguments(*operations: str) -> str:
 
 
 def operations() -> str:
-    """List every operation with its arrays, its other arguments and its outputs.
-
-    Examples
-    --------
-    >>> from attnspec.tables import operations
-    >>> print(operations().splitlines()[7])
-    | `split_heads` | `features` | `heads` | `split` |
-    """
+    """List every operation with its arrays, its other arguments and its outputs."""
     rows = (
         (f"`{name}`", _names(form.arrays), _names(form.offers), _names(form.outputs))
         for name, form in OPERATIONS.items()
@@ -84,15 +63,7 @@ def operations() -> str:
 
 
 def call(operation: str) -> str:
-    """Write the call of an operation, with all of its arguments.
-
-    Examples
-    --------
-    >>> from attnspec.tables import call
-    >>> print(call("alibi_bias"))
-        alibi_bias(query, key, *,
-                   query_offset=0, slopes=None)
-    """
+    """Write the call of an operation, with all of its arguments."""
     form = OPERATIONS[operation]
     options = (form.arguments[name] for name in form.options)
     given = ", ".join(
@@ -106,14 +77,7 @@ def call(operation: str) -> str:
 
 
 def written(page: str) -> str:
-    r"""Rewrite the tables of a page.
-
-    Examples
-    --------
-    >>> from attnspec.tables import letters, written
-    >>> written("<!-- letters -->\n<!-- end -->") == f"<!-- letters -->\n{letters()}\n<!-- end -->"
-    True
-    """
+    r"""Rewrite the tables of a page."""
 
     def table(part: re.Match[str]) -> str:
         what, _, names = part["what"].partition(" of ")
@@ -188,15 +152,7 @@ _CONVENTIONS = {"column": "columns", "linear": "linear"}
 
 
 def shape_of(entry: Argument | Output) -> str:
-    """Return a shape, and the shapes of other conventions if they differ.
-
-    Examples
-    --------
-    >>> from attnspec import OPERATIONS
-    >>> from attnspec.tables import shape_of
-    >>> shape_of(OPERATIONS["attention"].arguments["query"])
-    '`(*B, Hq, L, D)`'
-    """
+    """Return a shape, and the shapes of other conventions if they differ."""
     if not entry.shape:
         return ""
     plain, other = _shape(entry.shape), _shape(turned(entry.shape))
@@ -205,15 +161,7 @@ def shape_of(entry: Argument | Output) -> str:
 
 
 def kind_of(argument: Argument) -> str:
-    """Return what an argument holds, and the range of its numbers.
-
-    Examples
-    --------
-    >>> from attnspec import OPERATIONS
-    >>> from attnspec.tables import kind_of
-    >>> kind_of(OPERATIONS["attention"].arguments["dropout_rate"])
-    'number, from 0 to below 1'
-    """
+    """Return what an argument holds, and the range of its numbers."""
     if argument.kind == "word":
         return " or ".join(f"`{word}`" for word in argument.words)
     plain = _KINDS[argument.numbers] if argument.kind == "array" else _FORMS.get(argument.kind, argument.kind)

@@ -66,15 +66,7 @@ def has_other_length_of_value(arguments: Arguments) -> bool:
 
 
 def has_repeated_batch_entry(arguments: Arguments) -> bool:
-    """Whether queries and keys have batch axes of other sizes, one of which is 1.
-
-    Examples
-    --------
-    >>> from attnspec.backends.adapters.conditions import has_repeated_batch_entry
-    >>> one, two = np.ones((1, 3, 5, 4)), np.ones((2, 3, 5, 4))
-    >>> [has_repeated_batch_entry({"query": two, "key": key}) for key in (one, two)]
-    [True, False]
-    """
+    """Whether queries and keys have batch axes of other sizes, one of which is 1."""
     query, key = (arguments[name].shape[:-3] for name in ("query", "key"))
     return query != key and all(
         one == other or 1 in (one, other) for one, other in zip(query, key, strict=False)
@@ -82,17 +74,7 @@ def has_repeated_batch_entry(arguments: Arguments) -> bool:
 
 
 def has_overflowing_score(arguments: Arguments, working: str = "float32") -> bool:
-    """Whether queries and keys are finite and a score may overflow.
-
-    Examples
-    --------
-    >>> from attnspec.backends.adapters.conditions import has_overflowing_score
-    >>> one, large = np.ones((1, 1), np.float16), np.full((1, 1), 60000, np.float16)
-    >>> has_overflowing_score({"query": one + one, "key": large})
-    False
-    >>> has_overflowing_score({"query": one + one, "key": large}, "float16")
-    True
-    """
+    """Whether queries and keys are finite and a score may overflow."""
     query, key = (arguments[name] for name in ("query", "key"))
     if not query.size or not key.size or not np.isfinite(query).all() or not np.isfinite(key).all():
         return False
@@ -122,15 +104,7 @@ def has_row_below(arguments: Arguments, largest: float) -> bool:
 
 
 def has_empty_row_of_mask(arguments: Arguments) -> bool:
-    """Whether a mask is given and a query has no key that it, the bias and causality allow.
-
-    Examples
-    --------
-    >>> from attnspec.backends.adapters.conditions import has_empty_row_of_mask
-    >>> mask, bias = np.array([[True, False]]), np.array([[-np.inf, 0.0]])
-    >>> has_empty_row_of_mask({"mask": mask}), has_empty_row_of_mask({"mask": mask, "bias": bias})
-    (False, True)
-    """
+    """Whether a mask is given and a query has no key that it, the bias and causality allow."""
     if "mask" not in arguments:
         return False
     allowed = arguments["mask"]

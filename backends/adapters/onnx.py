@@ -36,17 +36,7 @@ Runner = Callable[[onnx.ModelProto, dict[str, NDArray[Any]]], Sequence[Any]]
 
 
 def onnx_attention(run: Runner, opset: int, *, whole_masks: bool = False) -> Callable[..., Any]:
-    """Make a function with the canonical arguments that runs each call as a model.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from onnx.reference import ReferenceEvaluator
-    >>> from attnspec.backends.adapters.onnx import onnx_attention
-    >>> attention = onnx_attention(lambda model, inputs: ReferenceEvaluator(model).run(None, inputs), 25)
-    >>> attention(*[np.ones((1, 1, 2, 3))] * 3).tolist()
-    [[[[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]]]]
-    """
+    """Make a function with the canonical arguments that runs each call as a model."""
 
     def attention(query: Any, key: Any, value: Any, **options: Any) -> Any:
         arguments = {"query": query, "key": key, "value": value, **options}
@@ -73,15 +63,6 @@ def onnx_model(
     Notes
     -----
     The translation is that of ``spec/dialects.md``, section ONNX Attention, of ONNX 1.23.2.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from attnspec.backends.adapters.onnx import onnx_model
-    >>> one = np.ones((1, 2, 3, 4), np.float32)
-    >>> model, inputs = onnx_model({"query": one, "key": one, "value": one, "is_causal": True})
-    >>> [attribute.name for attribute in model.graph.node[0].attribute], sorted(inputs)
-    (['is_causal'], ['K', 'Q', 'V'])
     """
     given = {name: value for name, value in arguments.items() if value is not None}
     inputs = {own: given.pop(name) for name, own in _ARRAYS.items()}
@@ -186,14 +167,7 @@ def _model(
 
 
 def has_scale_without_short_root(arguments: Arguments) -> bool:
-    """Whether the square root of the given scale is no number of float32.
-
-    Examples
-    --------
-    >>> from attnspec.backends.adapters.onnx import has_scale_without_short_root
-    >>> [has_scale_without_short_root({"scale": scale}) for scale in (0.25, 0.5)]
-    [False, True]
-    """
+    """Whether the square root of the given scale is no number of float32."""
     scale = arguments.get("scale")
     return scale is not None and scale > 0 and float(np.sqrt(np.float32(scale))) ** 2 != scale
 

@@ -176,14 +176,7 @@ def _session(leader: int) -> list[int]:
 
 
 def how_it_ended(status: int) -> str:
-    """Say how a process ended, from its exit status, or from minus the number of the signal.
-
-    Examples
-    --------
-    >>> from attnspec.backends.program.process import how_it_ended
-    >>> how_it_ended(0), how_it_ended(-9)
-    ('ended with status 0', 'was killed by SIGKILL')
-    """
+    """Say how a process ended, from its exit status, or from minus the number of the signal."""
     if status >= 0:
         return f"ended with status {status}"
     try:

@@ -197,15 +197,7 @@ def read_array(path: Path, tensor: Any) -> NDArray[Any]:
 def as_function(
     operation: str, options: Sequence[str], run: Callable[[str, Mapping[str, Any]], Any]
 ) -> Callable[..., Any]:
-    """Make a function with the canonical names of an operation, and only the given options.
-
-    Examples
-    --------
-    >>> import inspect
-    >>> from attnspec.backends.program.protocol import as_function
-    >>> inspect.signature(as_function("attention", ["scale"], lambda name, given: given))
-    <Signature (query, key, value, *, scale=None)>
-    """
+    """Make a function with the canonical names of an operation, and only the given options."""
     kind = inspect.Parameter
     parameters = [kind(name, kind.POSITIONAL_OR_KEYWORD) for name in OPERATIONS[operation].arrays]
     parameters += [kind(name, kind.KEYWORD_ONLY, default=None) for name in options]

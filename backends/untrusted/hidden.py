@@ -22,15 +22,7 @@ _TELLING = ("ATTNSPEC", "PYTEST", "COVERAGE", "COV_CORE", "HYPOTHESIS", "NOX", "
 
 @cache
 def hidden_places() -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the folders and the files of this package, wherever links of it lead.
-
-    Examples
-    --------
-    >>> import attnspec
-    >>> from attnspec.backends.untrusted.hidden import hidden_places
-    >>> any(path.endswith("masking.npz") for path in hidden_places()[1])
-    True
-    """
+    """Return the folders and the files of this package, wherever links of it lead."""
     top = Path(attnspec.__file__).parent
     paths = {path.resolve() for folder, _, names in os.walk(top) for path in (Path(folder, x) for x in names)}
     files = {path for path in paths if path.is_file()}
@@ -61,14 +53,7 @@ def close_memory() -> bool:
 
 
 def plain_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Remove the variables that say that a process belongs to a test.
-
-    Examples
-    --------
-    >>> from attnspec.backends.untrusted.hidden import plain_environment
-    >>> plain_environment({"PATH": "/bin", "PYTEST_CURRENT_TEST": "test_x", "CI": "true"})
-    {'PATH': '/bin'}
-    """
+    """Remove the variables that say that a process belongs to a test."""
     return {
         name: text
         for name, text in environment.items()

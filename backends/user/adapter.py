@@ -25,20 +25,7 @@ _OF_PAIRS = tuple(argument.name for argument in _OPERATION.named if argument.bro
 
 
 def adapt(name: str, function: Callable[..., Any], convention: Convention, xp: Any) -> Callable[..., Any]:
-    """Wrap a function with another convention in one with the canonical signature.
-
-    Examples
-    --------
-    >>> import inspect
-    >>> import numpy as np
-    >>> from attnspec.backends.user.adapter import adapt
-    >>> from attnspec.backends.user.convention import Convention
-    >>> def kernel(q, k, v, causal=False):
-    ...     return q
-    >>> names = {"query": "q", "key": "k", "value": "v", "is_causal": "causal"}
-    >>> inspect.signature(adapt("m:kernel", kernel, Convention(names), np))
-    <Signature (query, key, value, *, is_causal=None)>
-    """
+    """Wrap a function with another convention in one with the canonical signature."""
     check_convention(name, convention)
     native = _native_names(name, function, convention)
     options = [canonical for canonical in native if canonical not in _OPERATION.arrays]
@@ -161,17 +148,7 @@ def _default(option: str, query: Any) -> Any:
 
 
 def _split_past(call: dict[str, Any], past: Sequence[str]) -> dict[str, Any]:
-    """Split keys and values at the query offset, if a function takes those before it separately.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from attnspec.backends.user.adapter import _split_past
-    >>> query, key = np.ones((2, 4)), np.ones((5, 4))
-    >>> call = {"query": query, "key": key, "value": key, "query_offset": 3}
-    >>> {name: array.shape for name, array in _split_past(call, ("past_key", "past_value")).items()}
-    {'query': (2, 4), 'key': (2, 4), 'value': (2, 4), 'past_key': (3, 4), 'past_value': (3, 4)}
-    """
+    """Split keys and values at the query offset, if a function takes those before it separately."""
     offset = call.get("query_offset")
     if not past or offset is None or (isinstance(offset, int) and offset == 0):
         return {name: value for name, value in call.items() if name != "query_offset" or not past}
@@ -268,18 +245,7 @@ def _swapped(array: Any, xp: Any) -> Any:
 def call_each_entry(
     function: Callable[[dict[str, Any]], Sequence[Any]], call: dict[str, Any], axes: int, xp: Any
 ) -> Sequence[Any]:
-    """Call a function once for each index of the axes that it lacks, and stack the results.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from attnspec.backends.user.adapter import call_each_entry
-    >>> def first(call):
-    ...     return [call["value"][0, 0]]
-    >>> arrays = dict.fromkeys(("query", "key", "value"), np.arange(8.0).reshape(2, 2, 2))
-    >>> call_each_entry(first, arrays, 2, np)[0].tolist()
-    [0.0, 4.0]
-    """
+    """Call a function once for each index of the axes that it lacks, and stack the results."""
     query = call["query"]
     lost = query.ndim - axes
     lead = tuple(query.shape[: max(lost, 0)])

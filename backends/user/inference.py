@@ -30,13 +30,6 @@ def package_of(module: ModuleType, array: str) -> str:
 
     This is the package of the module. If it is in none, and takes NumPy arrays, it is the one package that
     the module imports.
-
-    Examples
-    --------
-    >>> import click.testing
-    >>> from attnspec.backends.user.inference import package_of
-    >>> package_of(click.testing, "numpy")
-    'click'
     """
     packages = metadata.packages_distributions()
     known = {"attnspec", "ml_dtypes", *LIBRARIES.values()}
@@ -48,22 +41,7 @@ def package_of(module: ModuleType, array: str) -> str:
 
 
 def configuration_text(place: str, array: str, inference: Inference, library: str = "") -> str:
-    """Return the text of a configuration, with a reason for each key.
-
-    Examples
-    --------
-    >>> from attnspec.backends.user.convention import Convention
-    >>> from attnspec.backends.user.probe import Inference
-    >>> from attnspec.backends.user.inference import configuration_text
-    >>> inference = Inference(Convention(layout="BSHD"), why={"layout": "it was so"})
-    >>> print(configuration_text("my:kernel", "numpy", inference))
-    # Inferred by calling the function; `attnspec check` reads this file.
-    [backend]
-    function = "my:kernel"
-    array = "numpy"
-    layout = "BSHD"  # it was so
-    <BLANKLINE>
-    """
+    """Return the text of a configuration, with a reason for each key."""
     return "\n".join(_lines(place, array, inference, library)) + "\n"
 
 

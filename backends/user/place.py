@@ -85,14 +85,7 @@ def functions_in(module: str) -> tuple[str, ...]:
 
 
 def near(word: str, known: Iterable[str]) -> str:
-    """Return the nearest known word as a suggestion in brackets; empty if none is near.
-
-    Examples
-    --------
-    >>> from attnspec.backends.user.place import near
-    >>> near("atention", ["attention", "other"]), near("x", ["attention"])
-    (' (attention?)', '')
-    """
+    """Return the nearest known word as a suggestion in brackets; empty if none is near."""
     words = get_close_matches(word, list(known), 1)
     return f" ({words[0]}?)" if words else ""
 
@@ -101,12 +94,6 @@ def with_colon(place: str) -> str:
     """Replace the last dot of a place with a colon; empty if there is no such module.
 
     The module is not imported.
-
-    Examples
-    --------
-    >>> from attnspec.backends.user.place import with_colon
-    >>> with_colon("os.path.join"), with_colon("absent.attention")
-    ('os.path:join', '')
     """
     module, _, attribute = place.rpartition(".")
     if not module or not _DOTTED.fullmatch(place):

@@ -126,19 +126,7 @@ class Inference:
 
 
 def probe(backend: Backend, function: Callable[..., Any]) -> Inference:
-    """Infer how a function is called.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from attnspec import reference
-    >>> from attnspec.backends import load
-    >>> from attnspec.backends.user.probe import probe
-    >>> def kernel(q, k, v, causal=False):
-    ...     return reference.attention(q, k, v, is_causal=causal, dtype=q.dtype)
-    >>> probe(load("numpy-portable"), kernel).convention.names["is_causal"]
-    'causal'
-    """
+    """Infer how a function is called."""
     plainest = _Probe(backend, function, _DEPTHS[0])
     convention = plainest.call_without_options()
     if convention is not None:

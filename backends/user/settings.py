@@ -49,18 +49,7 @@ class Conversion:
             ) from error
 
     def wrap(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap a function, so that it takes and returns NumPy arrays.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from attnspec.backends.user.settings import Conversion
-        >>> def attention(query, key, value):  # of lists
-        ...     return [value[0] for _ in query]
-        >>> ours = Conversion("", lambda array: array.tolist(), np.asarray).wrap(attention)
-        >>> ours(np.ones((2, 1)), np.ones((1, 1)), np.full((1, 1), 3.0)).tolist()
-        [[3.0], [3.0]]
-        """
+        """Wrap a function, so that it takes and returns NumPy arrays."""
         signature = inspect.signature(function)
         own = list(signature.parameters)
 
@@ -124,14 +113,7 @@ class Settings:
 
 
 def settings_of_options(name: str, options: Mapping[str, str]) -> Settings:
-    """Read the options after the name of a backend.
-
-    Examples
-    --------
-    >>> from attnspec.backends.user.settings import settings_of_options
-    >>> settings_of_options("m:f", {"array": "torch", "dtype": "float16,float32"}).dtypes
-    ('float16', 'float32')
-    """
+    """Read the options after the name of a backend."""
     unknown = set(options) - {"array", "device", "dtype"}
     if unknown:
         raise BackendError(

@@ -101,20 +101,7 @@ def native_names(
 def suggest_configuration(
     name: str, parameters: Sequence[str], names: Mapping[str, str] | None = None
 ) -> str:
-    """Suggest an ``attnspec.toml`` for arrays with other names; empty if they cannot be guessed.
-
-    Examples
-    --------
-    >>> from attnspec.backends.user.signature import suggest_configuration
-    >>> print(suggest_configuration("my:kernel", ["q", "k", "v", "causal"]))
-    ; write this in attnspec.toml, or run `attnspec init my:kernel`:
-    [backend]
-    function = "my:kernel"
-    [backend.names]
-    query = "q"
-    key = "k"
-    value = "v"
-    """
+    """Suggest an ``attnspec.toml`` for arrays with other names; empty if they cannot be guessed."""
     names = dict(names or {})
     left = [own for own in parameters if own not in _OPERATION.arguments and own not in names.values()]
     for array in (array for array in _OPERATION.arrays if array not in parameters and array not in names):
@@ -130,16 +117,7 @@ def suggest_configuration(
 
 
 def operation_by_name(attribute: str, function: Callable[..., Any]) -> str:
-    """Return the operation of which a function has the name and the required arguments, or an empty string.
-
-    Examples
-    --------
-    >>> from attnspec.backends.user.signature import operation_by_name
-    >>> operation_by_name("split_heads", lambda features, *, heads: features)
-    'split_heads'
-    >>> operation_by_name("packed_attention", lambda query, key, value: query)  # without query_starts
-    ''
-    """
+    """Return the operation whose name and required arguments a function has, or an empty string."""
     if attribute not in OPERATIONS or attribute == "attention":
         return ""
     return "" if _missing(attribute, function) else attribute
@@ -207,17 +185,6 @@ def explain_unknown_parameters(backend: Backend) -> str:
     """Describe the parameters that are not understood and what to write; empty if there are none.
 
     If this is not empty, the run must fail.
-
-    Examples
-    --------
-    >>> from dataclasses import replace
-    >>> from attnspec.backends import load
-    >>> from attnspec.backends.user.signature import explain_unknown_parameters
-    >>> mine = replace(load("numpy-portable"), not_understood=("causal", "attn_mask"))
-    >>> print(explain_unknown_parameters(mine))  # doctest: +NORMALIZE_WHITESPACE
-    not understood: causal (is_causal?), attn_mask (mask or bias?); no case tests this.
-    Map each to a canonical name, such as is_causal = "causal" under [backend.names] in attnspec.toml,
-    or ignore it: ignore = ["causal", "attn_mask"]
     """
     names = backend.not_understood
     if not names:

@@ -73,17 +73,7 @@ def findings(
     seed: int | None = None,
     diagnoses: Mapping[str, Diagnosis] | None = None,
 ) -> list[Finding]:
-    """Group the failures of each backend by cause, the most important first.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.attribution.causes import findings
-    >>> from attnspec.conformance.verdict import Verdict
-    >>> failing = [Verdict("b", r, "g", (r,), "fail", traits=("mask",)) for r in ("SOFT-1", "MASK-1")]
-    >>> passing = [Verdict("b", "c", "g", ("SOFT-1",), "pass")]
-    >>> [(one.rule, len(one.failures), one.common.traits) for one in findings(failing, passing)]
-    [('MASK-1', 2, ('mask',))]
-    """
+    """Group the failures of each backend by cause, the most important first."""
     judged = _by_backend(verdicts)
     found: list[Finding] = []
     for backend, own in _by_backend(verdict for verdict in failures if verdict.bad).items():

@@ -19,15 +19,6 @@ def rule_results(verdict: Verdict) -> dict[str, str]:
 
     A verdict that breaks one rule says nothing about its other rules. With a declared
     deviation from one rule, the other rules hold. An error counts for every rule.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.attribution.levels import rule_results
-    >>> from attnspec.conformance.verdict import Verdict
-    >>> rule_results(Verdict("b", "c-float32", "", ("MASK-1", "MASK-6"), "deviation", rule="MASK-6"))
-    {'MASK-1': 'pass', 'MASK-6': 'deviation'}
-    >>> rule_results(Verdict("b", "c-float32", "", ("NUM-10",), "unsupported", rule="NUM-10"))
-    {'NUM-10': 'not shown'}
     """
     rule = verdict.main_rule
     if verdict.status == "deviation":
@@ -81,14 +72,7 @@ def standings(verdicts: Iterable[Verdict]) -> tuple[Standing, ...]:
 
 
 def chain(name: str) -> tuple[ConformanceLevel, ...]:
-    """Return the levels that a level builds on, and the level itself.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.attribution.levels import chain
-    >>> [level.name for level in chain("cached")]
-    ['core', 'masked', 'cached']
-    """
+    """Return the levels that a level builds on, and the level itself."""
     known = {level.name: level for level in levels()}
     if name not in known:
         raise SpecError(f"level: expected one of {', '.join(known)}, got {name!r}")
@@ -104,17 +88,7 @@ def rules_of(name: str) -> tuple[str, ...]:
 
 
 def check_required(required: str | None, part: str, level: str) -> None:
-    """Refuse to require a level that a run cannot determine.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.attribution.levels import check_required
-    >>> check_required("core", "level", "masked")
-    >>> check_required("exact", "level", "masked")
-    Traceback (most recent call last):
-        ...
-    attnspec.errors.SpecError: --require: expected a level that --level masked tests, got exact
-    """
+    """Refuse to require a level that a run cannot determine."""
     if required is None:
         return
     chain(required)

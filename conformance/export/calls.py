@@ -64,16 +64,6 @@ def exported_calls(found: Iterable[Item]) -> Iterator[ExportedCall | Item]:
 
     An item that no comparison of arrays can judge is yielded as it is: one about strides, about repeated
     calls, or about bits.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.export.calls import exported_calls
-    >>> from attnspec.conformance.suite import find
-    >>> case, shown, _ = exported_calls([find("masking-empty-first-float32")])
-    >>> case.outputs[0].name, case.outputs[0].expected[0].tolist(), case.outputs[0].allowed[0].tolist()
-    ('output', [0.0, 0.0], [0.0, 0.0])
-    >>> shown.name
-    'masking-empty-first-float32+weights-1'
     """
     for item in found:
         try:

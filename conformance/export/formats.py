@@ -84,14 +84,7 @@ _ALIGNED = 16
 
 
 def write_raw(calls: Iterable[ExportedCall], folder: Path) -> int:
-    """Write cases to a folder, with the header that reads them, and return their number.
-
-    Parameters
-    ----------
-    found : iterable of Judged
-    folder : Path
-        Exists.
-    """
+    """Write cases to a folder, with the header that reads them, and return their number."""
     number = 0
     with (
         (folder / INDEX).open("w", encoding="ascii", newline="\n") as index,

@@ -134,18 +134,7 @@ NEEDS: Mapping[str, str] = MappingProxyType(
 
 
 def wrong(step: str, rule: str, kind: str, seen: str = "") -> Callable[[Step], Entry]:
-    """Make an entry from a function that replaces a step. Its docstring says what it does wrong.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.gallery.entry import wrong
-    >>> @wrong("by_mask", "MASK-1", "R")
-    ... def inverted(call):
-    ...     "Take True for ignore."
-    ...     return ~call.mask
-    >>> inverted.name, inverted.sentence
-    ('inverted', 'Take True for ignore.')
-    """
+    """Make an entry from a function that replaces a step. Its docstring says what it does wrong."""
     return lambda function: _wrong(function.__name__, step, rule, kind, function, sentence_of(function), seen)
 
 

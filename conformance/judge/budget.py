@@ -125,15 +125,6 @@ def in_plain_words(arguments: Mapping[str, Any], dialect: Mapping[str, str]) -> 
     """Rewrite a call in a dialect as a call that gives the same keys a weight without the dialect.
 
     The rewriting covers only what changes a budget: the keys that have a weight.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from attnspec.conformance.judge.budget import in_plain_words
-    >>> arrays = {"query": np.ones((2, 1)), "key": np.ones((3, 1)), "value": np.ones((3, 1))}
-    >>> plain = in_plain_words(arrays | {"is_causal": True}, {"MASK-3": "bottom-right"})
-    >>> plain["mask"].astype(int).tolist()
-    [[1, 1, 0], [1, 1, 1]]
     """
     plain = _aligned(arguments, dialect)
     heads, shared = (plain[name].shape[:-2][-1:] for name in ("query", "key"))
@@ -184,17 +175,7 @@ def _also(arguments: Mapping[str, Any], allowed: NDArray[np.bool_]) -> NDArray[n
 def without_overflow(
     backend: Backend, case: Case, values: Mapping[str, Any], outputs: Outputs
 ) -> Mapping[str, Any]:
-    """Replace the expected values of rows that overflow by the returned ones, because they may be anything.
-
-    Examples
-    --------
-    >>> from attnspec import find_case
-    >>> from attnspec.backends import load
-    >>> from attnspec.conformance.judge.budget import without_overflow
-    >>> case = find_case("masking-empty-last")
-    >>> without_overflow(load("numpy-portable"), case, case.expected, {}) is case.expected
-    True
-    """
+    """Replace the expected values of rows that overflow by the returned ones, which may be anything."""
     if case.operation != "attention" or required(backend, case.dtype) != "storage":
         return values
     arguments = in_plain_words(case.arguments, backend.dialect)

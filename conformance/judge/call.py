@@ -45,15 +45,6 @@ def call(
     """Call one operation of a backend with NumPy arguments.
 
     All outputs that the backend can return are requested, unless some are named.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from attnspec.backends import load
-    >>> from attnspec.conformance.judge.call import call
-    >>> one = np.ones((1, 1))
-    >>> call(load("numpy-portable"), "attention", {"query": one, "key": one, "value": 2 * one})["output"]
-    array([[2.]])
     """
     function = backend.function(operation)
     if function is None:

@@ -88,18 +88,6 @@ def rule_of_emptied_rows(
 
     Such a row has an allowed key without the dialect, or other values. In any other empty row the rules of
     the case apply: an implementation that gives a key a weight there may break any of them.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from attnspec import find_case
-    >>> from attnspec.conformance.judge.cause import rule_of_emptied_rows
-    >>> from attnspec.conformance.verdict import Difference
-    >>> case, dialect = find_case("masking-causal-more-queries"), {"MASK-3": "bottom-right"}
-    >>> values = {"lse": np.array([-np.inf, -np.inf, -np.inf, 1.0, 2.0])}
-    >>> outputs, off = {"lse": np.array([0.0, 0.0, 0.0, 1.0, 2.0])}, Difference("pattern", "lse")
-    >>> rule_of_emptied_rows(case, dialect, off, outputs, (values, case.expected), {"lse": np.zeros(5)})
-    'SOFT-7'
     """
     name = difference.output
     if case.operation not in _OPERATIONS or difference.kind not in ("value", "pattern"):

@@ -116,16 +116,7 @@ def definition(function: Callable[..., Any] | None) -> Place | None:
 
 
 def own_place(frames: Sequence[Place], defined: Place | None = None) -> Place:
-    """Find the line of the implementation that raised, not a line in a library that it calls.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.judge.failure import own_place
-    >>> own_place([("/me/kernel.py", 7, "attention"), ("/lib/numpy/core.py", 99, "dot")])
-    ('/me/kernel.py', 7, 'attention')
-    >>> own_place([("/lib/torch/autograd.py", 99, "grad")], ("/me/kernel.py", 3, "attention"))
-    ('/me/kernel.py', 3, 'attention')
-    """
+    """Find the line of the implementation that raised, not a line in a library that it calls."""
     outside = [place for place in frames if not place[0].startswith((OURS, "<"))]
     first = defined or next(iter(outside), None)
     if first is not None:

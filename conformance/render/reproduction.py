@@ -13,21 +13,6 @@ def reproduction(verdict: Verdict, seed: int | None = None) -> str:
 
     They print the wrong element and the expected one, or the result of a call that must be refused.
     A call that raises or ends the process does so again. A relation is judged again.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.render.reproduction import reproduction
-    >>> from attnspec.conformance.verdict import Difference, Verdict
-    >>> difference = Difference("value", "output", (2, 0), 1.5, 0.0)
-    >>> print(reproduction(Verdict("m:f", "a-1-float32", "", ("MASK-6",), "fail", difference=difference)))
-    from attnspec.backends import load
-    from attnspec.conformance import expected, find, observe
-    case = find("a-1-float32")
-    print(observe(load("m:f"), case)["output"][2, 0], expected(case)["output"][2, 0])
-    >>> print(reproduction(Verdict("m:f", "a-1-float32", "", ("MASK-6",), "error"), seed=7))
-    from attnspec.backends import load
-    from attnspec.conformance import find, observe
-    print(observe(load("m:f"), find("a-1-float32", seed=7)))
     """
     if not verdict.case:
         return ""
@@ -84,19 +69,7 @@ def _is_judged_again(verdict: Verdict) -> bool:
 
 
 def check_command(verdict: Verdict, seed: int | None = None) -> str:
-    """Write the command that judges the case of a verdict again, in a process of its own.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.render.reproduction import check_command
-    >>> from attnspec.conformance.verdict import Verdict
-    >>> check_command(Verdict("m:f?dtype=float16", "a-1-float16", "", ("MASK-6",), "error"), seed=7)
-    "attnspec check 'm:f?dtype=float16' --seed 7 --case a-1-float16"
-    >>> check_command(Verdict("program:./a.out -v", "a-1-float32", "", ("MASK-6",), "error"))
-    "attnspec check --program './a.out -v' --case a-1-float32"
-    >>> check_command(Verdict("untrusted:m:f", "a-1-float32", "", ("MASK-6",), "error"), seed=7)
-    'attnspec check m:f --untrusted --seed 7 --case a-1-float32'
-    """
+    """Write the command that judges the case of a verdict again, in a process of its own."""
     drawn = [] if seed is None else ["--seed", str(seed)]
     sized = ["--sizes"] if verdict.group.startswith(SIZED_GROUPS) else []
     backend, distrusted = verdict.backend.removeprefix(UNTRUSTED), verdict.backend.startswith(UNTRUSTED)
@@ -111,15 +84,7 @@ def check_command(verdict: Verdict, seed: int | None = None) -> str:
 
 
 def dump_command(verdict: Verdict, seed: int | None = None) -> str:
-    """Write the command that dumps the call of a program, for a debugger. Empty for other backends.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.render.reproduction import dump_command
-    >>> from attnspec.conformance.verdict import Verdict
-    >>> dump_command(Verdict("program:./a.out -v", "a-1-float32", "", ("MASK-6",), "error"))
-    "attnspec dump --case a-1-float32 --program './a.out -v' FOLDER"
-    """
+    """Write the command that dumps the call of a program, for a debugger. Empty for other backends."""
     if not verdict.case or not verdict.backend.startswith(PROGRAM):
         return ""
     command = split_options(verdict.backend.removeprefix(PROGRAM))[0]

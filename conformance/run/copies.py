@@ -38,14 +38,7 @@ def threads() -> int:
 
 
 def can_be_copied(before: int) -> bool:
-    """Whether a copy of this process can make calls: on Linux, without new threads and devices.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.run.copies import can_be_copied, threads
-    >>> can_be_copied(threads() - 1)
-    False
-    """
+    """Whether a copy of this process can make calls: on Linux, without new threads and devices."""
     if sys.platform != "linux" or threads() != before or _devices():
         return False
     try:

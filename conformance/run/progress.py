@@ -43,16 +43,7 @@ class Progress:
             sys.stderr.flush()
 
     def text(self, seconds: float) -> str:
-        """Return the text of the progress after some seconds.
-
-        Examples
-        --------
-        >>> from attnspec.conformance.run.progress import Progress
-        >>> Progress("m:f", 400, judged=100, failing=2).text(5.0)
-        'm:f: 100 of 400 cases judged, 2 failing, after 5 s'
-        >>> Progress("m:f", 4000, judged=100).text(185.0)
-        'm:f: 100 of 4000 cases judged, after 3 min'
-        """
+        """Return the text of the progress after some seconds."""
         name = " ".join(self.name.split())
         name = name if len(name) <= _MOST else f"{name[: _MOST - 3]}..."
         failing = f", {self.failing} failing" if self.failing else ""

@@ -14,14 +14,6 @@ def unfinished(path: Path | None, selection: Selection, names: Sequence[str] = (
     """Read the verdicts of an earlier run of the same part, without those that are to be judged again.
 
     A case that was left out, or that ended the process, is judged again. A missing file has no verdicts.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> from attnspec.conformance.run.resume import unfinished
-    >>> from attnspec.conformance.run.selection import Selection
-    >>> unfinished(Path("of-no-run.jsonl"), Selection(sizes=True))
-    ()
     """
     if path is None:
         raise SpecError("--resume: expected --results with the file of the run, got none")

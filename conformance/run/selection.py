@@ -35,14 +35,6 @@ class Selection:
     fits : str
         The constraints that generated cases fit, in the form of
         `attnspec.backends.constraints.Constraints.suffix`. Empty if the backend takes every call.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.run.selection import Selection
-    >>> Selection().part, Selection(quick=True).part, Selection(rules=("MASK-1",)).part
-    ('whole', 'quick', 'chosen')
-    >>> Selection(rules=("SOFT-1",), level="core").part
-    'level'
     """
 
     quick: bool = False
@@ -70,16 +62,7 @@ class Selection:
 
     @property
     def choice(self) -> tuple[str, ...]:
-        """The options that choose the cases, as on the command line, if `part` and the seed do not say it.
-
-        Examples
-        --------
-        >>> from attnspec.conformance.run.selection import Selection
-        >>> Selection(sizes=True, names=("sizes-views-1",)).choice
-        ('--sizes', '--case sizes-views-1')
-        >>> Selection(rules=("SOFT-1",), level="core", match=("empty",)).choice
-        ('--level core', '-k empty')
-        """
+        """The options that choose the cases, as on the command line, if `part` and the seed do not say it."""
         chosen = self.part == "chosen"
         flags = {"--quick": self.quick and chosen, "--sizes": self.sizes and chosen}
         level = (self.level,) if self.level else ()
@@ -99,13 +82,6 @@ class Selection:
 
         A whole run must show all of them. A run of one level must show the claims of its rules, because
         it has every case about them.
-
-        Examples
-        --------
-        >>> from attnspec.conformance.run.selection import Selection
-        >>> level = Selection(rules=("SOFT-1", "INV-1"), level="invariant")
-        >>> level.shows("INV-1"), level.shows("INV-2"), level.shows("SOFT-1"), Selection().shows("SOFT-1")
-        (True, False, False, True)
         """
         return self.part == "whole" or (self.part == "level" and rule in {*self.rules} & {*claimable()})
 

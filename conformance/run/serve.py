@@ -15,14 +15,7 @@ from attnspec.backends.program.protocol import PROTOCOL, read_call
 
 
 def serve(backend: Backend, lines: Iterable[str], write: Any) -> None:
-    r"""Answer calls until told to stop.
-
-    Examples
-    --------
-    >>> from attnspec.backends import load
-    >>> from attnspec.conformance.run.serve import serve
-    >>> serve(load("numpy-portable"), ['{"do": "stop"}'], print)
-    """
+    r"""Answer calls until told to stop."""
     for line in lines:
         match json.loads(line)["do"]:
             case "hello":

@@ -39,16 +39,7 @@ def drawn_seed() -> int:
 def planned(
     found: Sequence[Item | SizedCase], seed: int, names: Collection[str] = ()
 ) -> list[Item | SizedCase]:
-    """Add copies with a changed number, and problems of which some rows are judged; then shuffle.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.run.untrusted import planned
-    >>> from attnspec.conformance.suite import find
-    >>> case = find("masking-causal-1-float32")
-    >>> sorted(item.id for item in planned([case], 7, ["masking-causal-1", "masking-causal-1-changed"]))
-    ['masking-causal-1', 'masking-causal-1-changed']
-    """
+    """Add copies with a changed number, and problems of which some rows are judged; then shuffle."""
     made: list[Item | SizedCase] = list(found)
     made += [
         changed(item, seed)
@@ -63,14 +54,7 @@ def planned(
 
 
 def unchanged(name: str) -> str:
-    """Return the name, or the id, of the case that a case is a copy of.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.run.untrusted import unchanged
-    >>> unchanged("masking-causal-1-changed-float32"), unchanged("a-1-changed"), unchanged("a-1-float32")
-    ('masking-causal-1-float32', 'a-1', 'a-1-float32')
-    """
+    """Return the name, or the id, of the case that a case is a copy of."""
     id_, dash, dtype = name.rpartition("-")
     if name.endswith(CHANGED):
         return name.removesuffix(CHANGED)
@@ -78,17 +62,7 @@ def unchanged(name: str) -> str:
 
 
 def changed(case: Case, seed: int) -> Case:
-    """Copy a case, with another number in one element of the values or of the keys.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.run.untrusted import changed
-    >>> from attnspec.conformance.suite import find
-    >>> case = find("masking-causal-1-float32")
-    >>> other = changed(case, 7)
-    >>> sum(int((other.arguments[name] != case.arguments[name]).sum()) for name in ("query", "key", "value"))
-    1
-    """
+    """Copy a case, with another number in one element of the values or of the keys."""
     draw = np.random.default_rng([abs(seed), crc32(case.name.encode())])
     name = ("value", "key")[int(draw.integers(2))]
     array = np.array(case.arguments[name])

@@ -32,17 +32,7 @@ def chosen_rows(shape: tuple[int, ...], seed: int) -> list[tuple[int, ...]]:
 
 
 def row_of(arguments: Mapping[str, Any], index: tuple[int, ...]) -> dict[str, Any]:
-    """Return the call of one row of one head, without the axes of batch entries and heads.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from attnspec.conformance.sizes.chosen import row_of
-    >>> query, key = np.ones((1, 2, 5, 4)), np.ones((1, 1, 3, 4))
-    >>> row = row_of({"query": query, "key": key, "value": key, "is_causal": True}, (0, 1, 2))
-    >>> row["query"].shape, row["query_offset"]
-    ((1, 4), 2)
-    """
+    """Return the call of one row of one head, without the axes of batch entries and heads."""
     query, key = arguments["query"], arguments["key"]
     *entry, head, i = index
     batch, heads = query.shape[:-3], query.shape[-3]
@@ -177,17 +167,7 @@ def gradients_of_heads(
 
 
 def gradients_in_float64(call: Mapping[str, Any]) -> dict[str, Numbers]:
-    """Compute the gradients of one key head and its query heads by the formulas of the chapter.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from attnspec.conformance.sizes.chosen import gradients_in_float64
-    >>> query, key = np.zeros((1, 1, 1)), np.array([[[1.0], [3.0]]])
-    >>> call = {"query": query, "key": key, "value": 2 * key, "d_output": query + 1}
-    >>> gradients_in_float64(call)["d_query"].tolist()
-    [[[2.0]]]
-    """
+    """Compute the gradients of one key head and its query heads by the formulas of the chapter."""
     query, key, value, g = (call[name].astype(np.float64) for name in ("query", "key", "value", "d_output"))
     key, value = key[0], value[0]
     h = call.get("d_lse")

@@ -35,16 +35,7 @@ class Dialect:
 
 
 def in_dialect(formula: Formula, dialect: Mapping[str, str], *, lse: bool = True) -> Dialect:
-    """Translate a problem into the dialect of a backend.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.sizes.dialect import in_dialect
-    >>> from attnspec.formula import Formula
-    >>> problem = Formula(queries=2, keys=5, depth=4, value_depth=4, options={"is_causal": True})
-    >>> in_dialect(problem, {"MASK-3": "bottom-right"}).formula.options["query_offset"]
-    3
-    """
+    """Translate a problem into the dialect of a backend."""
     options, found = dict(formula.options), Dialect(formula)
     for rule, variant in value_variants(dialect).items():
         if rule in _OF_EMPTY_ROWS:

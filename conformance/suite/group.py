@@ -253,20 +253,7 @@ def _as_case(item: Item) -> Case:
 
 
 class Chapter(list[Group]):
-    """The groups of a chapter, in the order in which they are written.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.suite.group import Chapter
-    >>> chapter = Chapter("masking")
-    >>> @chapter.group("MASK-3")
-    ... def causal(draw):
-    ...     "The lower triangle with its diagonal."
-    ...     for problem in draw.problems():
-    ...         yield problem.arguments | {"is_causal": True}
-    >>> next(chapter[0].items()).name
-    'masking-causal-1-float32'
-    """
+    """The groups of a chapter, in the order in which they are written."""
 
     def __init__(self, name: str) -> None:
         super().__init__()

@@ -33,13 +33,6 @@ def fitted(shape: Shape, constraints: Constraints) -> Shape:
     """Change a shape to fit the constraints of an implementation.
 
     If there are fewer or more queries than keys, this stays so.
-
-    Examples
-    --------
-    >>> from attnspec.backends.constraints import Constraints
-    >>> from attnspec.conformance.suite.problem import MASKED, fitted
-    >>> fitted(MASKED[0], Constraints(depths=(64, 128), multiple=(16, 16)))
-    Shape(outer=(2, 3), queries=16, keys=32, depth=64, value_depth=64, groups=1)
     """
     queries, keys = (
         size + -size % multiple

@@ -315,15 +315,6 @@ def overflowing_rows(
 
     Products and their partial sums may, scores before and after scale, bias and conversion to
     base 2, and sums of exponentials and of their products with the values.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from attnspec.reference.budget.attention import overflowing_rows
-    >>> query, key = np.array([[100.0], [1.0]]), np.array([[700.0], [2.0]])
-    >>> arrays = {"query": query, "key": key, "value": key}
-    >>> overflowing_rows(arrays, "float16").tolist(), overflowing_rows(arrays, "float32").tolist()
-    ([True, False], [False, False])
     """
     storage = FORMATS[dtype]
     query, key, value = (_finite(arguments[name]) for name in ("query", "key", "value"))

@@ -60,17 +60,7 @@ def budget(
     capped_bias: bool = False,
     capped_infinity: bool = False,
 ) -> dict[str, Budget]:
-    """Compute the budget of every element of every output.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from attnspec.reference.budget.budget import budget
-    >>> one = np.ones((1, 1))
-    >>> allowed = budget("projection", {"tokens": one, "weight": one}, "float32")["projected"]
-    >>> round(float(allowed[0, 0]) * 2**24, 3)  # in units: one for the product, one for the result
-    2.0
-    """
+    """Compute the budget of every element of every output."""
     operation, arguments = plain(operation, arguments)
     storage = FORMATS[dtype]
     work = storage if accuracy == "storage" else FORMATS[working or storage.working]

@@ -21,16 +21,7 @@ def allowed_pairs(
     *,
     biased: bool = True,
 ) -> NDArray[np.bool_]:
-    """Return for each query and key of one head whether the query may attend to the key.
-
-    Examples
-    --------
-    >>> from attnspec.reference.exact.head import allowed_pairs
-    >>> allowed_pairs({"is_causal": True}, (1, 2), ()).tolist()
-    [[True, False]]
-    >>> allowed_pairs({"is_causal": True}, (1, 2), (), "bottom-right").tolist()
-    [[True, True]]
-    """
+    """Return for each query and key of one head whether the query may attend to the key."""
     queries, keys = shape[-2:]
     mask = _of_head(arguments.get("mask"), shape, index)
     bias = _of_head(arguments.get("bias"), shape, index) if biased else None
@@ -114,14 +105,7 @@ class Scale:
 
 
 def scale_of(given: Any, depth: int, variant: str | None = None) -> Scale:
-    """Return the given scale, or the default for a depth (SCORE-2, SCORE-3).
-
-    Examples
-    --------
-    >>> from attnspec.reference.exact.head import scale_of
-    >>> scale_of(None, 4), scale_of(None, 3).radicand
-    (Scale(rational=1/2, radicand=1), 3)
-    """
+    """Return the given scale, or the default for a depth (SCORE-2, SCORE-3)."""
     if given is not None:
         return Scale(rational(given))
     if variant == "one":

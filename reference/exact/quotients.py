@@ -110,19 +110,7 @@ def total(terms: Iterable[Term]) -> fmpq | None:
 
 
 def row_of(head: Head, i: int, rated: list[fmpq]) -> Row:
-    """Group the keys of query i. `rated` holds the gradients with respect to their weights.
-
-    Examples
-    --------
-    >>> from flint import fmpq
-    >>> from attnspec.reference.exact.attention import head_of
-    >>> from attnspec.reference.exact.head import matrix
-    >>> from attnspec.reference.exact.quotients import row_of
-    >>> head = head_of(matrix([[1.0]]), matrix([[2.0], [3.0], [2.0]]), {}, (), (1, 3), None, None)
-    >>> row = row_of(head, 0, [fmpq(5), fmpq(6), fmpq(7)])
-    >>> row.counts, row.totals, row.group
-    ([2, 1], [12, 6], {0: 0, 1: 1, 2: 0})
-    """
+    """Group the keys of query i. `rated` holds the gradients with respect to their weights."""
     scores = {j: _exponent(head, i, j) for j in head.keys(i)}
     if head.sink is not None:
         scores[SINK] = {ONE: head.sink}

@@ -98,20 +98,7 @@ _WITHOUT_DIALECT: Mapping[str, Callable[[Mapping[str, Any]], Arrays]] = MappingP
 def evaluate(
     operation: str, arguments: Mapping[str, Any], dialect: Mapping[str, str] | None = None
 ) -> dict[str, NDArray[np.float64]]:
-    """Compute the values of a call, rounded to float64.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from attnspec.reference.rational.evaluate import evaluate
-    >>> query, key = np.zeros((1, 2)), np.ones((3, 2))
-    >>> evaluate("attention", {"query": query, "key": key, "value": key})["weights"].tolist()
-    [[0.3333333333333333, 0.3333333333333333, 0.3333333333333333]]
-
-    >>> call = {"query": query, "key": key, "value": key, "key_lengths": 0}
-    >>> evaluate("attention", call, {"MASK-6": "uniform"})["output"].tolist()
-    [[1.0, 1.0]]
-    """
+    """Compute the values of a call, rounded to float64."""
     variants = checked(dialect)
     with localcontext(_CONTEXT):
         if operation in _WITH_DIALECT:

@@ -130,14 +130,7 @@ class Options:
 
 
 def options_of(arguments: Mapping[str, Any], dialect: Mapping[str, str], depth: int) -> Options:
-    """Read the options of a call, at the current precision.
-
-    Examples
-    --------
-    >>> from attnspec.reference.rational.tape import options_of
-    >>> options_of({"dropout_rate": 0.5}, {}, 4)
-    Options(scale=Decimal('0.5'), softcap=None, inside=False, lse_unit=Decimal('1'), kept=Decimal('2'))
-    """
+    """Read the options of a call, at the current precision."""
     scale, softcap = arguments.get("scale"), arguments.get("softcap")
     if scale is None:
         factor = Decimal(1) if dialect.get("SCORE-2") == "one" else 1 / Decimal(depth).sqrt()

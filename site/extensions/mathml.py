@@ -11,15 +11,7 @@ _MATH = re.compile(r"^<math[^>]*>(.*)</math>$", re.DOTALL)
 
 
 def mathml(latex: str, *, block: bool) -> str:
-    r"""Convert a formula.
-
-    Examples
-    --------
-    >>> mathml("x", block=False)
-    '<math xmlns="http://www.w3.org/1998/Math/MathML" display="inline"><mrow><mi>x</mi></mrow></math>'
-    >>> mathml(r"\begin{aligned} a &= b \\ c &= d \end{aligned}", block=True).count("<mtr>")
-    2
-    """
+    r"""Convert a formula."""
     # Brackets of MathML grow by themselves.
     latex = re.sub(r"\\[Bb]igg?(?![a-z])", "", latex.strip())
     inner = _whole(latex, block=block)

@@ -238,13 +238,7 @@ def relink(text: str, source: str, page: str, address: Callable[[str, str], str]
 
 
 def relative(page: str, address: str) -> str:
-    """Return an address of the site as a page sees it, in the form that MyST reads.
-
-    Examples
-    --------
-    >>> relative("rules/MASK-6", "spec/masking.md"), relative("rules/MASK-6", "findings/jax.html#float64")
-    ('../spec/masking.md', 'place:../findings/jax.html#float64')
-    """
+    """Return an address of the site as a page sees it, in the form that MyST reads."""
     path, sign, place = address.partition("#")
     near = posixpath.relpath(path, posixpath.dirname(page) or ".")
     if path.endswith((".md", ".svg")) and not path.startswith("files/"):

@@ -68,13 +68,7 @@ _REFERENCE = re.compile(r"!?\[([^][]*)\](?:\([^()\s]*\)|\[[a-z-]+\])?")
 
 
 def plain(text: str) -> str:
-    r"""Remove the markup of a text.
-
-    Examples
-    --------
-    >>> plain(r"the number $\mathrm{lse}_i$ of `jax[0]`, see [MASK-6]")
-    'the number lse_i of jax[0], see MASK-6'
-    """
+    r"""Remove the markup of a text."""
 
     def formula(match: re.Match[str]) -> str:
         return (

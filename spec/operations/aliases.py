@@ -109,14 +109,7 @@ NO_COUNTERPART: Mapping[str, str] = MappingProxyType(
 
 
 def meant_in(operation: str, name: str) -> tuple[str, ...]:
-    """Return the arguments of an operation that a name may stand for.
-
-    Examples
-    --------
-    >>> from attnspec.operations.aliases import meant_in
-    >>> meant_in("packed_attention", "cu_seqlens_q"), meant_in("packed_attention", "causal")
-    (('query_starts',), ('is_causal',))
-    """
+    """Return the arguments of an operation that a name may stand for."""
     from attnspec.operations import OPERATIONS
 
     own = (*meant(name), *(ours for ours, theirs in OF_COMPANIONS.items() if name.lower() in theirs))
@@ -124,14 +117,7 @@ def meant_in(operation: str, name: str) -> tuple[str, ...]:
 
 
 def meant(name: str) -> tuple[str, ...]:
-    """Return the arguments of attention that a name may stand for, or none if no name is similar.
-
-    Examples
-    --------
-    >>> from attnspec.operations.aliases import meant
-    >>> meant("causal"), meant("attn_mask"), meant("is_casual"), meant("colour")
-    (('is_causal',), ('mask', 'bias'), ('is_causal',), ())
-    """
+    """Return the arguments of attention that a name may stand for, or none if no name is similar."""
     from difflib import get_close_matches
 
     if name in ALIASES:

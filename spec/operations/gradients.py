@@ -22,14 +22,7 @@ _NONE: Mapping[str, str] = MappingProxyType({})
 
 
 def primal(operation: str) -> str:
-    """Return the operation whose gradients an operation computes, or the operation itself.
-
-    Examples
-    --------
-    >>> from attnspec.operations.gradients import primal
-    >>> primal("attention_vjp"), primal("scores")
-    ('attention', 'scores')
-    """
+    """Return the operation whose gradients an operation computes, or the operation itself."""
     return operation.removesuffix(VJP)
 
 
@@ -83,13 +76,6 @@ def vjp(form: Operation, rule: str = "GRAD-1", rules: Mapping[str, str] = _NONE)
     It takes the arguments of the other operation and a cotangent of each result, except for results
     for inspection, such as the weights. It returns the gradient of each floating-point array, except
     for those that select how the operation works, such as a table of cosines.
-
-    Examples
-    --------
-    >>> from attnspec.operations.companions import PROJECTION
-    >>> from attnspec.operations.gradients import vjp
-    >>> vjp(PROJECTION).arrays, vjp(PROJECTION).outputs
-    (('tokens', 'weight', 'd_projected'), ('d_tokens', 'd_weight', 'd_bias'))
     """
     cotangents = [
         cotangent(output, rule)

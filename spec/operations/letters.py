@@ -80,18 +80,7 @@ ONE_MORE = "+1"
 
 
 def value_of(expression: str, letters: Mapping[str, int]) -> int | None:
-    """Compute a size: a number, a letter, a product or difference, a quotient rounded up, or one more.
-
-    Examples
-    --------
-    >>> from attnspec.operations.letters import value_of
-    >>> value_of("Hq*D", {"Hq": 2, "D": 8}), value_of("C-N", {"C": 6, "N": 2}), value_of("S", {})
-    (16, 4, None)
-    >>> value_of("G+1", {"G": 3})
-    4
-    >>> value_of("L/Lb", {"L": 5, "Lb": 2}), value_of("R/2", {"R": 6})
-    (3, 3)
-    """
+    """Compute a size: a number, a letter, a product or difference, a quotient rounded up, or one more."""
     if expression.endswith(ONE_MORE):
         less = value_of(expression.removesuffix(ONE_MORE), letters)
         return None if less is None else less + 1

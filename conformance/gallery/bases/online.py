@@ -48,20 +48,7 @@ def of_one_sequence(call: Attention) -> Attention:
 
 
 def cut(call: Attention, rows: slice, keys: slice) -> Attention:
-    """Slice some queries and keys from a call, with their parts of the options.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from attnspec.conformance.gallery.bases.online import cut
-    >>> from attnspec.conformance.gallery.entry import base
-    >>> from attnspec.reference.call import Steps
-    >>> from attnspec.reference.notation import Attention
-    >>> one = np.ones((1, 4, 1))
-    >>> call = Attention(Steps(), np, None, one, one, one, is_causal=True)
-    >>> base.allowed(cut(call, slice(2, 4), slice(3, 4))).tolist()
-    [[[False], [True]]]
-    """
+    """Slice some queries and keys from a call, with their parts of the options."""
     changes: dict[str, Any] = {
         "query": call.query[..., rows, :],
         "key": call.key[..., keys, :],

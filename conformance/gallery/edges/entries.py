@@ -86,19 +86,7 @@ NEEDED: Mapping[str, str] = MappingProxyType(dict.fromkeys(SHOWN, "sizes"))
 
 
 def on(step: str, rule: str, kind: str, *bases: Base) -> Callable[[Callable[..., Any]], tuple[Entry, ...]]:
-    """Make an entry for each base from a function that replaces a step of it.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.gallery.bases.online import SQUARE
-    >>> from attnspec.conformance.gallery.edges.entries import on
-    >>> @on("row_tiles", "SOFT-3", "G", SQUARE)
-    ... def rows_dropped(loop, call):
-    ...     "Visit no queries."
-    ...     return []
-    >>> [(entry.name, entry.sentence) for entry in rows_dropped]
-    [('rows_dropped_32x32', 'Visit no queries, in tiles of 32 queries and 32 keys.')]
-    """
+    """Make an entry for each base from a function that replaces a step of it."""
 
     def entered(function: Callable[..., Any]) -> tuple[Entry, ...]:
         made = []

@@ -55,16 +55,6 @@ def cells_of(verdicts: Sequence[Verdict], seed: int | None = None) -> dict[str, 
 
     A rule that holds has the case that used the largest share of its budget, and the command that
     judges it again. Of what is not offered, the reason is given.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.render.html.cell import cells_of
-    >>> from attnspec.conformance.verdict import Difference, Verdict
-    >>> off = Difference("pattern", "output", (2, 0), float("nan"), 0.0, count=2, size=6)
-    >>> failing = Verdict("m:f", "masking-1-float32", "", ("MASK-6",), "fail", "float32", difference=off)
-    >>> cell = cells_of([failing])["MASK-6"]
-    >>> cell["counts"], cell["examples"][0]["place"], cell["examples"][0]["got"]
-    ({'fail': 1}, 'output[2, 0]', 'nan')
     """
     by_rule: dict[str, dict[str, list[Verdict]]] = {}
     for verdict in verdicts:

@@ -101,45 +101,19 @@ class Column:
 
 
 def columns_of(results: Results, date: str) -> Iterator[Column]:
-    """Yield a column for each backend of some results.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.render.html.column import columns_of
-    >>> from attnspec.conformance.results import Header, Results, Subject
-    >>> from attnspec.conformance.verdict import Verdict
-    >>> verdict = Verdict("b", "c-float32", "", ("MASK-1",), "pass")
-    >>> results = Results((Subject("b", "numpy", "2"),), (verdict,), (Header("1", cases=("c-float32",)),))
-    >>> column, = columns_of(results, "2026-01-31")
-    >>> column.title, column.letters["MASK-1"], column.letters["MASK-2"]
-    ('b, numpy 2', 'p', 'n')
-    """
+    """Yield a column for each backend of some results."""
     report = Report(results)
     for subject in results.subjects:
         yield _column(report, subject, date)
 
 
 def label_of(backend: str) -> str:
-    """Return the name of a backend on a page.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.render.html.column import label_of
-    >>> label_of("jax-portable"), label_of("jax-nn")
-    ('portable code on JAX', 'jax-nn')
-    """
+    """Return the name of a backend on a page."""
     return f"portable code on {LIBRARY_NAMES[PORTABLE[backend]]}" if backend in PORTABLE else backend
 
 
 def slug_of(name: str) -> str:
-    """Return a name as a part of an address.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.render.html.column import slug_of
-    >>> slug_of("torch-sdpa"), slug_of("./mine.py:f?dtype=float16"), slug_of("2.13.0+cpu"), slug_of("..")
-    ('torch-sdpa', 'mine.py-f-dtype-float16', '2.13.0-cpu', 'backend')
-    """
+    """Return a name as a part of an address."""
     return re.sub(r"[^A-Za-z0-9._]+", "-", name).strip("-.") or "backend"
 
 

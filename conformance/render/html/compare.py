@@ -46,14 +46,7 @@ def compare_page(columns: Sequence[Column], links: Links) -> Page:
 
 
 def feed(columns: Sequence[Column]) -> str:
-    """Return the changes as an Atom feed, the newest run first.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.render.html.compare import feed
-    >>> "<entry>" in feed([])
-    False
-    """
+    """Return the changes as an Atom feed, the newest run first."""
     runs = sorted(history(columns), key=lambda run: run.column.date, reverse=True)
     return render(
         "feed.xml",

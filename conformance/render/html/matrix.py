@@ -124,12 +124,6 @@ def packed(names: Sequence[str]) -> Iterator[list[str]]:
     """Yield the names in parts. Of each, the length of what the one before it shares is followed by the rest.
 
     There are some ten thousand for a backend. The length is one character of `_DIGITS`.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.render.html.matrix import packed
-    >>> list(packed(["mask-1-float16", "mask-1-float32", "sinks-1-float16"]))
-    [['0mask-1-float16', 'c32', '0sinks-1-float16']]
     """
     part: list[str] = []
     size, before = 0, ""

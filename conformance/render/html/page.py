@@ -69,40 +69,18 @@ def render(template: str, **values: Any) -> Markup:
 
 
 def alone(page: Page) -> str:
-    """Return a whole page of a folder that has no site around it.
-
-    Examples
-    --------
-    >>> from markupsafe import Markup
-    >>> from attnspec.conformance.render.html.page import Page, alone
-    >>> "<title>a &lt;b&gt; \u00b7 attnspec</title>" in alone(Page("a.html", "a <b>", Markup("<p>text</p>")))
-    True
-    """
+    """Return a whole page of a folder that has no site around it."""
     return render("shell.html", page=page, policy=POLICY.format(scripts="", forms="'none'"))
 
 
 def at(root: str, address: str) -> str:
-    """Return an address that is relative to the folder as one that is relative to a page.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.render.html.page import at
-    >>> at("../", "../rules/MASK-6.html"), at("../", "https://example.org/a")
-    ('../../rules/MASK-6.html', 'https://example.org/a')
-    """
+    """Return an address that is relative to the folder as one that is relative to a page."""
     scheme = address.partition(":")[0] if ":" in address.partition("/")[0] else ""
     return address if scheme or address.startswith("/") else f"{root}{address}"
 
 
 def script(function: str, *values: Any) -> str:
-    r"""Return a call of a function as a script, because a page that is opened as a file cannot fetch data.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.render.html.page import script
-    >>> script("attnspec.put", "matrix", {"a": "</script>"})
-    'attnspec.put("matrix",{"a":"\\u003c/script>"});\n'
-    """
+    r"""Return a call of a function as a script, because a page that is opened as a file cannot fetch data."""
     text = ",".join(json.dumps(value, ensure_ascii=False, separators=(",", ":")) for value in values)
     for letter in "<\u2028\u2029":  # `<` would end the script where it is embedded
         text = text.replace(letter, f"\\u{ord(letter):04x}")

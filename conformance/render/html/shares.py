@@ -51,17 +51,7 @@ class Shares:
 
 
 def shares_of(verdicts: Iterable[Verdict]) -> tuple[Shares, ...]:
-    """Sum up the shares of all calls whose values were compared.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.render.html.shares import shares_of
-    >>> from attnspec.conformance.verdict import Verdict
-    >>> values = {"dtype": "float32", "accuracy": "full", "numbers": 20}
-    >>> shares = (0.25, 0.75)
-    >>> shares_of([Verdict("b", f"c{x}", "", ("MASK-1",), "pass", share=x, **values) for x in shares])
-    (Shares(dtype='float32', size=2, calls=2, middle=0.5, most=0.75, over=0, case='c0.75'),)
-    """
+    """Sum up the shares of all calls whose values were compared."""
     groups: dict[tuple[str, int], list[tuple[float, str]]] = {}
     for verdict in verdicts:
         share = _share(verdict)

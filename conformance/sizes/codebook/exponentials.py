@@ -73,16 +73,7 @@ class Table:
 
 
 def table(codes: NDArray[Any], given: Mapping[str, Any], biases: Numbers) -> Table:
-    """Compute the scores of a problem and their exponentials.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from attnspec.conformance.sizes.codebook.exponentials import table
-    >>> found = table(np.array([[1.0], [-1.0]]), {}, np.zeros(1))
-    >>> found.shift.tolist(), found.scores[:, :, 0].tolist()
-    ([0.5, 0.5], [[0.5, -0.5], [-0.5, 0.5]])
-    """
+    """Compute the scores of a problem and their exponentials."""
     whole = np.rint(codes.astype(np.float64) * 64).astype(np.int64)
     products = whole @ whole.T
     with localcontext(prec=_DIGITS):

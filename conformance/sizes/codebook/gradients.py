@@ -101,18 +101,7 @@ def gradients(
     profile: str = "",
     run: Callable[[Iterable[Callable[[], Any]]], Iterable[Any]] | None = None,
 ) -> Iterator[Part]:
-    """Yield the gradients of a problem, head by head, with the budgets of a dtype.
-
-    Examples
-    --------
-    >>> from attnspec.formula import Formula
-    >>> from attnspec.conformance.sizes.codebook.gradients import gradients
-    >>> problem = Formula(queries=2, keys=1, depth=4, value_depth=1)
-    >>> found = {part.name: part for part in gradients(problem, "float32")}
-    >>> off = found["d_value"].values - problem.d_output[0, 0].sum(axis=0)
-    >>> bool((abs(off) < 1e-15).all())
-    True
-    """
+    """Yield the gradients of a problem, head by head, with the budgets of a dtype."""
     paired = [name for name in PAIRED if name in formula.options]
     if paired:
         raise ValueError(f"options: expected no {', '.join(paired)}, which cannot be summed by words")

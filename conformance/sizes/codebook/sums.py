@@ -164,16 +164,7 @@ _SPLITTER = 2.0**27 + 1
 
 
 def quotient(first: Numbers, rest: Numbers, by: Numbers, by_rest: Numbers) -> Numbers:
-    """Return ``(first + rest) / (by + by_rest)``, with an error of slightly more than half a unit at most.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from attnspec.conformance.sizes.codebook.sums import quotient
-    >>> two, small = np.array([2.0]), np.array([2.0**-60])
-    >>> quotient(two, small, np.array([3.0]), small).tolist()
-    [0.6666666666666666]
-    """
+    """Return ``(first + rest) / (by + by_rest)``, with an error of slightly more than half a unit at most."""
     whole, low = _sum(first, rest)
     divisor, divisor_low = _sum(by, by_rest)
     found: Numbers = whole / divisor

@@ -14,15 +14,7 @@ Whole = NDArray[np.int64]
 
 
 def intervals(options: Mapping[str, Any], queries: int, keys: int, entry: int) -> tuple[Whole, Whole]:
-    """Return the first allowed key of each row, and the first one after the allowed keys.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.sizes.codebook.words import intervals
-    >>> low, high = intervals({"is_causal": True, "window": (1, None)}, 3, 3, 0)
-    >>> low.tolist(), high.tolist()
-    ([0, 0, 1], [1, 2, 3])
-    """
+    """Return the first allowed key of each row, and the first one after the allowed keys."""
     row = np.arange(queries)
     place = row + (_of(options.get("query_offset"), entry) or 0)
     low, high = np.zeros(queries, dtype=np.int64), np.full(queries, keys)
