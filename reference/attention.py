@@ -37,6 +37,12 @@ def attention_of(call: Call, query: Array, key: Array, value: Array, **options: 
     Notes
     -----
     Vaswani et al., "Attention Is All You Need", 2017, section 3.2.1.
+
+    Examples
+    --------
+    >>> from attnspec.reference import attention
+    >>> attention([[0.0]], [[1.0], [2.0]], [[3.0], [5.0]]).tolist()
+    [[4.0]]
     """
     return attention_part(
         check_arguments(Attention(call.steps, call.xp, call.dtype, query, key, value, **options))

@@ -15,6 +15,12 @@ def append_cache_of(call: Call, cache: Array, new: Array, *, lengths: Any) -> Ar
     Notes
     -----
     Rules CACHE-1 and CACHE-2.
+
+    Examples
+    --------
+    >>> from attnspec.reference import append_cache
+    >>> append_cache([[1.0], [0.0], [0.0]], [[5.0]], lengths=1).tolist()
+    [[1.0], [5.0], [0.0]]
     """
     return appended(call, cache, new, check_append(call, cache, new, lengths))
 
@@ -57,6 +63,14 @@ def gather_pages_of(call: Call, pages: Array, block_table: Array) -> Array:
     Notes
     -----
     Rules CACHE-4 and CACHE-5.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnspec.reference import gather_pages
+    >>> pages = np.array([[[[1.0], [2.0]]], [[[3.0], [4.0]]]])  # two pages of one head and two positions
+    >>> gather_pages(pages, [1, 0]).ravel().tolist()
+    [3.0, 4.0, 1.0, 2.0]
     """
     return gathered(call, pages, check_pages(call, pages, block_table))
 
@@ -96,6 +110,13 @@ def merge_partials_of(call: Call, outputs: Array, lses: Array, *, return_lse: bo
     Notes
     -----
     Rules CACHE-6 and CACHE-7.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnspec.reference import merge_partials
+    >>> merge_partials([[[1.0]], [[5.0]]], np.log([[3.0], [1.0]])).round(9).tolist()
+    [[2.0]]
     """
     check_partials(call, outputs, lses)
     output, lse = _merge(call, outputs, lses)

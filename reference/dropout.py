@@ -37,6 +37,15 @@ def seeded_dropout_attention_of(call: Call, query: Array, key: Array, value: Arr
     -----
     Rules DROP-5 to DROP-12. The choice is that of NumPy's default generator. The standard does not
     define which choice a seed gives.
+
+    Examples
+    --------
+    >>> from attnspec.reference import seeded_dropout_attention
+    >>> zeros, value = [[0.0]] * 4, [[1.0], [2.0], [4.0], [8.0]]
+    >>> seeded_dropout_attention(zeros[:1], zeros, value, dropout_p=0.0, seed=7).tolist()
+    [[3.75]]
+    >>> seeded_dropout_attention(zeros[:1], zeros, value, dropout_p=1.0, seed=7).tolist()
+    [[0.0]]
     """
     given = Seeded(call.steps, call.xp, call.dtype, query, key, value, **options)
     return attention_part(with_mask(cast("Seeded", check_arguments(check_seed(given)))))
@@ -53,6 +62,13 @@ def seeded_dropout_attention_vjp_of(
     Notes
     -----
     Rule DROP-11.
+
+    Examples
+    --------
+    >>> from attnspec.reference import seeded_dropout_attention_vjp
+    >>> one = [[1.0]]
+    >>> seeded_dropout_attention_vjp(one, one, one, one, dropout_p=0.0, seed=7)[2].tolist()
+    [[1.0]]
     """
     given = SeededGradients(call.steps, call.xp, call.dtype, query, key, value, d_output=d_output, **options)
     good = check_cotangents(cast("Gradients", check_arguments(check_seed(given))))

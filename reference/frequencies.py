@@ -60,6 +60,13 @@ def rotary_frequencies_of(call: Call, features: Array, **options: Any) -> Any:
     Notes
     -----
     Rules POS-18 to POS-25, with the sources of each scaling.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnspec.reference import rotary_frequencies
+    >>> rotary_frequencies(np.ones((1, 4)), base=100.0, scaling="linear", factor=4.0).round(6).tolist()
+    [0.25, 0.025]
     """
     return _computed(check_scaling(Frequencies(call.steps, call.xp, call.dtype, features, **options)))
 

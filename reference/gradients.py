@@ -31,6 +31,13 @@ def attention_vjp_of(
     Notes
     -----
     Rules GRAD-1 to GRAD-20. Dao et al., "FlashAttention", 2022, appendix B.2.
+
+    Examples
+    --------
+    >>> from attnspec.reference import attention_vjp
+    >>> d_query, d_key, d_value = attention_vjp([[0.0]], [[1.0], [3.0]], [[2.0], [6.0]], [[1.0]])
+    >>> d_query.tolist(), d_value.tolist()
+    ([[2.0]], [[0.5], [0.5]])
     """
     given = Gradients(call.steps, call.xp, call.dtype, query, key, value, d_output=d_output, **options)
     return attention_vjp_part(check_cotangents(cast("Gradients", check_arguments(given))))

@@ -25,6 +25,14 @@ def merge_partials_vjp_of(
     -----
     Rule GRAD-21. A part relates to the merged row as a key to a query: its lse is the score, and its
     output is the value.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnspec.reference import merge_partials_vjp
+    >>> found = merge_partials_vjp([[[1.0]], [[5.0]]], np.log([[3.0], [1.0]]), [[2.0]])
+    >>> [d.round(9).tolist() for d in found]
+    [[[[1.5]], [[0.5]]], [[-1.5], [1.5]]]
     """
     check_partials(call, outputs, lses)
     shape = tuple(outputs.shape[1:])
@@ -90,6 +98,12 @@ def rotary_vjp_of(call: Call, features: Array, d_rotated: Array, **options: Any)
     Notes
     -----
     Rule GRAD-22.
+
+    Examples
+    --------
+    >>> from attnspec.reference import rotary_vjp
+    >>> rotary_vjp([[0.0, 0.0]], [[1.0, 0.0]], offset=1).round(4).tolist()
+    [[0.5403, -0.8415]]
     """
     checked = check_rotary(Rotary(call.steps, call.xp, call.dtype, features, **options))
     check_cotangent(call, "d_rotated", d_rotated, features, tuple(features.shape))
@@ -114,6 +128,16 @@ def multi_head_attention_vjp_of(call: Call, **arguments: Any) -> tuple[Array, ..
     Notes
     -----
     Rule GRAD-23.
+
+    Examples
+    --------
+    >>> from attnspec.reference import multi_head_attention_vjp
+    >>> identity, zero = [[1.0, 0.0], [0.0, 1.0]], [[0.0, 0.0], [0.0, 0.0]]
+    >>> found = multi_head_attention_vjp(
+    ...     [[1.0, 10.0], [3.0, 30.0]], zero, identity, identity, identity, [[1.0, 2.0], [0.0, 0.0]], heads=2
+    ... )
+    >>> found[0].tolist()  # both tokens have a weight of one half
+    [[0.5, 1.0], [0.5, 1.0]]
     """
     source = arguments["tokens"] if arguments["memory"] is None else arguments["memory"]
     key_heads = arguments["heads"] if arguments["key_heads"] is None else arguments["key_heads"]

@@ -24,6 +24,16 @@ def packed_attention_vjp_of(
     Notes
     -----
     Rule PACK-7.
+
+    Examples
+    --------
+    >>> from attnspec.reference import packed_attention_vjp
+    >>> zeros, ends = [[[0.0]] * 3], [0, 1, 3]
+    >>> found = packed_attention_vjp(
+    ...     zeros, zeros, zeros, [[[1.0], [2.0], [4.0]]], query_starts=ends, key_starts=ends
+    ... )
+    >>> found[2].tolist()  # both keys of the second sequence have a weight of one half
+    [[[1.0], [3.0], [3.0]]]
     """
     options = {**options, "offsets": options["query_offset"], "query_offset": 0, "d_output": d_output}
     given = PackedGradients(call.steps, call.xp, call.dtype, query, key, value, **options)
@@ -53,6 +63,16 @@ def block_sparse_attention_vjp_of(
     Notes
     -----
     Rule SPARSE-12.
+
+    Examples
+    --------
+    >>> from attnspec.reference import block_sparse_attention_vjp
+    >>> one = [[1.0], [1.0]]
+    >>> found = block_sparse_attention_vjp(
+    ...     one, one, one, one, query_block=2, key_block=1, block_mask=[[False, True]]
+    ... )
+    >>> found[2].tolist()
+    [[0.0], [2.0]]
     """
     return sparse_gradients(check_blocks(sparse(call, query, key, value, options)), d_output, d_lse)
 
@@ -68,6 +88,13 @@ def listed_attention_vjp_of(
     Notes
     -----
     Rule SPARSE-12.
+
+    Examples
+    --------
+    >>> from attnspec.reference import listed_attention_vjp
+    >>> one = [[1.0], [1.0]]
+    >>> listed_attention_vjp(one, one, one, one, key_indices=[[1], [-1]])[2].tolist()
+    [[0.0], [1.0]]
     """
     return sparse_gradients(check_lists(sparse(call, query, key, value, options)), d_output, d_lse)
 

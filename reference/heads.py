@@ -12,6 +12,12 @@ def split_heads_of(call: Call, features: Array, *, heads: int) -> Array:
     Notes
     -----
     Rules HEAD-3 and HEAD-5.
+
+    Examples
+    --------
+    >>> from attnspec.reference import split_heads
+    >>> split_heads([[1.0, 2.0], [3.0, 4.0]], heads=2).tolist()
+    [[[1.0], [3.0]], [[2.0], [4.0]]]
     """
     return split(call, features, check_split(call, features, heads))
 
@@ -44,6 +50,12 @@ def merge_heads_of(call: Call, split: Array) -> Array:
     Notes
     -----
     Rule HEAD-4.
+
+    Examples
+    --------
+    >>> from attnspec.reference import merge_heads
+    >>> merge_heads([[[1.0], [3.0]], [[2.0], [4.0]]]).tolist()
+    [[1.0, 2.0], [3.0, 4.0]]
     """
     shape = tuple(real(call, "split", split, "ERR-2").shape)
     need("split", len(shape) >= 3, "three axes or more", f"shape {shape}", "ERR-16")

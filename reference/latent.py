@@ -19,6 +19,14 @@ def latent_attention_of(call: Call, *arrays: Array, **arguments: Any) -> Any:
     Notes
     -----
     DeepSeek-AI, "DeepSeek-V2", 2024, section 2.1. This is the projected form.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnspec.reference import latent_attention
+    >>> zero, one = np.zeros((1, 1, 1)), np.ones((1, 1, 1))
+    >>> latent_attention(zero, zero, [[2.0], [4.0]], np.zeros((2, 1)), one, one).ravel().tolist()
+    [3.0]
     """
     arguments = check_latent(call, dict(zip(ARRAYS, arrays, strict=False)) | arguments)
     storage = stored(call, arguments["query"])

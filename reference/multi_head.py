@@ -15,7 +15,14 @@ PROJECTED = ("query", "key", "value")
 
 
 def self_attention_of(call: Call, **arguments: Any) -> Array:
-    """Project tokens three times, and attend."""
+    """Project tokens three times, and attend.
+
+    Examples
+    --------
+    >>> from attnspec.reference import self_attention
+    >>> self_attention([[1.0], [2.0]], [[0.0]], [[1.0]], [[10.0]]).tolist()
+    [[15.0], [15.0]]
+    """
     arguments = check_self(call, arguments)
     tokens, columns = arguments["tokens"], arguments["convention"] == "column"
     same_dtype(call, tokens=tokens, **{f"{name}_weight": arguments[f"{name}_weight"] for name in PROJECTED})
@@ -46,6 +53,15 @@ def multi_head_attention_of(call: Call, **arguments: Any) -> Array:
     Notes
     -----
     Vaswani et al., "Attention Is All You Need", 2017, section 3.2.2.
+
+    Examples
+    --------
+    >>> from attnspec.reference import multi_head_attention
+    >>> identity = [[1.0, 0.0], [0.0, 1.0]]
+    >>> tokens = [[1.0, 10.0], [3.0, 30.0]]
+    >>> zero = [[0.0, 0.0], [0.0, 0.0]]
+    >>> multi_head_attention(tokens, zero, identity, identity, identity, heads=2).tolist()
+    [[2.0, 20.0], [2.0, 20.0]]
     """
     source = arguments["tokens"] if arguments["memory"] is None else arguments["memory"]
     key_heads = arguments["heads"] if arguments["key_heads"] is None else arguments["key_heads"]

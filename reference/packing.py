@@ -43,6 +43,13 @@ def packed_attention_of(call: Call, query: Array, key: Array, value: Array, **op
     Notes
     -----
     Rules PACK-1 to PACK-6.
+
+    Examples
+    --------
+    >>> from attnspec.reference import packed_attention
+    >>> zeros, value = [[[0.0]] * 3], [[[1.0], [3.0], [5.0]]]
+    >>> packed_attention(zeros, zeros, value, query_starts=[0, 1, 3], key_starts=[0, 2, 3]).tolist()
+    [[[2.0], [5.0], [5.0]]]
     """
     offsets = options.pop("query_offset")
     given = Packed(call.steps, call.xp, call.dtype, query, key, value, offsets=offsets, **options)

@@ -28,6 +28,15 @@ def paged_attention_of(
     Notes
     -----
     Rules PAGE-1 to PAGE-9.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnspec.reference import paged_attention
+    >>> pages = np.array([1.0, 2.0, 4.0, 8.0]).reshape(2, 1, 2, 1)  # two pages of two positions
+    >>> query = np.zeros((1, 1, 1))
+    >>> paged_attention(query, 0 * pages, pages, block_table=[1, 0], key_lengths=3).tolist()
+    [[[4.333333333333333]]]
     """
     arguments = arguments | {"query": query, "key": key_pages, "value": value_pages}
     return attention_of(call, **as_attention(call, check_paged(call, check_paged_arrays(call, arguments))))

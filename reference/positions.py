@@ -69,6 +69,14 @@ def rotary_of(call: Call, features: Array, **options: Any) -> Array:
     Notes
     -----
     Rules POS-1 to POS-6 and POS-9 to POS-17. Su et al., "RoFormer", 2021.
+
+    Examples
+    --------
+    >>> from attnspec.reference import rotary
+    >>> rotary([[1.0, 2.0, 3.0, 4.0]], offset=0).tolist()  # position 0 is not rotated
+    [[1.0, 2.0, 3.0, 4.0]]
+    >>> rotary([[1.0, 0.0]] * 3, positions=[2, 0, 2]).round(4).tolist()
+    [[-0.4161, 0.9093], [1.0, 0.0], [-0.4161, 0.9093]]
     """
     checked = check_rotary(Rotary(call.steps, call.xp, call.dtype, features, **options))
     return rotated(checked, checked.features)
@@ -304,6 +312,13 @@ def alibi_bias_of(call: Call, query: Array, key: Array, *, query_offset: Any, sl
     Notes
     -----
     Rules POS-7, POS-8 and POS-26. Press, Smith and Lewis, "Train Short, Test Long", 2021.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnspec.reference import alibi_bias
+    >>> alibi_bias(np.ones((1, 1, 2)), np.ones((1, 3, 2)), query_offset=1).tolist()
+    [[[-0.00390625, -0.0, -0.00390625]]]
     """
     each = Attention(call.steps, call.xp, call.dtype, query, key, key, query_offset=query_offset)
     for check in (check_dtypes, check_axes, check_heads, check_integers):

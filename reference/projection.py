@@ -16,6 +16,12 @@ def projection_of(call: Call, tokens: Array, weight: Array, *, bias: Array, conv
     Notes
     -----
     Rules PROJ-1 to PROJ-4, PROJ-6 and PROJ-7.
+
+    Examples
+    --------
+    >>> from attnspec.reference import projection
+    >>> projection([[1.0, 2.0]], [[3.0], [4.0]], bias=[0.5]).tolist()
+    [[11.5]]
     """
     same_dtype(call, tokens=tokens, weight=weight)
     projected = project(call, "", tokens, weight, bias, convention)

@@ -26,6 +26,14 @@ def dequantize_of(call: Call, scales: Array, codes: Array, *, zero_points: Array
     Notes
     -----
     Rules QUANT-1 to QUANT-5.
+
+    Examples
+    --------
+    >>> from attnspec.reference import dequantize
+    >>> dequantize([0.5], [[-128, 3]], zero_points=[-2]).tolist()
+    [[-63.0, 2.5]]
+    >>> dequantize([[0.5], [1.0]], [[0x38, 0x01], [0x7E, 0xFF]], encoding="e4m3fn").tolist()
+    [[0.5, 0.0009765625], [448.0, nan]]
     """
     _floats(call, "scales", scales)
     check_codes(call, "", codes, scales, zero_points, encoding)
@@ -136,6 +144,14 @@ def dequantize_blocks_of(call: Call, scales: Array, packed: Array, *, blocks: st
     Notes
     -----
     Rules QUANT-6 and QUANT-7.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnspec.reference import dequantize_blocks
+    >>> packed = np.array([[[0xF0] + [0x88] * 15]])
+    >>> dequantize_blocks([[0.5]], packed, blocks="q4_0")[0, [0, 1, 16, 17]].tolist()
+    [-4.0, 0.0, 3.5, 0.0]
     """
     need("blocks", blocks in BLOCKS, " or ".join(map(repr, BLOCKS)), repr(blocks), "ERR-16")
     shape = tuple(_floats(call, "scales", scales).shape)

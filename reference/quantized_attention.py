@@ -21,6 +21,12 @@ def quantized_attention_of(
     Notes
     -----
     Rule QUANT-8.
+
+    Examples
+    --------
+    >>> from attnspec.reference import quantized_attention
+    >>> quantized_attention([[0.0]], [[1], [2]], [[3], [5]], value_scales=[0.5]).tolist()
+    [[2.0]]
     """
     real(call, "query", query, "ERR-2")
     check_quantized(call, query, key_codes, value_codes)
@@ -105,6 +111,12 @@ def low_precision_attention_of(
     Notes
     -----
     Rules QUANT-10 and QUANT-11.
+
+    Examples
+    --------
+    >>> from attnspec.reference import low_precision_attention
+    >>> low_precision_attention([1.0], [[0]], [[1], [2]], [[3], [5]], value_scales=[0.5]).tolist()
+    [[2.0]]
     """
     check_codes(call, "query_", query_codes, query_scales, None, encoding)
     check_quantized(call, query_codes, key_codes, value_codes, "query_codes")

@@ -17,6 +17,12 @@ def scores_of(call: Call, query: Array, key: Array, **options: Any) -> Array:
     Notes
     -----
     Rules SCORE-1 to SCORE-6.
+
+    Examples
+    --------
+    >>> from attnspec.reference import scores
+    >>> scores([[1.0, 1.0]], [[2.0, 3.0], [4.0, 5.0]], scale=1.0).tolist()
+    [[5.0, 9.0]]
     """
     each = Attention(call.steps, call.xp, call.dtype, query, key, key, **options)
     for check in (check_dtypes, check_axes, check_heads, check_scale, check_softcap, check_bias):

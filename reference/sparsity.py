@@ -39,6 +39,15 @@ def block_sparse_attention_of(call: Call, query: Array, key: Array, value: Array
     Notes
     -----
     Rules SPARSE-1 to SPARSE-5.
+
+    Examples
+    --------
+    >>> from attnspec.reference import block_sparse_attention
+    >>> values = [[1.0], [3.0], [7.0]]
+    >>> block_sparse_attention(
+    ...     [[0.0]], [[0.0]] * 3, values, query_block=1, key_block=2, block_mask=[[True, False]]
+    ... ).tolist()
+    [[2.0]]
     """
     return attended(check_blocks(sparse(call, query, key, value, options)))
 
@@ -52,6 +61,13 @@ def listed_attention_of(call: Call, query: Array, key: Array, value: Array, **op
     Notes
     -----
     Rules SPARSE-6 to SPARSE-9.
+
+    Examples
+    --------
+    >>> from attnspec.reference import listed_attention
+    >>> values = [[1.0], [3.0], [7.0]]
+    >>> listed_attention([[0.0]], [[0.0]] * 3, values, key_indices=[[2, 0, -1]]).tolist()
+    [[4.0]]
     """
     return attended(check_lists(sparse(call, query, key, value, options)))
 
