@@ -7,10 +7,8 @@ import sys
 import time
 
 import numpy as np
-import pytest
 
 from attnspec import reference
-from attnspec.backends import Backend, load_library
 
 _random = np.random.default_rng(7)
 not_a_function = 3
@@ -42,12 +40,6 @@ def no_shift(query, key, value, *, scale=None, bias=None):
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         e = np.exp(s)
         return e / e.sum(axis=-1, keepdims=True) @ value
-
-
-def column_softmax(query, key, value):
-    s = reference.scores(query, key, dtype=query.dtype)
-    e = np.exp(s - s.max())
-    return e / e.sum(axis=-2, keepdims=True) @ value
 
 
 def half(query, key, value):
@@ -140,22 +132,6 @@ def printing_megabytes(query, key, value):
     return right(query, key, value)
 
 
-def skipping(query, key, value):
-    pytest.skip("no")
-
-
-def truncating(query, key, value, *, scale=None, mask=None, bias=None, is_causal=False):
-    """Computed in float32, and cut off instead of rounded."""
-    options = {"scale": scale, "mask": mask, "bias": bias, "is_causal": is_causal}
-    exact = reference.attention(query, key, value, **options)
-    rounded = exact.astype(query.dtype)
-    too_far = np.abs(rounded.astype(np.float64)) > np.abs(exact)
-    return np.where(too_far, np.nextafter(rounded, np.zeros((), query.dtype)), rounded)
-
-
-truncating = Backend("truncating", load_library("numpy"), truncating, ("float16", "float32", "float64"))
-
-
 def terse(query, key, value, *, window=None):
     """Refuses what it should, and says nothing."""
     try:
@@ -189,12 +165,6 @@ def misnamed(query, keys, values):
 
 def demanding(query, key, value, dropout):
     return None
-
-
-def accepting(query, key, value, *, mask=None):
-    """Broadcasts what it should refuse."""
-    key, value = (np.resize(a, (*query.shape[:-2], *a.shape[-2:])) for a in (key, value))
-    return right(query, key, value, mask=mask)
 
 
 def __getattr__(name):

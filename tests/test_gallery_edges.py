@@ -1,7 +1,5 @@
 """Bases are correct at every size. Entries of edges fail a stored call, or remember and disturb calls."""
 
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 import pytest
 
@@ -123,48 +121,6 @@ def alone(name, given):
     return entry(name).backend().attention(**given)
 
 
-def _of(beginning):
-    names = [one.name for one in ENTRIES if one.name.startswith(beginning)]
-    assert names
-    return names
-
-
-@pytest.mark.parametrize("name", _of("output_buffer"))
-def test_an_output_changes_with_the_next_call(name):
-    attend = entry(name).backend().attention
-    output = attend(**arguments())
-    before = output.copy()
-    attend(**arguments(seed=2))
-    assert not np.array_equal(output, before)
-
-
-@pytest.mark.parametrize("name", _of("mask_by_its_identity"))
-def test_a_mask_that_is_changed_is_not_noticed(name):
-    attend = entry(name).backend().attention
-    given = arguments(mask=np.ones((40, 100), bool))
-    before = attend(**given)
-    given["mask"][:, 50:] = False
-    assert np.array_equal(attend(**given), before)
-    assert not np.array_equal(alone(name, given), before)
-
-
-@pytest.mark.parametrize("name", _of("keys_by_their_identity"))
-def test_keys_that_are_changed_are_not_noticed(name):
-    attend = entry(name).backend().attention
-    given = arguments()
-    before = attend(**given)
-    given["key"] *= -1
-    assert np.array_equal(attend(**given), before)
-    assert not np.array_equal(alone(name, given), before)
-
-
-@pytest.mark.parametrize("name", _of("padding_of_an_earlier_call"))
-def test_a_longer_call_shows_in_a_shorter_one(name):
-    attend = entry(name).backend().attention
-    attend(**arguments(keys=128))
-    assert not np.array_equal(attend(**arguments()), alone(name, arguments()))
-
-
 @pytest.mark.parametrize(
     ("name", "options"),
     [("causal_flag_of_a_refused_call", {"is_causal": True}), ("scale_of_a_refused_call", {"scale": 3.0})],
@@ -177,37 +133,6 @@ def test_a_refused_call_shows_in_the_next(name, options):
         attend(**arguments(softcap=-1.0, **options))
     assert not np.array_equal(attend(**arguments()), alone(name, arguments()))
     assert np.array_equal(attend(**arguments()), alone(name, arguments()))
-
-
-@pytest.mark.exhaustive
-def test_one_call_in_a_hundred_is_wrong():
-    (name,) = _of("tile_missing_once")
-    attend = entry(name).backend().attention
-    wrong = [not np.array_equal(attend(**arguments()), alone(name, arguments())) for _ in range(200)]
-    assert [number for number, one in enumerate(wrong, 1) if one] == [100, 200]
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "sums_in_scratch_of_all_threads",
-        "scores_in_scratch_of_all_threads",
-        "options_in_a_place_of_all_threads",
-    ],
-)
-def test_several_calls_at_once_disturb_each_other(name):
-    given = [arguments(seed=seed, scale=0.25 * seed) for seed in range(1, 5)]
-    wanted = [alone(name, one) for one in given]
-    attend = entry(name).backend().attention
-    assert all(np.array_equal(attend(**one), found) for one, found in zip(given, wanted, strict=True))
-    # A busy machine may run threads one after the other, so that it may take several tries.
-    with ThreadPoolExecutor(4) as pool:
-        results = (
-            result
-            for _ in range(50)
-            for result in pool.map(lambda index: attend(**given[index % 4]), range(40))
-        )
-        assert any(not np.array_equal(one, wanted[number % 4]) for number, one in enumerate(results))
 
 
 def test_each_of_them_is_right_when_called_once():

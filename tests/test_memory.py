@@ -1,6 +1,5 @@
 """Relations between calls and earlier ones: each holds for the portable source, and fails with a memory."""
 
-import inspect
 import threading
 import time
 import weakref
@@ -321,27 +320,6 @@ def test_numbers_are_written_into_the_arrays_that_the_function_got_before():
         assert len({id(one[place]) for one in seen}) == 1
     assert not np.array_equal(seen[0][3], seen[1][3])
     assert np.array_equal(seen[0][3], seen[2][3])
-
-
-def test_what_cannot_be_called_from_threads_is_not():
-    verdict = judge(
-        replace(PORTABLE, concurrent=False, name="p"), ITEMS["errors-calls-from-threads-nothing-1-float32"]
-    )
-    assert (verdict.status, verdict.reason) == ("unsupported", "p cannot be called from several threads")
-
-
-def test_weights_are_not_asked_for():
-    seen = []
-
-    @wraps(right)
-    def attention(query, key, value, **options):
-        seen.append(options.get("return_weights"))
-        return right(query, key, value, **options)
-
-    assert "return_weights" in inspect.signature(attention).parameters
-    for name in ("sizes-in-turn-nothing-1", "results-kept-by-the-caller-one-query-1"):
-        assert judge(replace(PORTABLE, attention=attention), ITEMS[f"errors-{name}-float32"]).status == "pass"
-    assert not any(seen)
 
 
 @pytest.mark.parametrize("concurrent", [True, False])
