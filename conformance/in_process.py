@@ -13,7 +13,7 @@ from attnspec.conformance.judge.deviation import not_shown
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.results import Header, Run, gather
 from attnspec.conformance.run.cases import Cases
-from attnspec.conformance.run.child import judged, loaded_of
+from attnspec.conformance.run.child import judged, loaded_of, with_traits
 from attnspec.conformance.run.events import Loaded, events
 from attnspec.conformance.run.plan import Outline, is_indexed, plan_of
 from attnspec.conformance.run.selection import Selection
@@ -129,7 +129,7 @@ class _Here:
         for outline in plan:
             case = self.cases.find(outline.name, outline.group, self.backend.constraints)
             # The same as in a separate process, except that an interrupt ends the run.
-            yield judged(self.backend, case, judge)
+            yield with_traits(judged(self.backend, case, judge), case)
             self.backend.array_library.release()
 
     def missing(self, shown: set[str]) -> list[Verdict]:

@@ -15,8 +15,8 @@ from attnspec.conformance.attribution.finding import Common, Finding
 from attnspec.conformance.attribution.levels import count_by_rule
 from attnspec.conformance.judge.budget import budgets_of
 from attnspec.conformance.judge.failure import own_place
-from attnspec.conformance.judge.judge import judge, procedure_of
-from attnspec.conformance.judge.traits import numbers, traits
+from attnspec.conformance.judge.judge import judge
+from attnspec.conformance.judge.traits import describe, numbers, traits
 from attnspec.conformance.render.finding import cause_lines, finding_text, trait_text
 from attnspec.conformance.suite import find
 from attnspec.conformance.verdict import Difference, Raise, Verdict
@@ -580,7 +580,7 @@ def test_traits_of_numbers_and_sizes():
         ("notation-lse-float32", "shared heads"),
         ("errors-earlier-calls-mask-1-float32", "related"),
     ):
-        assert trait in procedure_of(find(name)).traits
+        assert trait in describe(find(name))[0]
 
 
 OWN = ("/me/a.py", 9, "f")

@@ -11,6 +11,7 @@ from attnspec.backends.user.function import describe
 from attnspec.conformance import items
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.run.cases import Cases
+from attnspec.conformance.run.child import with_traits
 from attnspec.conformance.run.index import outline_of, write
 from attnspec.conformance.run.offer import offer_of
 from attnspec.conformance.run.plan import PATH, index, plan_of
@@ -69,6 +70,7 @@ def test_what_is_not_offered_has_the_verdict_of_the_judge(name, cases):
         if verdict is not None:
             number += 1
             with np.errstate(all="ignore"):
-                judged = judge(backend, cases.find(outline.name, outline.group))
+                case = cases.find(outline.name, outline.group)
+                judged = with_traits(judge(backend, case), case)
             assert verdict == replace(judged, refusal=outline.refusal)
     assert number > len(SOME) / 4

@@ -25,7 +25,6 @@ from attnspec.conformance.judge.dtypes import LSES, Outputs, is_real, own_dtypes
 from attnspec.conformance.judge.expected import differ, differences, expected_in_dialect
 from attnspec.conformance.judge.failure import Failure, Missing, Raised, code_of, lacks_of
 from attnspec.conformance.judge.refusal import Lacking, gradient_lacking, judge_refusal
-from attnspec.conformance.judge.traits import numbers, traits
 from attnspec.conformance.verdict import CLASSES, OUTPUT_OF, Difference, Verdict
 from attnspec.dtypes import SHORT
 from attnspec.operations.gradients import primal
@@ -77,14 +76,6 @@ class Item(Protocol):
 class Procedure(Protocol):
     """How an item is judged."""
 
-    @property
-    def traits(self) -> tuple[str, ...]:
-        """Its options, and other properties that a bug may depend on."""
-
-    @property
-    def numbers(self) -> int:
-        """The number of numbers in its arrays."""
-
     def require(self, backend: Backend) -> None:
         """Raise `Missing` if the backend does not offer the calls."""
 
@@ -96,14 +87,22 @@ class Procedure(Protocol):
 
 
 class Judgeable(Item, Procedure, Protocol):
-    """An item that knows how it is judged: a relation, or a call by formula."""
+    """An item that knows how it is judged, and what describes it: a relation, or a call by formula."""
+
+    @property
+    def traits(self) -> tuple[str, ...]:
+        """Its options, and other properties that a bug may depend on."""
+
+    @property
+    def numbers(self) -> int:
+        """The number of numbers in its arrays."""
 
 
 def judge(backend: Backend, item: Case | Judgeable) -> Verdict:
     """Judge one item on one backend. Here is the only place that turns exceptions into verdicts."""
     backend = in_one_dtype(backend, item.dtype)
-    procedure = procedure_of(item)
-    verdict = replace(new_verdict(backend, item), traits=procedure.traits, numbers=procedure.numbers)
+    procedure = _OfCase(item) if isinstance(item, Case) else item
+    verdict = new_verdict(backend, item)
     try:
         procedure.require(backend)
         verdict = replace(verdict, rules=procedure.applicable_rules(backend))
@@ -122,11 +121,6 @@ def judge(backend: Backend, item: Case | Judgeable) -> Verdict:
         verdict = settle(backend, item, replace(wrong, difference=failure.difference))
     observed = verdict.difference is not None and verdict.difference.output == "weights"
     return replace(verdict, probed=observed and not backend.has("attention", "return_weights"))
-
-
-def procedure_of(item: Case | Judgeable) -> Procedure:
-    """Return how an item is judged."""
-    return _OfCase(item) if isinstance(item, Case) else item
 
 
 def new_verdict(backend: Backend, item: Item) -> Verdict:
@@ -194,14 +188,6 @@ class _OfCase:
     """How a case is judged."""
 
     case: Case
-
-    @property
-    def traits(self) -> tuple[str, ...]:
-        return traits(self.case)
-
-    @property
-    def numbers(self) -> int:
-        return numbers(self.case.calls)
 
     def require(self, backend: Backend) -> None:
         require_calls(backend, self.case)

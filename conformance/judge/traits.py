@@ -7,6 +7,7 @@ import numpy as np
 
 from attnspec import OPERATIONS, Case, SpecError
 from attnspec.conformance.judge.dtypes import is_real
+from attnspec.conformance.judge.judge import Judgeable
 from attnspec.conformance.traits import (
     EMPTY,
     GRADIENT,
@@ -42,6 +43,11 @@ _TILES = {TILED: 16, TILED_32: 32, TILED_64: 64}
 #: Options that are one number, or one number for each batch entry.
 _NUMBERS = ("query_offset", "key_lengths", "query_lengths")
 _MASKING = OPERATIONS["attention"].names("masks")
+
+
+def describe(item: Case | Judgeable) -> tuple[tuple[str, ...], int]:
+    """Return the traits of what is judged, and how many numbers its arrays have."""
+    return (traits(item), numbers(item.calls)) if isinstance(item, Case) else (item.traits, item.numbers)
 
 
 def traits(case: Case) -> tuple[str, ...]:

@@ -96,8 +96,6 @@ class Relation:
                 found,
                 case=verdict.case,
                 group=verdict.group,
-                traits=verdict.traits,
-                numbers=verdict.numbers,
                 rules=tuple(dict.fromkeys((*verdict.rules, *found.rules))),
             )
         failed = replace(verdict, status="fail", rule=self.rules[0])

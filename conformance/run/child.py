@@ -88,10 +88,11 @@ class Child:
         if request["do"] == "judge":
             self._find(request["name"], request["group"])
 
-    def judge(self, name: str, group: str) -> None:
-        """Judge one case."""
+    def judge(self, name: str, group: str, *, described: bool = False) -> None:
+        """Judge one case, whose traits the parent may know."""
         item = self._find(name, group)
         verdict = self._sized(item) if isinstance(item, SizedCase) else judged(self.backend, item)
+        verdict = verdict if described else with_traits(verdict, item)
         self.answer("verdict", to_json(verdict))
         self.backend.array_library.release()
 
@@ -198,6 +199,14 @@ def judged(
     seconds = round(time.perf_counter() - started, 4)
     reason = cut(verdict.reason)  # it may quote a long message
     return replace(verdict, seconds=seconds, repeatable=not again, refusal=item.refusal, reason=reason)
+
+
+def with_traits(verdict: Verdict, item: Item | SizedCase) -> Verdict:
+    """Add the traits of a case to the verdict on it."""
+    from attnspec.conformance.judge.traits import describe  # the index has most of them
+
+    traits, numbers = describe(item)
+    return replace(verdict, traits=traits, numbers=numbers)
 
 
 def _requests(requests: BinaryIO) -> Iterator[bytes]:

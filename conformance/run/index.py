@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from attnspec.conformance.judge.dtypes import LSES, is_real
-from attnspec.conformance.judge.judge import procedure_of
+from attnspec.conformance.judge.traits import describe
 from attnspec.conformance.relations.relation import Relation
 from attnspec.conformance.run.plan import CallOutline, Outline
 from attnspec.conformance.suite import items
@@ -56,7 +56,6 @@ def encode() -> str:
 
 def outline_of(item: Item) -> Outline:
     """Make the outline of a case. Whether it is in the quick part, only all cases of its group tell."""
-    procedure = procedure_of(item)
     misuse = None if isinstance(item, Relation) else item.misuse
     return Outline(
         item.name,
@@ -69,8 +68,7 @@ def outline_of(item: Item) -> Outline:
         _dtypes(item),
         misuse.argument if misuse else "",
         not isinstance(item, Relation) and bool(item.alternatives),
-        procedure.traits,
-        procedure.numbers,
+        *describe(item),
     )
 
 

@@ -6,7 +6,7 @@ import re
 import sys
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +87,7 @@ class Worker:
         # OpenBLAS and PyTorch read this variable, too.
         environment = {"OMP_NUM_THREADS": str(threads), **os.environ} if threads else None
         self._process = Process(command, environment=environment, leads=True, echo=echo)
-        self._waiting: deque[str] = deque()
+        self._waiting: deque[Outline] = deque()
         self._is_loading = False
         self.returns: tuple[str, ...] = ()
 
@@ -144,8 +144,8 @@ class Worker:
 
     def request(self, case: Outline) -> None:
         """Request a verdict, for which `verdict` waits; several requests may be pending."""
-        self._waiting.append(case.name)
-        self._send("judge", name=case.name, group=case.group)
+        self._waiting.append(case)
+        self._send("judge", name=case.name, group=case.group, described=bool(case.calls))
 
     def verdict(self, seconds: float) -> Verdict:
         """Wait for the next verdict."""
@@ -154,12 +154,13 @@ class Worker:
         except (InternalError, Ended):
             self._waiting.popleft()
             raise
-        expected = self._waiting.popleft()
-        if kind != "verdict" or thing.get("case") != expected:
+        case = self._waiting.popleft()
+        if kind != "verdict" or thing.get("case") != case.name:
             self.stop()  # a child process of it may have answered
             raise Ended("its process answered to another question", None, hung=False)
         try:
-            return from_json(thing)
+            verdict = from_json(thing)
+            return replace(verdict, traits=case.traits, numbers=case.numbers) if case.calls else verdict
         except (TypeError, ValueError):
             self.stop()
             raise Ended("its process wrote what is no verdict", None, hung=False) from None
