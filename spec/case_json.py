@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from attnspec.case import Alternative, Case, Figure, Misuse, Provenance
 from attnspec.errors import SpecError
+from attnspec.operations import OPERATIONS
 from attnspec.rule import CHAPTERS
 from attnspec.schema import SPELLINGS, read, spell
 
@@ -47,7 +48,13 @@ def from_json(entry: Mapping[str, Any]) -> Case:
     chapter = str(entry["id"]).partition("-")[0]
     if chapter not in CHAPTERS:
         raise SpecError(f"case {entry['id']}: expected an id that begins with a chapter, got {chapter!r}")
-    return case_of(chapter, entry)
+    case = case_of(chapter, entry)
+    judged = OPERATIONS[case.operation].judged(case.arguments, case.outputs)
+    if case.expected and not {*case.expected} >= {*judged}:
+        raise SpecError(
+            f"case {case.id}: expected values of {', '.join(judged)}, got {', '.join(case.expected)}"
+        )
+    return case
 
 
 def case_of(chapter: str, entry: Mapping[str, Any]) -> Case:

@@ -75,8 +75,7 @@ def _of_case(case: Case) -> list[str]:
         if case.misuse.argument not in allowed:  # it may be absent from the call, if that is the fault
             problems.append(f"misuse: expected an argument of {case.operation}, got {case.misuse.argument}")
         return problems
-    asked = {output.option: True for output in operation.results if output.option and not output.apart}
-    wanted = operation.wanted({**case.arguments, **asked})
+    wanted = operation.judged(case.arguments)
     if set(case.expected) != set(wanted):
         problems.append(f"outputs: expected {', '.join(wanted)}, got {', '.join(case.expected)}")
     if not absent:

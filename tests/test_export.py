@@ -5,6 +5,7 @@ import json
 import shutil
 import subprocess
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -163,6 +164,7 @@ def test_the_header_judges_as_the_judge_does(exported, header):
         for output in one.outputs:
             right = rounded(output, output.dtypes[0])
             assert told_by(header, output, right), one.name
+            assert not told_by(header, replace(output, name=output.name[:-1]), right), "no such output"
             for other in wrong(right, output):
                 got = told_by(header, output, other)
                 assert got == allows(output, other), (one.name, output.name, header.why())

@@ -186,7 +186,7 @@ def without_overflow(
         return values
     found = dict(values)
     for name, got in outputs.items():
-        if name in values and got.shape == values[name].shape:
+        if got.shape == values[name].shape:
             where = rows if name == "lse" else rows[..., None]
             found[name] = np.where(where, got.astype(np.float64), values[name])
     return found

@@ -365,14 +365,13 @@ def _gave(
         return False
     values = with_open_lse(values, whole, dialect, outputs)
     budgets = budgets_of(backend, other)
-    allowed = {name: slack * budgets[name] for name in outputs if name in budgets}
+    allowed = {name: slack * budgets[name] for name in outputs}
     return _fit(outputs, values, allowed, other.dtype) and differ(values, whole, allowed, outputs)
 
 
 def _fit(outputs: Outputs, values: Mapping[str, Any], budgets: Mapping[str, Budget], dtype: str) -> bool:
-    shown = {name: array for name, array in outputs.items() if name in budgets}
     return not any(
-        isinstance(compared, Difference) for compared in differences(shown, values, budgets, dtype)
+        isinstance(compared, Difference) for compared in differences(outputs, values, budgets, dtype)
     )
 
 

@@ -1,6 +1,6 @@
 """The expected values of a call: from the second oracle, with the variants that a backend declares."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -33,7 +33,7 @@ def exact(
     shown = value_variants(dialect or {})
     key = (fingerprint(operation, arguments), tuple(sorted(shown.items())))
     stored = None if shown else store.find(key[0])
-    if stored is not None and _is_whole(operation, stored):
+    if stored is not None and not _missing(stored, operation, arguments):
         return stored
     if key not in _KNOWN:
         if len(_KNOWN) >= _MOST_KNOWN:
@@ -69,21 +69,29 @@ def expected(case: Case, dialect: Mapping[str, str] | None = None) -> Mapping[st
     ['output', 'lse', 'weights']
     """
     shown = value_variants(dialect or {}, case)
-    if not shown:
-        stored = case.expected or store.find(case.fingerprint)
-        judged = case.outputs and "weights" not in case.outputs
-        if stored and (case.expected or judged or _is_whole(case.operation, stored)):
-            return stored
-        return exact(case.operation, case.arguments)
-    for other in case.alternatives:
-        if shown == {other.rule: other.variant}:
-            return other.expected
-    return exact(case.operation, case.arguments, shown)
+    alternatives = {(other.rule, other.variant): other.expected for other in case.alternatives}
+    values: Mapping[str, Any] | None
+    if shown:
+        values = alternatives.get(next(iter(shown.items()))) if len(shown) == 1 else None
+    else:
+        values = case.expected or store.find(case.fingerprint)
+        # Large weights that no case judges are not stored.
+        if values and not case.expected and _missing(values, case.operation, case.arguments, case.outputs):
+            values = None
+    values = values or exact(case.operation, case.arguments, shown)
+    missing = _missing(values, case.operation, case.arguments, case.outputs)
+    unused = {*values} - {*OPERATIONS[case.operation].judged(case.arguments)}
+    if missing or unused:
+        raise AssertionError(
+            f"{case.name}: expected the value of each output and no others, got {', '.join(values)}"
+        )
+    return values
 
 
-def _is_whole(operation: str, stored: Mapping[str, Any]) -> bool:
-    """Whether stored values have all outputs. Large weights that no case judges are not stored."""
-    return operation != "attention" or "weights" in stored
+def _missing(
+    values: Mapping[str, Any], operation: str, arguments: Mapping[str, Any], only: Sequence[str] = ()
+) -> list[str]:
+    return [name for name in OPERATIONS[operation].judged(arguments, only) if name not in values]
 
 
 def value_variants(dialect: Mapping[str, str], case: Case | None = None) -> dict[str, str]:
@@ -134,7 +142,6 @@ def differ(
     return any(
         isinstance(compare(name, values[name], plain[name], 2 * budgets[name], "float64"), Difference)
         for name in outputs
-        if name in values and name in plain
     )
 
 
@@ -151,11 +158,12 @@ def differences(
     NaN (NUM-11).
     """
     for name, got in outputs.items():
-        if name in values:
-            where = ~_undefined(values)[..., None] if name == "weights" and "lse" in values else None
-            value = _or_nan(values, got) if name == "lse" else values[name]
-            dtypes = accepted_dtypes(name, own.get(name, dtype))
-            yield compare(name, got, value, budgets[name], *dtypes, where=where)
+        if name not in values or name not in budgets:
+            raise AssertionError(f"{name}: expected a value and a budget, got {name in values=}")
+        where = ~_undefined(values)[..., None] if name == "weights" and "lse" in values else None
+        value = _or_nan(values, got) if name == "lse" else values[name]
+        dtypes = accepted_dtypes(name, own.get(name, dtype))
+        yield compare(name, got, value, budgets[name], *dtypes, where=where)
 
 
 def _undefined(values: Mapping[str, Any]) -> Any:

@@ -19,6 +19,8 @@ Values = Mapping[str, NDArray[np.float64]]
 FOLDER = Path(__file__).parents[1] / "suite" / "expected"
 #: The most axes that an output has.
 _AXES = 6
+#: The bytes of a name, unless one needs more.
+_NAME = 16
 
 
 def find(fingerprint: str) -> dict[str, Any] | None:
@@ -47,7 +49,8 @@ def encode(entries: Mapping[str, Values]) -> bytes:
             numbers.append(np.ascontiguousarray(array, dtype="<f8").ravel())
     columns = {
         "keys": np.array(keys, dtype="S24"),
-        "names": np.array(names, dtype="S16"),
+        # NumPy cuts a longer name without a word.
+        "names": np.array(names, dtype=f"S{max(_NAME, *map(len, names))}"),
         "shapes": np.array(shapes, dtype="<i4"),
         "numbers": np.concatenate(numbers),
     }

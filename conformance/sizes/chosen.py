@@ -15,7 +15,6 @@ from attnspec.conformance.judge.comparison import compare
 from attnspec.conformance.judge.dtypes import Outputs, accepted_dtypes
 from attnspec.conformance.judge.expected import exact
 from attnspec.conformance.sizes.codebook.gradients import Part
-from attnspec.conformance.sizes.sized import OUTPUTS
 from attnspec.conformance.verdict import Difference
 from attnspec.reference.budget.budget import Accuracy, budget
 
@@ -90,7 +89,7 @@ def compare_rows(
         if not empty and values["lse"] == -np.inf:
             continue
         allowed = budget("attention", row_of(arguments, index), dtype, **options)
-        for name in (output for output in OUTPUTS if output in outputs):
+        for name in outputs:
             got, unit_of = np.asarray(outputs[name][index]), unit if name == "lse" else 1.0
             value, own = values[name] / unit_of, allowed[name][0] / unit_of
             found = compare(name, got, value, own, *accepted_dtypes(name, dtype))
@@ -164,6 +163,27 @@ def gradients_of_heads(
             yield Part("d_query", query_head, values["d_query"][h], times * allowed["d_query"][h])
         for name in ("d_key", "d_value"):
             yield Part(name, head, values[name], times * allowed[name][0])
+        if "bias" in arguments:
+            yield from _gradients_of_bias(arguments, dtype, head, times, options)
+
+
+def _gradients_of_bias(
+    arguments: Mapping[str, Any], dtype: str, head: tuple[int, ...], times: float, options: Mapping[str, Any]
+) -> Iterator[Part]:
+    """Yield the gradients of the biases of a key head, each summed over the entries that share it."""
+    *entry, shared = head
+    batch, group = arguments["query"].shape[:-3], arguments["query"].shape[-3] // arguments["key"].shape[-3]
+    own = slice(shared * group, (shared + 1) * group)
+    cuts = {"key": slice(shared, shared + 1), "value": slice(shared, shared + 1)}
+    call = {name: x[..., cuts.get(name, own), :, :] for name, x in arguments.items()}
+    allowed = budget("attention_vjp", call, dtype, **options)["d_bias"]
+    apart = arguments["bias"].shape[:-3] == batch
+    entries = [tuple(entry)] if apart else [*np.ndindex(batch)]
+    calls = (of_head(arguments, (*each, shared)) for each in entries)
+    values = np.sum([gradients_in_float64(each)["d_bias"] for each in calls], axis=0)
+    place = tuple(entry) if apart else (0,) * len(batch)
+    for h in range(group):
+        yield Part("d_bias", (*place, own.start + h), values[h], times * allowed[place][h])
 
 
 def gradients_in_float64(call: Mapping[str, Any]) -> dict[str, Numbers]:
@@ -175,6 +195,7 @@ def gradients_in_float64(call: Mapping[str, Any]) -> dict[str, Numbers]:
     scale = call.get("scale")
     scale = 1 / np.sqrt(query.shape[-1]) if scale is None else float(scale)
     found = {"d_query": np.zeros(query.shape), "d_key": np.zeros(key.shape), "d_value": np.zeros(value.shape)}
+    found["d_bias"] = np.zeros((*query.shape[:-1], len(key)))
     for head, rows in enumerate(query):
         s, slope = scale * (rows @ key.T), np.ones((len(rows), len(key)))
         if call.get("softcap") is not None:
@@ -193,7 +214,8 @@ def gradients_in_float64(call: Mapping[str, Any]) -> dict[str, Numbers]:
         if call.get("dropout_mask") is not None:
             kept = call["dropout_mask"][head] / (1 - call["dropout_rate"])
         r = kept * (g[head] @ value.T)
-        t = p * (r - (p * r).sum(axis=-1, keepdims=True) + h[head][:, None]) * slope
+        found["d_bias"][head] = t = p * (r - (p * r).sum(axis=-1, keepdims=True) + h[head][:, None])
+        t = t * slope
         found["d_query"][head] = scale * (t @ key)
         found["d_key"] += scale * (t.T @ rows)
         found["d_value"] += (p * kept).T @ g[head]

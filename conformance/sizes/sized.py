@@ -95,7 +95,9 @@ class SizedCase:
     @property
     def outputs(self) -> tuple[str, ...]:
         """The outputs that are judged."""
-        return OPERATIONS[self.operation].outputs if self.gradients else OUTPUTS
+        given = ("query", "key", "value", *self.formula.options)
+        gradients = tuple(result.name for result in OPERATIONS[self.operation].results if result.of in given)
+        return gradients if self.gradients else OUTPUTS
 
     @property
     def _rows(self) -> int:

@@ -36,14 +36,20 @@ def rate_of_zero(draw: Draw) -> Iterator[Yielded]:
 
 @chapter.group("DROP-2", each=(0.0, 0.25, 0.9))
 def kept_weights_are_divided(draw: Draw, rate: float) -> Iterator[Yielded]:
-    """With equal scores and nothing dropped, each weight is 1 / n over 1 - rate."""
+    """With equal scores and nothing dropped, each weight is 1 / n over 1 - rate, and the lse is log n."""
     for problem in draw.problems(MASKED):
         arguments = problem.arguments | {
             "query": np.zeros_like(problem.query),
             "dropout_mask": np.ones(problem.shape, dtype=bool),
             "dropout_rate": rate,
         }
-        expected = {"weights": np.full(problem.shape, 1 / problem.shape[-1] / (1 - rate))}
+        *rows, keys = problem.shape
+        mean = problem.value.astype(np.float64).mean(axis=-2, keepdims=True)
+        expected = {
+            "output": np.broadcast_to(mean / (1 - rate), (*rows, problem.value.shape[-1])),
+            "lse": np.full(rows, np.log(keys)),
+            "weights": np.full(problem.shape, 1 / keys / (1 - rate)),
+        }
         yield Call(arguments, expected=expected)
 
 

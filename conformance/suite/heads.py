@@ -33,7 +33,7 @@ def shared_heads_repeated_in_place(draw: Draw) -> Iterator[Yielded]:
         value = np.broadcast_to(numbers, problem.value.shape).copy()
         read = np.repeat(np.arange(1.0, shared + 1), heads // shared)[:, None, None]
         output = np.broadcast_to(read, (*problem.query.shape[:-1], value.shape[-1]))
-        yield Call(problem.arguments | {"value": value}, expected={"output": output})
+        yield Call(problem.arguments | {"value": value}, expected={"output": output}, outputs=("output",))
 
 
 @chapter.group("HEAD-1", each=("mask", "bias", "sinks", "dropout", "softcap", "is_causal"))

@@ -232,6 +232,13 @@ def options_beside_codes(draw: Draw, option: str) -> Iterator[Yielded]:
         yield Call(call, ("QUANT-8", OPTIONS[option].rule))
 
 
+@chapter.group("SOFT-8", "QUANT-8", operation=_QUANTIZED)
+def maximum_beside_codes(draw: Draw) -> Iterator[Yielded]:
+    """The maximum is that of the scores of decoded keys."""
+    for problem in draw.problems((_PLAIN, _GROUPED)):
+        yield Call(_call(problem, "int8") | {"return_max": True}, outputs=("output", "max"))
+
+
 @chapter.group("QUANT-8", operation=_QUANTIZED)
 def codes_of_many_keys(draw: Draw) -> Iterator[Yielded]:
     """There are more keys than a tile of 16 or 64 holds, or as many, and one query or many."""
@@ -319,6 +326,14 @@ def options_beside_codes_throughout(draw: Draw, option: str) -> Iterator[Yielded
         yield Call(
             _low_precision_call(problem, encoding, "token") | needs | own, ("QUANT-10", OPTIONS[option].rule)
         )
+
+
+@chapter.group("SOFT-8", "QUANT-10", operation=_LOW_PRECISION)
+def maximum_beside_codes_throughout(draw: Draw) -> Iterator[Yielded]:
+    """The maximum is that of the scores of decoded queries and keys."""
+    for problem in draw.problems((_PLAIN, _GROUPED)):
+        call = _low_precision_call(problem, "e4m3fn", "token")
+        yield Call(call | {"return_max": True}, outputs=("output", "max"))
 
 
 @chapter.group("QUANT-10", operation=_LOW_PRECISION)

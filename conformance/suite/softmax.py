@@ -210,8 +210,12 @@ def sink_beside_equal_scores(draw: Draw, sink: float) -> Iterator[Yielded]:
             "sinks": np.full(heads, sink, dtype=problem.query.dtype),
         }
         share = 1 / (keys + np.exp(sink))
-        output_shape = (*problem.shape[:-1], problem.value.shape[-1])
-        expected = {"output": np.full(output_shape, keys * share), "weights": np.full(problem.shape, share)}
+        rows = problem.shape[:-1]
+        expected = {
+            "output": np.full((*rows, problem.value.shape[-1]), keys * share),
+            "lse": np.full(rows, -np.log(share)),
+            "weights": np.full(problem.shape, share),
+        }
         yield Call(arguments, expected=expected)
 
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from attnspec.conformance.suite.gradients import cotangents
 from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
-from attnspec.conformance.suite.options import OPTIONS, draw_option, sinks
+from attnspec.conformance.suite.options import OPTIONS, biased, draw_option, sinks
 from attnspec.conformance.suite.problem import Problem, Shape
 
 chapter = Chapter("sparsity")
@@ -171,7 +171,7 @@ def strides_of_blocks(draw: Draw, layout: str) -> Iterator[Yielded]:
         yield Call(arrays | sizes, ("NUM-8", "SPARSE-1"), layout=dict.fromkeys(arrays, layout))
 
 
-@chapter.group("SPARSE-12", operation=_BLOCKS_VJP, each=("block_mask", "lists", "causal", "sinks"))
+@chapter.group("SPARSE-12", operation=_BLOCKS_VJP, each=("block_mask", "lists", "causal", "sinks", "bias"))
 def gradients_of_blocks(draw: Draw, by: str) -> Iterator[Yielded]:
     """Each block adds its part to the gradients, and one that is inactive for all queries adds nothing."""
     for problem in draw.problems(SHAPES[1:]):
@@ -180,6 +180,7 @@ def gradients_of_blocks(draw: Draw, by: str) -> Iterator[Yielded]:
         shown[..., 1], shown[..., 1, :] = False, False
         options = _block_lists(problem, sizes) if by == "lists" else {"block_mask": shown}
         options |= {"is_causal": True} if by == "causal" else sinks(problem) if by == "sinks" else {}
+        options |= {"bias": biased(problem)} if by == "bias" else {}
         yield problem.arguments | sizes | options | cotangents(problem, lse=by == "sinks")
 
 
@@ -354,7 +355,9 @@ def unlisted_keys_of_nan(draw: Draw) -> Iterator[Yielded]:
         yield arguments | {"key_indices": lists}
 
 
-@chapter.group("SPARSE-12", operation=_LISTED_VJP, each=("alone", "no key", "sinks", "wider than the keys"))
+@chapter.group(
+    "SPARSE-12", operation=_LISTED_VJP, each=("alone", "no key", "sinks", "wider than the keys", "bias")
+)
 def gradients_of_lists(draw: Draw, beside: str) -> Iterator[Yielded]:
     """Each query adds its part to the gradients of its keys, and keys in no list have gradients of 0."""
     for problem in draw.problems(SHAPES[1:]):
@@ -366,6 +369,7 @@ def gradients_of_lists(draw: Draw, beside: str) -> Iterator[Yielded]:
             empty = np.full((*lists.shape[:-1], keys + 1), -1, lists.dtype)
             lists = np.concatenate([lists[..., :2], empty, lists[..., 2:]], axis=-1)
         options = sinks(problem) if beside == "sinks" else {}
+        options |= {"bias": biased(problem)} if beside == "bias" else {}
         cotangent = cotangents(problem, lse=beside == "sinks")
         yield problem.arguments | {"key_indices": lists} | options | cotangent
 

@@ -1,6 +1,6 @@
 """The declaration of an operation: its arguments and its outputs."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
@@ -209,6 +209,18 @@ class Operation:
                 else arguments.get(output.option, not output.option) is True
             )
         )
+
+    def judged(self, arguments: Mapping[str, Any], only: Collection[str] = ()) -> tuple[str, ...]:
+        """Name the outputs of a call that have expected values, or those of them that are named.
+
+        Examples
+        --------
+        >>> from attnspec import OPERATIONS
+        >>> OPERATIONS["attention"].judged({"query": 1, "key": 1, "value": 1})
+        ('output', 'lse', 'weights')
+        """
+        asked = {output.option: True for output in self.results if output.option and not output.apart}
+        return tuple(name for name in self.wanted({**arguments, **asked}) if not only or name in only)
 
     def names(self, role: Role) -> tuple[str, ...]:
         """Return the names of the arguments that have a role."""
