@@ -201,11 +201,12 @@ def with_options(name: str, options: Mapping[str, str]) -> str:
 
 def check_options(names: Iterable[str]) -> None:
     """Check the options after the names of backends, before anything is loaded."""
-    from attnspec.backends.user.settings import settings_of_options
-
     for name in names:
-        if not name.startswith((PROGRAM, OFFLINE, UNTRUSTED)):  # these have other options
-            settings_of_options(name, split_options(name)[1])
+        options = split_options(name)[1]
+        if options and not name.startswith((PROGRAM, OFFLINE, UNTRUSTED)):  # these have other options
+            from attnspec.backends.user.settings import settings_of_options  # imports NumPy
+
+            settings_of_options(name, options)
 
 
 def split_options(name: str) -> tuple[str, dict[str, str]]:

@@ -7,8 +7,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
-
 from attnspec.errors import SpecError
 
 #: The names in golden vectors.
@@ -44,7 +42,7 @@ def read(path: Path, *, complete: bool = True) -> dict[str, Any]:
         raise SpecError(f"vectors: {path.name} at {where}: {misfit.message}")
     for entry in document["cases"]:
         for name, tensor in _tensors(entry):
-            size = int(np.prod(tensor["shape"]))
+            size = math.prod(tensor["shape"])
             if size != len(tensor["data"]):
                 raise SpecError(
                     f"case {entry['id']}: {name}: expected {size} numbers "

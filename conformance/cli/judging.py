@@ -17,6 +17,7 @@ from attnspec.conformance.run.selection import Selection
 
 if TYPE_CHECKING:
     from attnspec.conformance.attribution.report import Report
+    from attnspec.conformance.verdict import Verdict
 
 
 def judge_all(
@@ -45,7 +46,6 @@ def judge_all(
     from attnspec.conformance.files import check_writable
     from attnspec.conformance.outside import one_line
     from attnspec.conformance.render.screen import screen, wants_color
-    from attnspec.conformance.run.resume import unfinished
     from attnspec.conformance.run.run import run_all
 
     wanted = [(formats.find_format(option, path), path) for option, path in reports.items() if path]
@@ -62,7 +62,7 @@ def judge_all(
         raise click.UsageError(
             f"reports: expected a different file for each, got {', '.join(map(str, files))}"
         )
-    earlier = unfinished(results, selection, names) if resume else ()
+    earlier = _unfinished(results, selection, names) if resume else ()
     runs = run_all(
         names,
         selection,
@@ -106,6 +106,12 @@ def judge_all(
     sys.exit(status)
 
 
+def _unfinished(path: Path | None, selection: Selection, names: Sequence[str]) -> tuple[Verdict, ...]:
+    from attnspec.conformance.run.resume import unfinished
+
+    return unfinished(path, selection, names)
+
+
 def _without_diagnosis(report: Report) -> list[str]:
     """Return the backends of which a call returns a wrong result, and no diagnosis says why."""
     wrong = (
@@ -128,7 +134,6 @@ def _jobs(said: str) -> int:
 def _write(report: Report, wanted: Sequence[tuple[formats.Format, Path]], html: Path | None) -> None:
     """Write every report that can be written, then raise for those that could not."""
     from attnspec.conformance.files import write_whole
-    from attnspec.conformance.render.html import write
 
     errors = []
     for one, path in wanted:
@@ -137,6 +142,8 @@ def _write(report: Report, wanted: Sequence[tuple[formats.Format, Path]], html: 
         except OSError as error:
             errors.append(f"--{one.option}: {error}")
     if html and report.pages:
+        from attnspec.conformance.render.html import write
+
         try:
             write([report.results], html)
         except OSError as error:
