@@ -30,3 +30,14 @@ def results_folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("results")
     write(write_all(folder), folder / "pages")
     return folder / "pages"
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory):
+    """The site of a few small results."""
+    from built_site import SITE, Site, stored
+
+    if not SITE.is_dir():
+        pytest.skip("the site is not shipped")
+    folder = tmp_path_factory.mktemp("site")
+    return Site(folder, [*stored(folder)])

@@ -60,36 +60,6 @@ def test_names_and_libraries():
     assert expand("a.b:c") == ("a.b:c",)
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        (
-            "torhc",
-            "backend: expected a library (numpy, strict, torch, jax, dask, onnx, ",
-        ),
-        (":", "backend: expected module:function or ./file.py:function, got ':'"),
-        ("broken:", "backend: expected module:function or ./file.py:function, got 'broken:'"),
-        ("bro ken:half", "backend: expected module:function or ./file.py:function, got 'bro ken:half'"),
-        (
-            "nowhere:attention",
-            "backend nowhere:attention: expected a module nowhere, got none in this folder or installed",
-        ),
-        ("broken:absent", "backend broken:absent: expected broken to have absent, got no such attribute"),
-        ("failing:attention", "backend failing:attention: importing failing raised RuntimeError: no device"),
-        ("broken:not_a_function", "backend broken:not_a_function: expected a function or a Backend, got int"),
-        (
-            "broken:demanding",
-            "backend broken:demanding: expected query, key, value, got query, key, value, dropout",
-        ),
-    ],
-)
-def test_what_cannot_be_used_is_refused_in_one_line(name, message):
-    with pytest.raises(BackendError) as caught:
-        load(name)
-    assert str(caught.value).startswith(message)
-    assert "\n" not in str(caught.value)
-
-
 def test_a_missing_library_names_the_extra(monkeypatch):
     import sys
 
@@ -99,14 +69,6 @@ def test_a_missing_library_names_the_extra(monkeypatch):
         BackendError, match=r"backend torch-portable: expected torch to be installed, got none; pip install"
     ):
         load("torch-portable")
-
-
-def test_a_function_runs_on_the_library_that_its_module_imports():
-    backend = load("broken:half")
-    assert backend.library == "numpy"
-    assert backend.has("attention", "query")
-    assert not backend.has("attention", "mask")
-    assert not backend.has("projection", "tokens")
 
 
 def test_a_builtin_without_a_signature():

@@ -46,11 +46,6 @@ UNUSABLE = {
     "broken:misnamed": "expected query, key, value, got query, keys, values",
     "program:./absent": "expected ./absent to be an executable program",
     "broken:not_a_function": "expected a function or a Backend, got int",
-    "broken:absent": "expected broken to have absent, got no such attribute",
-    "badly_written:f": "importing badly_written raised SyntaxError",
-    "broken:nothing?array=absent_library": "array: expected absent_library to be installed, got none",
-    "program:./not_executable": "expected ./not_executable to be an executable program",
-    "offline:absent": "manifest.json to be a text file",
 }
 
 
@@ -59,8 +54,6 @@ def ran(tmp_path_factory):
     """All of them judged in one run, good ones and bad ones side by side."""
     folder = tmp_path_factory.mktemp("bad")
     shutil.copy(Path(TESTS, "broken.py"), folder)
-    (folder / "badly_written.py").write_text("def f(:\n")
-    (folder / "not_executable").write_text("#!/bin/sh\n")
     results = folder / "results.jsonl"
     names = [*(f"broken:{name}" for name in FUNCTIONS), *list(UNUSABLE)[:2]]
     return folder, attnspec("check", *names, "--results", results, *WORDS, cwd=folder), read([results])
@@ -159,26 +152,3 @@ def test_a_dtype_that_there_is_not_is_a_wrong_command(words):
     assert run.exit_code == 2
     (line,) = run.output.splitlines()
     assert line.endswith("dtype: expected some of float16, bfloat16, float32, float64, got float31")
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--case", "no-such-case"], "got 'no-such-case'"),
-        (["-k", "MASK-99"], "got 'MASK-99'"),
-        (["--known-failures", "absent.toml"], "known failures: expected absent.toml"),
-        (["--dtype", "float31"], "dtype: expected some of float16"),
-        (["--junit", "a_file/x"], "a_file"),
-    ],
-)
-def test_the_options_of_the_command_line_are_refused_in_one_line(
-    words, message, tmp_path, monkeypatch, capfd
-):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "a_file").write_text("")
-    run = CliRunner().invoke(main, ["check", "numpy-portable", *words])
-    told = run.output + "".join(capfd.readouterr())
-    assert run.exit_code != 0
-    assert isinstance(run.exception, SystemExit)
-    assert message in told
-    assert "Traceback" not in told

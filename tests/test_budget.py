@@ -14,18 +14,6 @@ from attnspec.reference.budget.budget import budget
 NUMERICS = (Path(attnspec.__file__).parent / "numerics.md").read_text(encoding="utf-8")
 
 
-def test_formats_are_those_of_numpy():
-    for name in ("float16", "float32", "float64"):
-        info = np.finfo(name)
-        found = FORMATS[name]
-        assert (found.unit, found.normal, found.subnormal, found.largest) == (
-            float(info.eps) / 2,
-            float(info.smallest_normal),
-            float(info.smallest_subnormal),
-            float(info.max),
-        )
-
-
 def test_a_budget_by_hand():
     """Two keys, depth 1: every term of the bound, written out."""
     unit = 2.0**-24

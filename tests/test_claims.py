@@ -56,11 +56,6 @@ def add(folder, line):
     path.write_text(path.read_text() + line + "\n")
 
 
-def test_nothing_is_claimed_by_default():
-    assert PORTABLE.claims == ()
-    assert not any("claims" in note for note in PORTABLE.notes)
-
-
 def test_a_configuration_claims(folder):
     add(folder, 'claims = ["NUM-10", "INV-1"]')
     backend = load(str(folder))

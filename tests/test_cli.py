@@ -164,6 +164,10 @@ def test_the_printed_reproduction_runs(capsys):
         (["rules", "--chapter", "poetry"], "Error: chapter: expected one of notation"),
         (["table", "broken.py"], "Error: results: broken.py, line 1 is no line of results"),
         (["table", "absent.json"], "Error: Invalid value for 'FILES...'"),
+        (["check", "numpy-portable", "--case", "no-such-case"], "got 'no-such-case'"),
+        (["check", "numpy-portable", "-k", "MASK-99"], "got 'MASK-99'"),
+        (["check", "numpy-portable", "--known-failures", "absent"], "known failures: expected absent"),
+        (["check", "numpy-portable", "--junit", "broken.py/x"], "broken.py"),
         (["vectors", "write", "absent"], "Error: Invalid value for 'FOLDER'"),
         (
             ["vectors", "export", "out", "--format", "xml"],

@@ -241,6 +241,11 @@ def test_an_offset_that_is_no_past_is_declined():
     ("keys", "message"),
     [
         ({"loop": True}, "loop: expected axes beside it, got none"),
+        ({"names": {"colour": "q"}}, "names: expected canonical names (query, "),
+        ({"names": {"bias": "alibi"}}, "expected a function with alibi, got query, key, value"),
+        ({"layout": "SBHD"}, "layout: expected BHSD or BSHD or BS(HD), got 'SBHD'"),
+        ({"mask": "hide"}, "mask: expected attend or ignore, got 'hide'"),
+        ({"returns": ("lse",)}, "returns: expected output, then some of lse, weights"),
         ({"axes": 2}, "axes: expected 3 or 4, got 2"),
         ({"axes": 3, "layout": "BS(HD)"}, "axes: expected 4 with the layout BS(HD), got 3"),
         (

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from whole import ALL
+from tests_support import whole_suite
 
 from attnspec import OPERATIONS
 from attnspec.conformance.suite import items
@@ -18,6 +18,7 @@ from tools.coverage import (
     why_impossible,
 )
 
+ALL = whole_suite()
 #: Of each group of large calls, and of all others together.
 NAMES = [
     group.name for group in chapter if "every size" in group.name or group.name.startswith("large masks")

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from rich.table import Table
 
 import attnspec
 from attnspec.conformance.relations.rounding_bias import signed_mean
@@ -14,7 +13,7 @@ from attnspec.conformance.suite.datasets import DATASETS, problem
 from attnspec.reference.budget.budget import budget
 from attnspec.reference.exact.evaluate import evaluate
 from tools.algorithms import ALGORITHMS, EXCEEDING, by_difference, by_sigmoids, run
-from tools.evidence import markdown, survey
+from tools.evidence import survey
 from tools.faults import FAULTS
 from tools.units import UNITS, aligned_sum
 
@@ -139,12 +138,6 @@ def test_the_tables_of_the_chapter_are_of_these_algorithms_faults_and_data():
         DATASETS
     )
     assert "TOO LARGE" not in NUMERICS
-
-
-def test_a_table_is_written_as_markdown():
-    table = Table("rule", "level")
-    table.add_row("MASK-1", "MUST")
-    assert markdown(table) == "| rule | level |\n| --- | --- |\n| MASK-1 | MUST |"
 
 
 def test_a_matrix_unit_drops_what_lies_below_the_digits_of_the_largest_term():

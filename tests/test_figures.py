@@ -15,52 +15,8 @@ from attnspec.reference.budget.budget import budget
 FIGURES = Path(__file__).parent / "figures"
 NUMBER = re.compile(r"(?<![\w.])-?(?:\d+\.?\d*(?:e[+-]\d+)?|inf)(?![\w])")
 
-#: How many numbers each cell prints, counted by hand in the notebooks: shapes and masks included, labels not.
-COUNTS = {
-    "000": {"In [26]": 9, "In [37]": 6 + 6, "In [31]": 9, "In [32]": 6, "In [33]": 6},
-    "001": {"In [5]": 3 * 4, "In [11]": 3 * 3, "In [12]": 2 * 3 * 4},
-    "002": {
-        "In [38]": 1,
-        "In [39]": 2 + 12,
-        "In [40]": 2 + 9,
-        "In [41]": 3 + 3 * 2,
-        "In [42]": 3 * (2 + 12),
-        "In [43]": 1 + 4,
-        "In [44]": 1 + 4,
-        "In [45]": 1 + 3,
-        "In [46]": 1 + 3,
-        "In [47]": 2 + 12,
-        "In [48]": 2 + 12,
-        "In [49]": 2 + 12,
-        "In [50]": 2 + 16,
-        "In [51]": 2 + 16,
-        "In [52]": 2 + 12,
-        "In [53]": 12,
-    },
-    "003": {
-        "In [3]": 6,
-        "In [None], first": 6,
-        "In [6]": 6,
-        "In [7]": 3,
-        "In [None], second": 36,
-        "In [9]": 36,
-        "In [12]": 36,
-        "In [13]": 18,
-        "In [15]": 2,
-    },
-    "004": {
-        "In [3]": 32 + 32 + 5,
-        "In [4]": 16,
-        "In [5]": 3,
-        "In [6]": 3,
-        "In [7]": 16,
-        "In [8]": 16,
-        "In [9]": 16,
-        "In [10]": 16,
-        "In [13]": 16,
-        "In [14]": 32,
-    },
-}
+#: How many numbers each example prints, counted by hand in the notebooks: shapes and masks too, labels not.
+COUNTS = {"000": 42, "001": 45, "002": 199, "003": 149, "004": 203}
 
 
 def printed(example):
@@ -88,10 +44,7 @@ def test_every_printed_number_is_a_figure_of_some_case(example):
 
 @pytest.mark.parametrize("example", COUNTS)
 def test_the_transcripts_are_complete(example):
-    found = Counter()
-    for (cell, _), count in printed(example).items():
-        found[cell] += count
-    assert found == COUNTS[example]
+    assert printed(example).total() == COUNTS[example]
 
 
 def everything(case):
@@ -152,14 +105,6 @@ def test_a_whole_number_printed_as_one_is_exact():
 def test_a_print_that_breaks_off(got, holds):
     figure = Figure("004", "", "value", ("0.5", "0.81"), cut=True)
     assert (misprint(figure, {"value": np.array([0.5, got, 9.0])}, {}) == "") == holds
-
-
-def test_inputs_recovered_for_example_004_need_no_more_than_half_a_printed_unit():
-    case = next(case for case in cases() if case.id == "scores-004-unscaled")
-    for figure in case.figures:
-        assert (
-            misprint(figure, {**case.arguments, **case.expected}, {}) == "" or figure.statistic == "variance"
-        )
 
 
 def test_budgets_are_small_beside_the_printed_places():

@@ -13,7 +13,6 @@ from click.testing import CliRunner
 from html_results import HOSTILE, data_of, every_rule, verdict, write_run
 
 from attnspec import SpecError, levels, rules
-from attnspec.backends.names import PORTABLE
 from attnspec.conformance.cli.main import main
 from attnspec.conformance.render.html import write
 from attnspec.conformance.render.html.folder import files, read_columns
@@ -189,16 +188,6 @@ def test_the_search_of_a_folder_knows_its_rules_and_backends(folder):
     assert all('role="search"' in text for text in folder.pages().values())
 
 
-def test_the_page_of_a_part_of_the_suite_has_its_levels_last(build):
-    pages = build({"part": "quick"}, {"backend": "all:f"})
-    part, whole = pages.text("mine-f.html"), pages.text("all-f.html")
-    assert part.index('id="rules"') < part.index('id="levels"') < part.index("levels and their badges")
-    assert "not reached" not in part
-    assert "not determined" in part
-    assert whole.index('id="levels"') < whole.index('id="rules"')
-    assert "not reached" in whole
-
-
 @pytest.mark.parametrize(("part", "letter"), [("whole", "p"), ("quick", "n")])
 def test_a_part_of_the_suite_reaches_no_level(build, part, letter):
     (column,) = build({"judged": every_rule("mine:f"), "part": part}).columns.values()
@@ -253,18 +242,6 @@ def test_portable_code_is_last_and_is_not_called_like_the_library(tmp_path):
     assert "portable" not in not_run
     assert "<h1>portable code on JAX</h1>" in pages["jax-portable.html"]
     assert "say nothing about the attention" in pages["jax-portable.html"]
-
-
-def test_own_pages_do_not_list_the_backends_of_libraries(folder):
-    assert "Not run" not in folder.text("index.html")
-    assert "Portable code" not in folder.text("index.html")
-
-
-def test_every_portable_backend_has_the_name_of_its_library(build):
-    named = {"numpy": "NumPy", "strict": "array-api-strict", "dask": "Dask", "torch": "PyTorch", "jax": "JAX"}
-    columns = build(*({"backend": name} for name in PORTABLE)).columns.values()
-    expected = {f"{library}-portable": f"portable code on {name}" for library, name in named.items()}
-    assert {column["backend"]: column["label"] for column in columns} == expected
 
 
 def test_names_that_give_one_address_get_addresses_of_their_own(build, tmp_path):
@@ -378,23 +355,3 @@ def test_the_command_writes_the_pages(tmp_path, monkeypatch):
     assert _run("report", path, "--html", out, "--markdown", markdown).exit_code == 0
     assert "out/index.html" in markdown.read_text(encoding="utf-8")
     assert not summary.exists()
-
-
-def test_check_writes_the_pages_too(tmp_path):
-    out, markdown = tmp_path / "out", tmp_path / "report.md"
-    case = ("--case", "masking-empty-last-float32")
-    ran = _run("check", "numpy", *case, "--html", out, "--markdown", markdown)
-    assert ran.exit_code == 0, ran.output
-    (column,) = Folder(out).columns.values()
-    assert column["backend"] == "numpy-portable"
-    assert set(column["levels"]) == {"n"}
-    assert f"{out.as_posix()}/index.html" in markdown.read_text(encoding="utf-8")
-
-
-def test_a_wrong_file_is_one_line(tmp_path):
-    path = tmp_path / "wrong.jsonl"
-    path.write_text('{"verdict": {}}\n', encoding="utf-8")
-    ran = _run("report", path, "--html", tmp_path / "out")
-    assert ran.exit_code == 2
-    assert "line 1" in ran.output
-    assert not (tmp_path / "out").exists()

@@ -1,13 +1,17 @@
 """Imports go in one direction: spec, reference, backends, conformance. Large libraries are loaded late."""
 
 import ast
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from test_cli import TESTS
 
 import attnspec
+from attnspec import conformance
+from tools.path import CASE, PACKAGE, passed_files
 
 ROOMS = ("attnspec", "attnspec.reference", "attnspec.backends", "attnspec.conformance")
 HOME = Path(attnspec.__file__).parent
@@ -117,3 +121,49 @@ def test_the_numpy_backend_loads_no_other_library():
     loaded = loaded_by("from attnspec.backends import load; load('numpy-portable')")
     assert "numpy" in loaded
     assert not {"torch", "jax"} & loaded
+
+
+#: Libraries that a run on NumPy does without: by their weight, or as they need a compiler or a device.
+HEAVY = {"torch", "jax", "flint", "onnx", "safetensors", "dask", "array_api_strict", "mpmath"}
+
+
+def test_the_command_line_loads_no_array_library():
+    loaded = loaded_by("import attnspec.conformance.cli.main, attnspec.backends.names")
+    assert "click" in loaded
+    assert not {"numpy", "pytest", "hypothesis", "rich", "jsonschema"} & loaded
+
+
+def test_the_vectors_are_not_validated_at_load():
+    """It takes a second; the linter and the tests do it."""
+    assert "jsonschema" not in loaded_by("import attnspec; attnspec.cases()")
+
+
+def test_a_run_on_numpy_loads_nothing_heavy():
+    here = os.path.dirname(conformance.__file__)
+    program = (
+        "import pytest, sys; pytest.main(sys.argv[1:]); "
+        "print('loaded', *{name.partition('.')[0] for name in sys.modules})"
+    )
+    words = ["--pyargs", "attnspec.conformance", "--backend=broken:half", "--case=softmax-000", "-q"]
+    words += ["-c", f"{here}/pytest.ini", "--rootdir", here, "-p", "no:cacheprovider", "-p", "no:xdist"]
+    run = subprocess.run(
+        [sys.executable, "-c", program, *words], capture_output=True, text=True, check=True, cwd=TESTS
+    )
+    loaded = set(run.stdout.rpartition("loaded ")[2].split())
+    assert "numpy" in loaded
+    assert not HEAVY & loaded
+
+
+def test_files_of_the_command_and_of_the_child_are_noted_and_those_only_imported_are_not():
+    files = passed_files(CASE, "./my_attention.py:attention")
+    folders = {
+        process: {
+            path.relative_to(PACKAGE / "conformance").parts[0]
+            for path in paths
+            if "conformance" in path.parts
+        }
+        for process, paths in files.items()
+    }
+    assert {"cli", "run", "attribution", "render"} <= folders["command"]
+    assert {"run", "judge"} <= folders["child"]
+    assert not {"gallery", "export"} & (folders["command"] | folders["child"])

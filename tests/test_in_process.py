@@ -75,18 +75,6 @@ def test_what_declines_everything_is_not_judged_and_says_why():
     assert " ".join(found.text.split()).endswith("cases that its arguments offer: needs a GPU")
 
 
-def test_an_object_with_a_forward():
-    class Layer:
-        def __call__(self, *arrays, **options):
-            return self.forward(*arrays, **options)
-
-        def forward(self, query, key, value, *, scale=None):
-            return reference.attention(query, key, value, scale=scale, dtype=query.dtype)
-
-    assert check(Layer(), rules=["SCORE-3"]).good
-    assert check(Layer().forward, rules=["SCORE-3"]).good
-
-
 def test_constraints_are_fitted():
     def deep(query, key, value):
         assert query.shape[-1] == 64

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from reported import ERROR, FAIL, KNOWN, OTHER, PASS, PERFECT, RESULTS, SUBJECT
+from reported import ERROR, FAIL, KNOWN, PASS, PERFECT, RESULTS, SUBJECT
 
 from attnspec import SpecError
 from attnspec.conformance.attribution.known_failures import read_known, sort_failures, write_known
@@ -216,8 +216,3 @@ def test_what_is_no_file_of_known_failures(text, message, tmp_path):
     assert "\n" not in str(wrong.value)
     path.write_text(entry(link=None, cases=None))
     assert read_known(path) == (replace(BY_RULE, reason="r", link=""),)
-
-
-def test_known_is_said_beside_what_is_new():
-    two = replace(WHOLE, verdicts=(FAIL, replace(FAIL, case="masking-other")))
-    assert len(Report(two, [KNOWN, OTHER]).failures.known) == 1

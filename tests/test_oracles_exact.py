@@ -88,19 +88,6 @@ def test_weights_among_the_subnormals_are_rounded_once():
     assert found[0, 1] == float(Decimal(-740).exp() / (1 + Decimal(-740).exp()))
 
 
-def test_variants():
-    mask = np.array([[False, False], [True, True]])
-    for variant, expected in ((None, 0.0), ("nan", np.nan), ("uniform", 1.5)):
-        arguments = {
-            "query": np.ones((2, 1)),
-            "key": np.ones((2, 1)),
-            "value": np.array([[1.0], [2.0]]),
-            "mask": mask,
-        }
-        found = exact.evaluate("attention", arguments, variant)["output"].values
-        assert np.array_equal(found, [[expected], [1.5]], equal_nan=True)
-
-
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 def test_rounding_once_to_each_format(dtype):
     random = np.random.default_rng(7)

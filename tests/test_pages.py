@@ -9,7 +9,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 import attnspec
-from attnspec import CHAPTERS, OPERATIONS, cases, citations, find_case, find_rule, levels, rules
+from attnspec import OPERATIONS, cases, citations, find_case, find_rule, levels, rules
 from attnspec.citations import anchor
 from attnspec.schema import VECTORS
 
@@ -180,16 +180,6 @@ def test_a_link_that_bears_the_id_of_a_rule_leads_to_it(path):
             assert target == f"{rule.chapter}.md#{anchor(rule)}"
 
 
-@pytest.mark.parametrize("path", SPEC, ids=name)
-def test_rules_that_are_cited_exist_and_a_link_to_one_is_no_bare_bracket(path):
-    text = path.read_text(encoding="utf-8")
-    families = "|".join(sorted({rule.id.partition("-")[0] for rule in rules()}))
-    for cited in set(re.findall(rf"\b(?:{families})-\d+\b", text)):
-        assert find_rule(cited)
-    bare = [token.content for token in tokens(path) if token.type == "text"]
-    assert not [text for text in bare if re.search(rf"\[(?:{families})-\d+\]", text)]
-
-
 def cited(path):
     text = path.read_text(encoding="utf-8")
     return {*ARXIV.findall(text), *DOI.findall(text)}
@@ -235,15 +225,3 @@ def test_rules_that_running_text_cites_are_linked(path):
     """Mended by `python -m attnspec.citations spec/*.md`."""
     text = path.read_text(encoding="utf-8")
     assert text == citations.cited(text)
-
-
-@pytest.mark.parametrize("chapter", CHAPTERS)
-def test_no_text_of_a_chapter_names_a_rule_without_a_link(chapter):
-    """Found by the parser of Markdown, which knows nothing of what writes the links."""
-    each = tokens(ROOT / "spec" / f"{chapter}.md")
-    linked = {index + 1 for index, token in enumerate(each) if token.type == "link_open"}
-    headings = {index + 2 for index, token in enumerate(each) if token.type == "heading_open"}
-    known = {rule.id for rule in rules()}
-    for index, token in enumerate(each):
-        if token.type == "text" and not {index} & (linked | headings):
-            assert not known & {*re.findall(r"[A-Z]+-\d+", token.content)}

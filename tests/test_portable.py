@@ -2,21 +2,11 @@
 
 import numpy as np
 import pytest
+from tests_support import run_operation
 
-from attnspec import OPERATIONS
 from attnspec.backends import load
 
 OTHERS = ("torch-portable", "jax-portable", "strict-portable", "dask-portable")
-
-
-def run(backend, operation, arguments):
-    """Call an operation with NumPy arrays brought to the backend's library."""
-    given = {
-        name: backend.to_library(thing) if isinstance(thing, np.ndarray) else thing
-        for name, thing in arguments.items()
-    }
-    arrays = [given.pop(name) for name in OPERATIONS[operation].arrays]
-    return backend.function(operation)(*arrays, **given)
 
 
 def test_arrays_of_two_libraries_are_refused():
@@ -66,7 +56,7 @@ def test_a_bias_and_sinks_in_float64_are_taken_at_their_value(name):
     key = np.zeros((2, 1), np.float32)
     options = {"bias": np.array([2.0**24 + 1, 2.0**24]), "sinks": np.array([-1e300])}
     arguments = {"query": zero, "key": key, "value": value, **options, "return_weights": True}
-    output, weights = map(backend.to_numpy, run(backend, "attention", arguments))
+    output, weights = map(backend.to_numpy, run_operation(backend, "attention", arguments))
     share = 1 / (1 + np.exp(-1))
     assert np.allclose(weights, [[share, 1 - share]], rtol=1e-6)
     assert np.allclose(output, [[share + 3 * (1 - share)]], rtol=1e-6)
@@ -89,6 +79,6 @@ def test_a_row_that_is_spoilt_spoils_no_other(name):
         "dropout_mask": kept,
         "return_lse": True,
     }
-    output, lse = map(backend.to_numpy, run(backend, "attention", arguments))
+    output, lse = map(backend.to_numpy, run_operation(backend, "attention", arguments))
     assert np.array_equal(output, [[np.nan] * 2, [7.0, 2.0], [0.0] * 2, [np.nan] * 2], equal_nan=True)
     assert np.array_equal(lse, [np.nan, 2.0, -np.inf, np.nan], equal_nan=True)

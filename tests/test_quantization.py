@@ -13,7 +13,6 @@ from attnspec.conformance.judge.call import call
 from attnspec.conformance.suite.datasets import problem
 from attnspec.conformance.suite.quantization import draw_codes, draw_scales
 from attnspec.reference import (
-    ArgumentError,
     attention,
     dequantize,
     dequantize_blocks,
@@ -22,7 +21,6 @@ from attnspec.reference import (
 from attnspec.reference.budget.budget import budget
 from attnspec.reference.exact import evaluate as exact
 from attnspec.reference.rational import evaluate as rational
-from attnspec.sizes import misfits
 from tools.algorithms import run
 from tools.units import SHORT_WEIGHTS, to_nearest
 
@@ -170,21 +168,6 @@ def test_the_budget_of_zero_points_is_that_of_the_decoded_numbers():
     points = {"key_zero_points": np.array([40]), "value_zero_points": np.array([-9])}
     one = budget("quantized_attention", given | points, "float16")["output"]
     assert np.array_equal(one, budget("quantized_attention", shifted, "float16")["output"])
-
-
-@pytest.mark.parametrize(
-    ("shape", "fits"),
-    [((1,), True), ((8,), True), ((6, 2), True), ((3, 1), True), ((5,), False), ((6, 3), False)],
-)
-def test_scales_that_do_not_divide_are_refused(shape, fits):
-    codes = np.zeros((2, 6, 8), np.int8)
-    arguments = {"scales": np.ones(shape), "codes": codes}
-    assert (not misfits("dequantize", arguments)) == fits
-    if fits:
-        assert dequantize(**arguments).shape == codes.shape
-    else:
-        with pytest.raises(ArgumentError, match="scales: expected a shape that broadcasts by blocks"):
-            dequantize(**arguments)
 
 
 CORRECT = [name for name, unit in SHORT_WEIGHTS.items() if unit.accuracy]

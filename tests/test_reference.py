@@ -114,39 +114,20 @@ def test_no_queries_and_no_batch(axes):
 
 
 Q, K, V = np.ones((2, 3, 4)), np.ones((2, 5, 4)), np.ones((2, 5, 6))
+#: The words of each kind of refusal. That each malformed call is refused by its rule, `test_malformed` shows.
 MISUSES = [
-    (
-        {"query": Q.astype(int), "key": K.astype(int), "value": V.astype(int)},
-        "query: expected floating-point numbers, got int64",
-    ),
-    ({"query": Q > 0, "key": K > 0, "value": V > 0}, "query: expected floating-point numbers, got bool"),
+    ({"query": Q.astype(int)}, "query: expected floating-point numbers, got int64"),
     ({"query": [[1.0], [1.0, 2.0]]}, "query: expected an array, got list"),
     ({"query": "words"}, "query: expected floating-point numbers, got <U5"),
-    ({"query": np.ones(4)}, "query: expected two axes or more, got shape (4,) [SHAPE-6]"),
     ({"query": np.ones((2, 3, 0))}, "query: expected a depth of 1 or more, got 0 [ERR-5]"),
-    ({"key": None}, "key: expected an array, got None [ERR-2]"),
     ({"key": K[..., :3]}, "key: expected depth 4 as in query, got 3 [SHAPE-6]"),
     (
         {"key": np.ones((3, 5, 4))},
         "key: expected a number of heads that divides the query's 2, got 3 [HEAD-2]",
     ),
-    ({"key": K[0]}, "key: expected batch axes () as in query, got shape (5, 4) [SHAPE-6]"),
-    ({"value": V[:, :4]}, "value: expected 5 positions as in key, got 4 [SHAPE-6]"),
-    ({"value": V[..., :0]}, "value: expected a depth of 1 or more, got 0 [ERR-5]"),
-    ({"value": V.astype(complex)}, "value: expected floating-point numbers, got complex128 [ERR-2]"),
     ({"scale": "auto"}, "scale: expected a finite number, got 'auto' [ERR-6]"),
-    ({"scale": True}, "scale: expected a finite number, got True [ERR-6]"),
     ({"mask": np.zeros((3, 5))}, "mask: expected bool, got float64; an additive mask is a bias [ERR-4]"),
-    (
-        {"mask": np.ones((3, 4), bool)},
-        "mask: expected a shape that broadcasts to (2, 3, 5), got (3, 4) [ERR-15]",
-    ),
-    (
-        {"mask": np.ones((2, 2, 3, 5), bool)},
-        "mask: expected a shape that broadcasts to (2, 3, 5), got (2, 2, 3, 5)",
-    ),
     ({"bias": np.ones((5, 3))}, "bias: expected a shape that broadcasts to (2, 3, 5), got (5, 3) [ERR-15]"),
-    ({"bias": np.ones((3, 5), int)}, "bias: expected floating-point numbers, got int64"),
 ]
 
 
@@ -154,40 +135,6 @@ MISUSES = [
 def test_attention_refuses(change, message):
     with pytest.raises(ArgumentError, match=re.escape(message)):
         attention(**({"query": Q, "key": K, "value": V} | change))
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"convention": "rows"}, "convention: expected 'row', 'column' or 'linear', got 'rows' [ERR-16]"),
-        ({"tokens": np.ones(3)}, "tokens: expected two axes or more, got shape (3,) [ERR-16]"),
-        (
-            {"weight": np.ones((2, 3))},
-            "weight: expected shape (3, F) as tokens have depth 3, got (2, 3) [PROJ-4]",
-        ),
-        (
-            {"weight": np.ones((3, 2, 1))},
-            "weight: expected shape (3, F) as tokens have depth 3, got (3, 2, 1) [PROJ-4]",
-        ),
-        (
-            {"weight": np.ones((3, 0))},
-            "weight: expected axes of size 1 or more, got shape (3, 0) [ERR-5]",
-        ),
-        (
-            {"weight": np.ones((0, 3)), "convention": "linear"},
-            "weight: expected axes of size 1 or more, got shape (0, 3) [ERR-5]",
-        ),
-        (
-            {"tokens": np.ones((5, 0)), "weight": np.ones((0, 2))},
-            "weight: expected axes of size 1 or more, got shape (0, 2) [ERR-5]",
-        ),
-        ({"bias": np.ones(3)}, "bias: expected shape (2,), got (3,) [PROJ-6]"),
-        ({"bias": np.ones((1, 2))}, "bias: expected shape (2,), got (1, 2) [PROJ-6]"),
-    ],
-)
-def test_projection_refuses(change, message):
-    with pytest.raises(ArgumentError, match=re.escape(message)):
-        projection(**({"tokens": np.ones((5, 3)), "weight": np.ones((3, 2))} | change))
 
 
 def test_inputs_are_not_modified():

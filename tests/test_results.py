@@ -1,6 +1,9 @@
-"""Results as a file: they are read back as written, fit their schema, and show if a run was cut off."""
+"""Results as a file: they are read back as written, fit their schema, and show damage and an early end."""
 
+import copy
+import gzip
 import json
+import lzma
 import re
 from dataclasses import fields, replace
 from pathlib import Path
@@ -8,13 +11,14 @@ from pathlib import Path
 import jsonschema
 import pytest
 from click.testing import CliRunner
+from html_results import verdicts, write_run
 from reported import ERROR, FAIL, PASS, SUBJECT, UNSUPPORTED, VERDICTS
 
 from attnspec import SpecError, conformance
 from attnspec.conformance.attribution.report import Report
 from attnspec.conformance.cli.main import main
 from attnspec.conformance.results import SCHEMA, Footer, Header, Subject, line
-from attnspec.conformance.results_file import read
+from attnspec.conformance.results_file import read, read_text, runs_of
 from attnspec.conformance.verdict import (
     CLASSES,
     CODES,
@@ -102,22 +106,6 @@ def test_the_schema_is_of_the_version_and_the_statuses_that_are_written():
     jsonschema.Draft202012Validator.check_schema(FORMAT)
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"verdict": {}},
-        {"end": None},
-        {"footer": {"verdicts": -1}},
-        {},
-        {"verdict": {"backend": "b", "case": "c", "group": "", "rules": ["mask one"], "status": "pass"}},
-        {"verdict": {"backend": "b", "case": "c", "group": "", "rules": [], "status": "fine"}},
-    ],
-)
-def test_the_schema_refuses_what_no_run_writes(wrong):
-    with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(wrong, FORMAT)
-
-
 def test_a_run_that_was_cut_off_is_seen_as_such(tmp_path):
     whole = [line("header", Header("1")), line("subject", SUBJECT), line("verdict", PASS)]
     end = line("footer", Footer(1))
@@ -130,34 +118,23 @@ def test_a_run_that_was_cut_off_is_seen_as_such(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("lines", "message"),
-    [
-        ([line("subject", SUBJECT)], "line 1: expected a header, got a subject"),
-        (
-            [line("header", Header("1")), line("footer", Footer(0)), line("subject", SUBJECT)],
-            "line 3: expected a header, got a subject",
-        ),
-        (
-            [line("header", Header("1")), line("footer", Footer(3))],
-            "line 2: expected 3 verdicts before it, got 0",
-        ),
-        (
-            [line("header", Header("1")), '{"end": null}\n'],
-            "line 2: expected header, subject, verdict, footer, got end",
-        ),
-        (['{"header": {"colour": 1}}\n'], "line 1: expected schema 3, got None"),
-        (["{\n"], "line 1 is no line of results"),
-    ],
-)
-def test_what_is_no_file_of_results(lines, message, tmp_path):
-    with pytest.raises(SpecError, match=message):
-        read([write(tmp_path / "r.jsonl", *lines)])
-
-
-@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("", "expected a header in its first line"),
+        (line("subject", SUBJECT), "line 1: expected a header, got a subject"),
+        (
+            line("header", Header("1")) + line("footer", Footer(0)) + line("subject", SUBJECT),
+            "line 3: expected a header, got a subject",
+        ),
+        (
+            line("header", Header("1")) + line("footer", Footer(3)),
+            "line 2: expected 3 verdicts before it, got 0",
+        ),
+        (
+            line("header", Header("1")) + '{"end": null}\n',
+            "line 2: expected header, subject, verdict, footer",
+        ),
+        ('{"header": {"colour": 1}}\n', "line 1: expected schema 3, got None"),
         ("[" * 100_000 + "\n", "line 1 is no line of results (RecursionError"),
         ("null\n", "line 1 is no line of results"),
         ('{"header": []}\n', "line 1 is no line of results"),
@@ -194,3 +171,89 @@ def test_two_runs_of_one_backend_are_two_columns(tmp_path):
     assert [one.name for one in found.subjects] == ["m:f", "m:f (after)", "m:f (after 2)"]
     report = Report(found)
     assert [len(report.verdicts(one)) for one in found.subjects] == [1, 1, 1]
+
+
+def test_a_bomb_is_refused(tmp_path):
+    for suffix, compress in ((".xz", lzma.compress), (".gz", gzip.compress)):
+        path = tmp_path / f"a.jsonl{suffix}"
+        path.write_bytes(compress(b"x" * 100_000))
+        assert len(read_text(path, most=100_000)) == 100_000
+        with pytest.raises(ValueError, match="expands to more than 99999 bytes"):
+            read_text(path, most=99_999)
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda data: data[:-9], lambda data: data + data, lambda data: b"no" + data]
+)
+@pytest.mark.parametrize("suffix", [".xz", ".gz"])
+def test_a_damaged_file_is_one_error(tmp_path, damage, suffix):
+    compress = lzma.compress if suffix == ".xz" else gzip.compress
+    path = tmp_path / f"a.jsonl{suffix}"
+    path.write_bytes(damage(compress(write_run(tmp_path / "a.jsonl").read_bytes())))
+    with pytest.raises(SpecError, match="is no file of results"):
+        runs_of(path)
+
+
+def test_a_run_is_named_after_its_file(tmp_path):
+    assert runs_of(write_run(tmp_path / "torch-2.13.0.jsonl.xz"))[0].source == "torch-2.13.0"
+
+
+WRONG = {
+    "another status": lambda one: one.update(status="good"),
+    "no status": lambda one: one.pop("status"),
+    "a name that is not known": lambda one: one.update(verdit=1),
+    "a number for a text": lambda one: one.update(case=1),
+    "a text in a list": lambda one: one.update(traits="a"),
+    "a number in a list": lambda one: one.update(traits=["a", 1]),
+    "a rule of another form": lambda one: one.update(rules=["MASK1"]),
+    "a negative count": lambda one: one.update(numbers=-1),
+    "a fraction": lambda one: one.update(numbers=1.5),
+    "a truth for a number": lambda one: one.update(seconds=True),
+    "an unknown spelling": lambda one: one.update(share="Inf"),
+    "an object for a text": lambda one: one.update(reason={"a": 1}),
+    "a wrong part": lambda one: one.update(difference={"kind": "value", "output": 1}),
+    "a part without a name": lambda one: one.update(difference={"kind": "value"}),
+    "a negative element": lambda one: one.update(
+        difference={"kind": "value", "output": "o", "element": [0, -1]}
+    ),
+    "null": lambda one: one.update(raised=None),
+}
+RIGHT = {
+    "a whole number as a fraction": lambda one: one.update(numbers=3.0),
+    "a spelled number": lambda one: one.update(share="Infinity"),
+    "an empty list": lambda one: one.update(traits=[]),
+    "a text for a number": lambda one: one.update(
+        difference={"kind": "shape", "output": "o", "got": "(2, 3)"}
+    ),
+}
+
+
+@pytest.mark.parametrize("change", [*WRONG, *RIGHT])
+def test_a_line_is_valid_if_and_only_if_the_schema_says_so(tmp_path, change):
+    path = write_run(tmp_path / "a.jsonl")
+    runs_of(path)  # the parts of valid lines are known
+    lines = path.read_text(encoding="utf-8").splitlines()
+    for number, text in enumerate(lines):
+        if '"verdict"' not in text:
+            continue
+        entry = copy.deepcopy(json.loads(text))
+        (WRONG | RIGHT)[change](entry["verdict"])
+        valid = jsonschema.Draft202012Validator(FORMAT).is_valid(entry)
+        assert valid == (change in RIGHT)
+        changed = [*lines[:number], json.dumps(entry), *lines[number + 1 :]]
+        path.write_text("\n".join(changed) + "\n", encoding="utf-8")
+        if valid:
+            assert len(runs_of(path)[0].verdicts) == len(verdicts("mine:f"))
+        else:
+            with pytest.raises(SpecError, match=f"line {number + 1}"):
+                runs_of(path)
+
+
+def test_a_fraction_is_not_valid_because_a_whole_number_was(tmp_path):
+    path = write_run(tmp_path / "a.jsonl")
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace('"numbers": 40', '"numbers": 40.0'), encoding="utf-8")
+    runs_of(path)
+    path.write_text(text.replace('"numbers": 40', '"numbers": 40.5'), encoding="utf-8")
+    with pytest.raises(SpecError, match="numbers"):
+        runs_of(path)

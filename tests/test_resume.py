@@ -95,11 +95,6 @@ def test_only_what_is_missing_is_judged(folder):
     assert calls(folder) == 0
 
 
-def test_a_run_without_a_file_starts_at_the_first_case(folder):
-    assert check(folder, "counted:noted", *SIZES, "--resume").returncode == 0
-    assert calls(folder) == 4
-
-
 def test_an_interrupted_run_is_continued(folder):
     (folder / "counted.py").write_text(FUNCTION.format(waiting=3))
     process = subprocess.Popen(

@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attnspec.conformance.gallery import correct_entries
 from tools.rivals.closeness import close, exceeding_neither, normalised_error, similar
 from tools.rivals.frameworks import JAX_NN, KERNELBENCH, OPINFO
 from tools.rivals.kernels import FLASH_ATTENTION, GGML
@@ -76,14 +75,6 @@ def test_what_the_suite_lets_through_is_as_stored():
     assert {name for name, letter in own.items() if letter != "-"} == lets_through(own)
     assert not own_cheats()
     assert set(figures.letters("cheats", OWN).values()) == {"-"}
-
-
-def test_the_subjects_are_the_forward_pass():
-    names = {one.name for one in wrong()}
-    assert {"inverted_polarity", "key_heads_tiled"} <= names
-    assert not any(one.name in names for one in correct_entries())
-    assert not {"scale_left_out_of_d_key"} & names
-    assert "plain" in {one.name for one in right()}
 
 
 @pytest.mark.parametrize(

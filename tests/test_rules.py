@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests_support import whole_suite
 
 import attnspec
 from attnspec import CHAPTERS, SpecError, claimable, find_case, find_rule, in_no_level, levels, rules
@@ -14,8 +15,7 @@ from attnspec.conformance.attribution.levels import rules_of, standings
 from attnspec.conformance.gallery import entry
 from attnspec.conformance.gallery.entry import base, wrong
 from attnspec.conformance.judge.judge import judge
-from attnspec.conformance.relations.relation import Relation
-from attnspec.conformance.suite import find, groups, items
+from attnspec.conformance.suite import find
 from attnspec.conformance.verdict import Verdict
 from attnspec.rule import DEFINITIONS, parse
 
@@ -39,37 +39,12 @@ OF_NO_VALUES = {
 }
 
 
-@pytest.fixture(scope="module")
-def every():
-    """Every golden vector, generated case and relation, and the calls that it is made of."""
-    return [(item, item.calls if isinstance(item, Relation) else (item,)) for item in items()]
-
-
-def test_every_rule_has_a_case(every):
-    assert {rule for item, _ in every for rule in item.rules} == RULES
-
-
-def test_every_rule_has_a_case_in_the_quick_part():
-    assert {rule for item in items(quick=True) for rule in item.rules} == RULES
-
-
-@pytest.mark.parametrize("group", groups(), ids=lambda group: group.id.rstrip("-"))
-def test_a_group_says_what_it_is_and_cites_rules_that_there_are(group):
-    assert group.rules
-    assert set(group.rules) <= RULES
-    assert group.title.endswith(".")
-    assert group.chapter in CHAPTERS
-
-
-def test_every_case_cites_a_rule_and_has_a_name_of_its_own(every):
-    assert [item.name for item, _ in every if not item.rules] == []
-    names = [item.name for item, _ in every]
-    assert len(set(names)) == len(names)
-
-
-def test_every_variant_has_a_case(every):
+def test_every_variant_has_a_case():
     covered = {
-        (other.rule, other.variant) for _, calls in every for case in calls for other in case.alternatives
+        (other.rule, other.variant)
+        for item in whole_suite()
+        for case in item.calls
+        for other in case.alternatives
     }
     declared = {(rule.id, variant.name) for rule in rules() for variant in rule.variants}
     assert declared - covered == set(OF_NO_VALUES)

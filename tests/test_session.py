@@ -145,17 +145,3 @@ def test_by_pytest_alone_levels_that_cannot_be_asked_for(words, message, tmp_pat
     ended = run(*SUITE, "--backend", "broken:half", *words, cwd=tmp_path)
     assert ended.returncode == pytest.ExitCode.USAGE_ERROR
     assert message in ended.stderr
-
-
-def test_by_pytest_alone_what_takes_some_calls_alone_is_asked_those(tmp_path):
-    (tmp_path / "deep.py").write_text(
-        "from attnspec import reference\n"
-        "def attention(query, key, value):\n"
-        "    assert query.shape[-1] == 64\n"
-        "    return reference.attention(query, key, value, dtype=query.dtype)\n"
-    )
-    (tmp_path / "attnspec.toml").write_text('[backend]\nfunction = "deep:attention"\ndepths = [64]\n')
-    words = (*SUITE, "--backend", "deep:attention", "--rule", "SCORE-2", "--quick")
-    ended = run(*words, cwd=tmp_path, PYTHONPATH=str(tmp_path))
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert "values: " in ended.stdout

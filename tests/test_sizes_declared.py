@@ -15,7 +15,10 @@ def judge_changed(change, item=ITEM, **options):
     return judge(changed(change, **options), item)
 
 
-SHORT = replace(ITEM, formula=replace(ITEM.formula, options={"is_causal": True}))
+#: A call whose rows are all judged, and one of arbitrary numbers, of which some rows are.
+WORDS = pytest.mark.parametrize(
+    "item", [ITEM, replace(ITEM, formula=replace(ITEM.formula, words=0))], ids=["all", "some"]
+)
 
 
 def bottom_right(query, key, value, *, is_causal=False, return_lse=False):
@@ -23,18 +26,20 @@ def bottom_right(query, key, value, *, is_causal=False, return_lse=False):
     return right(query, key, value, is_causal=is_causal, query_offset=offset, return_lse=return_lse)
 
 
-def test_a_variant_fails_undeclared_and_is_a_deviation_declared():
+@WORDS
+def test_a_variant_fails_undeclared_and_is_a_deviation_declared(item):
     backend = replace(PORTABLE, name="own", attention=bottom_right)
-    verdict = judge(backend, SHORT)
+    short = replace(item, formula=replace(item.formula, options={"is_causal": True}))
+    verdict = judge(backend, short)
     assert (verdict.status, verdict.rule, verdict.difference.output) == ("fail", "MASK-3", "output")
-    declared = judge(replace(backend, dialect={"MASK-3": "bottom-right"}), SHORT)
+    declared = judge(replace(backend, dialect={"MASK-3": "bottom-right"}), short)
     assert (declared.status, declared.rule, declared.variant) == ("deviation", "MASK-3", "bottom-right")
     assert "MASK-3" in declared.rules
     # Where the variant is what the rule says, it is no deviation.
-    square = replace(SHORT, formula=replace(SHORT.formula, keys=40))
+    square = replace(short, formula=replace(short.formula, keys=40))
     assert judge(replace(backend, dialect={"MASK-3": "bottom-right"}), square).status == "pass"
     # What is declared and not done fails.
-    assert judge(replace(PORTABLE, dialect={"MASK-3": "bottom-right"}), SHORT).status == "fail"
+    assert judge(replace(PORTABLE, dialect={"MASK-3": "bottom-right"}), short).status == "fail"
 
 
 EMPTY = replace(ITEM, rules=("MASK-9",), formula=replace(ITEM.formula, options={"key_lengths": (0, 600)}))
@@ -61,19 +66,20 @@ def bottom_right_without_lse(query, key, value, *, is_causal=False):
     return bottom_right(query, key, value, is_causal=is_causal)
 
 
-def test_an_lse_in_base_2():
+@WORDS
+def test_an_lse_in_base_2(item):
     def halved(output, lse, _):
         return output, lse / np.log(np.float32(2))
 
-    assert judge_changed(halved).difference.output == "lse"
+    assert judge_changed(halved, item).difference.output == "lse"
     base = {"SOFT-6": "base-2"}
-    declared = judge_changed(halved, dialect=base)
+    declared = judge_changed(halved, item, dialect=base)
     assert (declared.status, declared.rule) == ("deviation", "SOFT-6")
-    assert judge_changed(unchanged, dialect=base).status == "fail"
+    assert judge_changed(unchanged, item, dialect=base).status == "fail"
     # Without an lse, its unit makes no difference.
-    assert judge(replace(PORTABLE, attention=without_lse, dialect=base), ITEM).status == "pass"
+    assert judge(replace(PORTABLE, attention=without_lse, dialect=base), item).status == "pass"
     aligned = replace(PORTABLE, attention=bottom_right_without_lse, dialect=base | {"MASK-3": "bottom-right"})
-    found = judge(aligned, SHORT)
+    found = judge(aligned, replace(item, formula=replace(item.formula, options={"is_causal": True})))
     assert (found.status, found.rule, found.variant) == ("deviation", "MASK-3", "bottom-right")
 
 

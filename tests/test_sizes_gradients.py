@@ -111,27 +111,6 @@ def test_shapes_and_dtypes_come_before_values():
     assert (wide.rule, wide.difference.kind, wide.difference.got) == ("GRAD-2", "dtype", "float64")
 
 
-def test_a_function_without_gradients_is_unsupported():
-    def raising(*_):
-        raise TypeError("no gradients")
-
-    verdict = judge(backend(raising), ITEM)
-    assert verdict.status == "unsupported"
-    assert "no gradients" in verdict.reason
-    none = judge(replace(PORTABLE, companions={}), ITEM)
-    assert none.status == "unsupported"
-
-
-def test_a_function_that_raises_only_here_is_an_error():
-    def raising(d_query, *rest):
-        if d_query.shape[-2] == 140:
-            raise ValueError("too many")
-        return d_query, *rest
-
-    verdict = judge(backend(raising), ITEM)
-    assert (verdict.status, verdict.raised.message) == ("error", "too many")
-
-
 def test_results_of_the_forward_pass_are_those_of_the_oracle():
     seen = {}
 

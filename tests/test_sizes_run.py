@@ -87,19 +87,6 @@ def test_a_failure_is_reported_and_its_reproduction_runs(tmp_path):
     assert json.loads((tmp_path / "b.json").read_text())["message"] != "part of the suite passes"
 
 
-def test_known_failures_of_the_sizes(tmp_path):
-    assert check(tmp_path, "own:off", *SIZES, "--write-known-failures", "known.toml").returncode == 0
-    done = check(tmp_path, "own:off", *SIZES, "--known-failures", "known.toml")
-    assert done.returncode == 0, done.stdout
-    assert "known failure" in done.stdout
-
-
-def test_two_processes_judge_the_same(tmp_path):
-    done = check(tmp_path, "numpy-portable", *SIZES, "-n", "2", "--results", "r.jsonl")
-    assert done.returncode == 0
-    assert len({one.case for one in read([tmp_path / "r.jsonl"]).verdicts}) == len(CASES)
-
-
 def test_a_run_that_leaves_everything_out_is_not_good(tmp_path):
     words = ("--case", "sizes-long-whole-1048576", "--memory", "0.1")
     done = check(tmp_path, "numpy-portable", "--sizes", *words, *REPORTS)

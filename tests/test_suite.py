@@ -6,7 +6,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from whole import ALL
+from tests_support import whole_suite
 
 from attnspec import CHAPTERS, OPERATIONS, Case, SpecError, rules
 from attnspec.conformance.judge.comparison import compare
@@ -19,16 +19,13 @@ from attnspec.conformance.suite.problem import MASKED, problem_of
 from attnspec.conformance.verdict import Difference
 from attnspec.reference.budget.budget import budget
 
+ALL = whole_suite()
 RULES = {rule.id for rule in rules()}
-
-
-def calls_of(item):
-    return item.calls if isinstance(item, Relation) else (item,)
 
 
 def prints(made):
     """The fingerprints of the calls of each item, by name."""
-    return {item.name: tuple(case.fingerprint for case in calls_of(item)) for item in made}
+    return {item.name: tuple(case.fingerprint for case in item.calls) for item in made}
 
 
 def test_names_are_unique():
@@ -37,6 +34,7 @@ def test_names_are_unique():
 
 def test_a_name_ends_with_the_dtype_and_begins_with_the_chapter():
     for item in ALL:
+        assert item.rules
         assert item.name == f"{item.id}-{item.dtype}"
         assert item.chapter in CHAPTERS
         assert item.name.startswith(f"{item.chapter}-")
@@ -224,14 +222,14 @@ for one in OPERATIONS["attention"].arguments.values():
 def test_a_rule_on_an_option_is_cited_by_calls_that_have_it(rule):
     """A function without the option would pass the rule for nothing."""
     for item in ALL:
-        calls = [case for case in calls_of(item) if case.operation in ("attention", "scores")]
+        calls = [case for case in item.calls if case.operation in ("attention", "scores")]
         if rule in item.rules and calls:
             assert any(OF_OPTIONS[rule] & {*case.arguments} for case in calls), item.name
 
 
 def test_grouped_heads_are_cited_by_calls_that_have_them():
     for item in ALL:
-        calls = [case for case in calls_of(item) if case.operation == "attention"]
+        calls = [case for case in item.calls if case.operation == "attention"]
         if "HEAD-1" in item.rules and calls:
             shapes = [[case.arguments[name].shape[-3:-2] for name in ("query", "key")] for case in calls]
             assert any(heads != shared for heads, shared in shapes), item.name

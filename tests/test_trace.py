@@ -2,15 +2,12 @@
 
 from dataclasses import replace
 
-import pytest
 from click.testing import CliRunner
 
 from attnspec import find_case, rules
 from attnspec.conformance.cli.main import main
-from attnspec.conformance.gallery import correct_entries, entry
+from attnspec.conformance.gallery import entry
 from attnspec.conformance.gallery.kills import Kill, read_kills
-from attnspec.conformance.judge.dtypes import in_each
-from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.trace import gaps, rules_by_group, trace_lines, trace_rules, unneeded_vectors
 
 
@@ -76,9 +73,3 @@ def test_a_vector_that_no_entry_fails_is_not_needed(monkeypatch):
     for name, left in (("empty_rows_are_nan", []), ("softcap_without_effect", [case.id])):
         monkeypatch.setattr("attnspec.conformance.trace.wrong_entries", lambda name=name: (entry(name),))
         assert unneeded_vectors() == left
-
-
-@pytest.mark.parametrize("name", [one.name for one in correct_entries()])
-def test_what_is_correct_passes_a_vector(name):
-    for case in in_each(find_case("masking-empty-window-last")):
-        assert judge(entry(name).backend(), case).status == "pass"

@@ -3,11 +3,21 @@
 import os
 import shutil
 import sysconfig
+from functools import cache
 from pathlib import Path
 
 import broken
+import numpy as np
 
+from attnspec import OPERATIONS
 from attnspec.backends import Backend, load_library
+from attnspec.conformance.suite import items
+
+
+@cache
+def whole_suite():
+    """The cases of the whole suite, which take seconds to make: made once for all tests of a process."""
+    return tuple(items())
 
 
 def can_compile():
@@ -19,3 +29,13 @@ def can_compile():
 def backend_of(name, **options):
     """One of the misbehaving functions, as a backend on NumPy."""
     return Backend(f"broken:{name}", load_library("numpy"), getattr(broken, name), **options)
+
+
+def run_operation(backend, operation, arguments):
+    """Call an operation with NumPy arrays, converted to the library of the backend."""
+    given = {
+        name: backend.to_library(thing) if isinstance(thing, np.ndarray) else thing
+        for name, thing in arguments.items()
+    }
+    arrays = [given.pop(name) for name in OPERATIONS[operation].arrays]
+    return backend.function(operation)(*arrays, **given)

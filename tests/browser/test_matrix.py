@@ -198,23 +198,6 @@ def test_text_from_outside_is_text(page, folder):
     assert page.locator("img").count() == 0
 
 
-def test_a_matrix_of_thirty_backends_opens_in_a_second(browser, tmp_path):
-    paths = [
-        write_run(tmp_path / f"m{number}-2026-01-01.jsonl", f"m{number}:f", judged=every_rule(f"m{number}:f"))
-        for number in range(30)
-    ]
-    write(paths, tmp_path / "out")
-    took = []
-    for _ in range(3):
-        found = browser.new_page()
-        found.goto(f"file://{tmp_path}/out/index.html")
-        found.wait_for_selector("body[data-ready]")
-        assert found.locator("#matrix td").count() == 30 * (len(rules()) + len(levels()))
-        took.append(int(found.evaluate("document.body.dataset.ready")))
-        found.close()
-    assert min(took) < 1000
-
-
 def test_a_narrow_screen_has_no_page_that_is_wider(page, folder):
     page.set_viewport_size({"width": 390, "height": 800})
     for path in sorted(folder.rglob("*.html")):

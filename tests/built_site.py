@@ -1,0 +1,49 @@
+"""The site of small results: the folder that Sphinx reads. Neither Sphinx nor a browser is needed."""
+
+import importlib.util
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from html_results import verdict, write_run
+
+SITE = Path(__file__).parents[1] / "site"
+
+
+def stored(folder):
+    """Results of backends of libraries: two that keep MASK-6, one that breaks it, one that deviates."""
+    runs = {
+        "torch-sdpa": ("torch", "2", ["pass", "pass"]),
+        "torch-mha": ("torch", "2", ["deviation", "pass"]),
+        "ncnn-sdpa": ("ncnn", "1.5", ["pass", "fail"]),
+        "mlx-fast": ("mlx", "1.5", ["unsupported"]),
+        "jax-portable": ("jax", "1", ["pass"]),
+    }
+    for name, (library, version, statuses) in runs.items():
+        judged = [
+            replace(verdict(name, f"c{place}", "MASK-6", status), variant="nan" * (status == "deviation"))
+            for place, status in enumerate(statuses)
+        ]
+        path = folder / f"{name}-{version}-2026-01-31.jsonl"
+        yield write_run(path, name, version, judged, library=library)
+
+
+class Site:
+    """The folder that Sphinx reads, and the files beside its pages."""
+
+    def __init__(self, folder, results):
+        # A module of the name `build` is installed.
+        spec = importlib.util.spec_from_file_location("site_build", SITE / "build.py")
+        build = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(build)
+        self.folder, self.part = folder, build.write_sources(folder, build.read_columns(results))
+        self.names = self.part.names
+
+    def page(self, path):
+        return (self.folder / "source" / f"{path}.md").read_text(encoding="utf-8")
+
+    def copies(self, case_id):
+        """The code to copy of a golden vector, by dtype and format."""
+        text = (self.folder / "html" / "_static" / "vectors" / f"{case_id}.js").read_text(encoding="utf-8")
+        assert text.startswith(f'attnspecCase("{case_id}",')
+        return json.loads(text[text.index(",") + 1 : text.rindex(")")])
