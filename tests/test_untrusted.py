@@ -18,7 +18,8 @@ from attnspec.backends.untrusted.hidden import hidden_places
 from attnspec.backends.untrusted.remote import Refused, Remote, read_again, read_result, write_array
 from attnspec.conformance.judge.expected import expected
 from attnspec.conformance.judge.judge import judge
-from attnspec.conformance.run.untrusted import changed, planned, rows, unchanged
+from attnspec.conformance.run.cases import unchanged
+from attnspec.conformance.run.untrusted import changed, planned, rows
 from attnspec.conformance.suite import find
 from tools.cheats import CASES, cheats, judge_trusted, judge_untrusted
 

@@ -9,7 +9,6 @@ from attnspec.backends.constraints import ANY, Constraints
 from attnspec.case_json import read_cases
 from attnspec.conformance.judge.dtypes import in_each
 from attnspec.conformance.judge.traits import numbers
-from attnspec.conformance.run import untrusted
 from attnspec.conformance.run.plan import Outline, matches, require
 from attnspec.conformance.run.selection import Selection
 from attnspec.conformance.sizes.sized import SizedCase
@@ -20,6 +19,11 @@ from attnspec.golden import cases_of
 
 #: The numbers of a small case, and how many of them are kept.
 _SMALL, _MOST_KEPT = 2000, 2000
+
+
+#: The end of the id of a copy with a changed number, and the group of the problems of which some rows are
+#: judged: both are made for an implementation that is not trusted.
+CHANGED, ROWS = "-changed", "untrusted: rows"
 
 
 class Cases:
@@ -38,6 +42,8 @@ class Cases:
             find_rule(rule)
         made = [*(_sized(selection) if selection.sizes else self._made(selection, constraints))]
         if selection.untrusted and not selection.sizes:
+            from attnspec.conformance.run import untrusted
+
             made = untrusted.planned(made, self.seed or 0, selection.names)
         require(selection, {*self.files, *(name for case in made for name in (case.id, case.name))})
         made = [case for case in made if matches(case, selection.match)]
@@ -46,7 +52,7 @@ class Cases:
 
     def _made(self, selection: Selection, constraints: Constraints) -> Iterator[Item]:
         # A copy with a changed number is made of a case without it.
-        names = [untrusted.unchanged(name) for name in selection.names]
+        names = [unchanged(name) for name in selection.names]
         rules, quick = selection.rules, selection.quick
         return items(quick=quick, rules=rules, names=names, seed=self.seed, constraints=constraints)
 
@@ -63,21 +69,34 @@ class Cases:
             return case
         return self._latest[name]
 
+    def _of_untrusted(self, name: str, group: str, constraints: Constraints) -> Item | SizedCase:
+        from attnspec.conformance.run.untrusted import changed, rows
+
+        if group == ROWS:
+            return next(case for case in rows(self.seed or 0) if case.name == name)
+        case = self.find(unchanged(name), group, constraints)
+        assert isinstance(case, Case)  # noqa: S101 - for the type checker: only cases are copied
+        return changed(case, self.seed or 0)
+
     def _make(self, name: str, group: str, constraints: Constraints) -> Item | SizedCase:
-        if group == untrusted.ROWS:
-            return next(case for case in untrusted.rows(self.seed or 0) if case.name == name)
-        if (original := untrusted.unchanged(name)) != name:
-            case = self.find(original, group, constraints)
-            assert isinstance(case, Case)  # noqa: S101 - for the type checker: only cases are copied
-            return untrusted.changed(case, self.seed or 0)
+        if group == ROWS or unchanged(name) != name:
+            return self._of_untrusted(name, group, constraints)
         if group.startswith(SIZED_GROUPS):
             return next(case for case in _sized(Selection()) if case.name == name)
-        made = {}
+        made: dict[str, Item] = {}
         if group:
             suffix = (constraints_in([name]) or constraints).suffix
             made = _of_group(name.partition("-")[0], group, self.seed, suffix)
         known = made or _golden(name.partition("-")[0], name.rpartition("-")[0])
         return known.get(name) or _of_files(self.files)[name]
+
+
+def unchanged(name: str) -> str:
+    """Return the name, or the id, of the case that a case with a changed number is a copy of."""
+    id_, dash, dtype = name.rpartition("-")
+    if name.endswith(CHANGED):
+        return name.removesuffix(CHANGED)
+    return id_.removesuffix(CHANGED) + dash + dtype
 
 
 def _sized(selection: Selection) -> Iterator[SizedCase]:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
 from math import inf
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
@@ -29,14 +29,15 @@ from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.outside import cut
 from attnspec.conformance.results import Subject
 from attnspec.conformance.run.cases import Cases
-from attnspec.conformance.run.copies import can_be_copied, serve_in_copies, threads, write_all
 from attnspec.conformance.run.events import Loaded
 from attnspec.conformance.run.offer import offer_of
 from attnspec.conformance.run.selection import Selection
-from attnspec.conformance.sizes.limits import Limits, probe_of
 from attnspec.conformance.sizes.sized import SizedCase
 from attnspec.conformance.suite.group import Item
 from attnspec.conformance.verdict import Raise, Verdict, to_json
+
+if TYPE_CHECKING:
+    from attnspec.conformance.sizes.limits import Limits
 
 #: Number of cases of a plan in one line.
 _IN_A_LINE = 500
@@ -52,7 +53,7 @@ class Child:
         self._seed = seed
         self._cases = Cases(seed, files)
         self._backend: Backend | None = None
-        self._limits = Limits(float("inf"))
+        self._limits: Limits | None = None
 
     @property
     def backend(self) -> Backend:
@@ -73,6 +74,8 @@ class Child:
 
     def limit(self, seconds: float, octets: float, each: float) -> None:
         """Set the limits of the sizes."""
+        from attnspec.conformance.sizes.limits import Limits
+
         self._limits = Limits(seconds, octets, each)
 
     def load(self, name: str) -> None:
@@ -117,21 +120,11 @@ class Child:
         self.answer("counterexample", {"verdict": verdict and to_json(verdict), "call": call})
 
     def _sized(self, item: SizedCase) -> Verdict:
-        """Judge a sized case within the limits, and free its arrays."""
-        probe = probe_of(item) if self._limits.undecided(item) else None
-        if probe and not self._limits.left_out(probe):
-            self._measured(probe, timed=False)
-        reason = self._limits.left_out(item)
-        return _left_out(self.backend, item, reason) if reason else self._measured(item)
-
-    def _measured(self, item: SizedCase, *, timed: bool = True) -> Verdict:
-        """Judge a sized case, and learn what the implementation needs."""
-        item = replace(item)
-        self._limits.start()
-        verdict = judged(self.backend, item)
-        if verdict.status != "unsupported" and not verdict.raised:
-            self._limits.took(item, verdict.seconds if timed else 0.0)
-        return verdict
+        """Judge a sized case within the limits."""
+        if self._limits is None:
+            self.limit(inf, 0.0, inf)
+        assert self._limits is not None  # noqa: S101 - for the type checker: it has just been set
+        return self._limits.judge(self.backend, item, judged)
 
     def _find(self, name: str, group: str) -> Item | SizedCase:
         return self._cases.find(name, group, self.backend.constraints)
@@ -148,24 +141,6 @@ def subject_of(name: str, backend: Backend) -> Subject:
     unknown, notes = explain_unknown_parameters(backend), "; ".join(backend.notes)
     problem = f"backend {name}: {unknown}" if unknown else ""
     return Subject(name, backend.library, backend.version, problem, notes)
-
-
-def _not_judged(backend: Backend, item: SizedCase) -> Verdict:
-    return Verdict(backend.name, item.name, item.group, item.rules, "unsupported", item.dtype, item.operation)
-
-
-def _left_out(backend: Backend, item: SizedCase, reason: str) -> Verdict:
-    return Verdict(
-        backend.name,
-        item.name,
-        item.group,
-        item.rules,
-        "unsupported",
-        item.dtype,
-        item.operation,
-        reason=reason,
-        code="left out",
-    )
 
 
 def _once(backend: Backend, item: Item | SizedCase) -> Verdict:
@@ -224,9 +199,12 @@ def _requests(requests: BinaryIO) -> Iterator[bytes]:
 
 
 def _answers(pipe: int) -> Answer:
+    stream = os.fdopen(pipe, "wb", closefd=False)
+
     def answer(kind: str, thing: Any) -> None:
         # json.dumps escapes lone surrogates, which a message may contain.
-        write_all(pipe, (json.dumps({kind: thing}) + "\n").encode())
+        stream.write((json.dumps({kind: thing}) + "\n").encode())
+        stream.flush()
 
     return answer
 
@@ -252,6 +230,8 @@ def main() -> None:
 
 def _load_and_copy(child: Child, requests: BinaryIO, answers: int) -> None:
     """Load the backend here and answer in copies; return if the loaded process cannot be copied."""
+    from attnspec.conformance.run.copies import can_be_copied, serve_in_copies, threads
+
     before = threads()
     for line in requests:
         _handle(child, line)

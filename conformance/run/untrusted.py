@@ -16,15 +16,12 @@ import numpy as np
 from attnspec import Case
 from attnspec.conformance.judge.dtypes import is_real
 from attnspec.conformance.judge.layout import OF_ANY_NUMBERS
+from attnspec.conformance.run.cases import CHANGED, ROWS
 from attnspec.conformance.sizes.sized import SizedCase
 from attnspec.conformance.suite.group import Item
 from attnspec.formula import Formula
 from attnspec.reference.rational.scores import SHOWN
 
-#: The end of the id of a copy with a changed number.
-CHANGED = "-changed"
-#: The group of the problems of which some rows are judged.
-ROWS = "untrusted: rows"
 #: One in so many cases is judged once more with a changed number.
 _ONE_IN = 4
 #: The most scores of such a case, whose exact values are computed in the run.
@@ -51,14 +48,6 @@ def planned(
     made += rows(seed)
     Random(seed).shuffle(made)  # noqa: S311 - anybody may know the order after the run
     return made
-
-
-def unchanged(name: str) -> str:
-    """Return the name, or the id, of the case that a case is a copy of."""
-    id_, dash, dtype = name.rpartition("-")
-    if name.endswith(CHANGED):
-        return name.removesuffix(CHANGED)
-    return id_.removesuffix(CHANGED) + dash + dtype
 
 
 def changed(case: Case, seed: int) -> Case:

@@ -10,8 +10,12 @@ from dataclasses import dataclass, field, replace
 from math import inf, isqrt, log
 from pathlib import Path
 
+from attnspec.backends import Backend
+from attnspec.conformance.judge.judge import new_verdict
 from attnspec.conformance.sizes.sized import SizedCase
-from attnspec.conformance.verdict import LEFT_OUT
+from attnspec.conformance.verdict import LEFT_OUT, Verdict
+
+Judge = Callable[[Backend, SizedCase], Verdict]
 
 #: Copies of the arrays: ours, those of the library, and the comparison of inputs after the call.
 _COPIES = 3
@@ -87,6 +91,25 @@ class Limits:
     def __post_init__(self) -> None:
         self._end = self.clock() + self.seconds
         self.octets = self.octets or memory() / 2
+
+    def judge(self, backend: Backend, item: SizedCase, judged: Judge) -> Verdict:
+        """Judge a case within the limits, and free its arrays."""
+        probe = probe_of(item) if self.undecided(item) else None
+        if probe and not self.left_out(probe):
+            self._measured(backend, probe, judged, timed=False)
+        if reason := self.left_out(item):
+            verdict = new_verdict(backend, item)
+            return replace(verdict, status="unsupported", reason=reason, code="left out")
+        return self._measured(backend, item, judged)
+
+    def _measured(self, backend: Backend, item: SizedCase, judged: Judge, *, timed: bool = True) -> Verdict:
+        """Judge a case, and learn what the implementation needs."""
+        item = replace(item)
+        self.start()
+        verdict = judged(backend, item)
+        if verdict.status != "unsupported" and not verdict.raised:
+            self.took(item, verdict.seconds if timed else 0.0)
+        return verdict
 
     def undecided(self, item: SizedCase) -> bool:
         """Whether a case fits only if the implementation keeps no scores, and that is not known."""
