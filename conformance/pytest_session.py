@@ -11,9 +11,9 @@ import pytest
 
 from attnspec import SpecError
 from attnspec.backends import BackendError, expand
-from attnspec.conformance.attribution.levels import check_required, rule_results, rules_of
+from attnspec.conformance.attribution.levels import VALUES, check_required, rule_results, rules_of
 from attnspec.conformance.attribution.report import Report
-from attnspec.conformance.results import Header, Run, gather
+from attnspec.conformance.results import Header, Results, Run, gather
 from attnspec.conformance.run import SUITE
 from attnspec.conformance.run.events import Event, Loaded, events
 from attnspec.conformance.run.offer import Offer
@@ -58,10 +58,10 @@ class CaseItem(pytest.Item):
         assert isinstance(suite, Suite)  # noqa: S101 - for the type checker: it makes the items
         verdict = suite.session_.items[self.backend].verdict(self.case)
         self.user_properties.append((_PROPERTY, to_json(verdict)))
-        if verdict.bad and suite.session_.is_outside(verdict):
+        if verdict.bad and (why := suite.session_.why_not_counted(verdict)):
             from attnspec.conformance.render.text import verdict_line
 
-            pytest.xfail(f"outside of the level: {verdict_line(verdict)}")
+            pytest.xfail(f"{why}: {verdict_line(verdict)}")
         if verdict.bad:
             raise Failed(verdict)
         if verdict.status == "unsupported":
@@ -171,7 +171,7 @@ class Session:
         try:
             self.selection = _selected(config)
             check_required(self.required, self.selection.part, self.selection.level)
-            level = self.required or self.selection.level
+            level = self.report_of(Results((), ())).level or self.selection.level
             self.counted = frozenset(rules_of(level) if level else ())
             names = dict.fromkeys(name for given in option("--backend") for name in expand(given))
             seconds = option("--time-limit")
@@ -191,9 +191,11 @@ class Session:
                 plans[fits] = items.plan(replace(self.selection, fits=fits))
         return {name: plans[items.load().fits] for name, items in self.items.items()}
 
-    def is_outside(self, verdict: Verdict) -> bool:
-        """Whether a verdict concerns no rule of the level that is required or selected."""
-        return bool(self.counted) and self.counted.isdisjoint(rule_results(verdict))
+    def why_not_counted(self, verdict: Verdict) -> str:
+        """Return why a failure does not count: its rule is outside of the level, or the call is accepted."""
+        if self.counted and self.counted.isdisjoint(rule_results(verdict)):
+            return "outside of the level"
+        return "refusals are not required" if self.report_of(Results((), ())).waives(verdict) else ""
 
     @property
     def controls(self) -> bool:
@@ -260,7 +262,11 @@ class Session:
     @property
     def report(self) -> Report:
         """The report on the runs."""
-        return Report(gather(self.runs.values()), required=self.required or "")
+        return self.report_of(gather(self.runs.values()))
+
+    def report_of(self, results: Results) -> Report:
+        """Report on results by what the options require."""
+        return Report(results, required=self.required or VALUES)
 
 
 def _selected(config: pytest.Config) -> Selection:

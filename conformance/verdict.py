@@ -226,6 +226,11 @@ class Verdict:
         return self.status in BAD
 
     @property
+    def accepts(self) -> bool:
+        """Whether it is a call that must be refused and returned a result, whatever the result is."""
+        return self.bad and self.code == "not refused"
+
+    @property
     def main_rule(self) -> str:
         """The rule that it is about: the one that does not hold, or the first that it tests."""
         return self.rule or next(iter(self.rules), "")

@@ -95,8 +95,8 @@ def test_a_rule_is_linked_where_the_package_says_that_its_source_is(monkeypatch)
 def test_markdown():
     text = to_markdown(Report(RESULTS, [OTHER, replace(KNOWN, cases=(PASS.case,))]))
     assert text.startswith("## attnspec: does not conform: 1 case fails under 1 rule\n")
-    assert "| backend | library | calls | pass | fail | error | known | unsupported | deviation | " in text
-    assert "| `m:f` | `numpy 2.4` | values | 1 | 1 | 0 | 1 | 2 | 1 | 1 |" in text
+    assert "| backend | library | calls | pass | fail | error | known | accepted | unsupported | " in text
+    assert "| `m:f` | `numpy 2.4` | values | 1 | 1 | 0 | 1 | 0 | 2 | 1 | 1 |" in text
     assert "| `m:f` | `numpy 2.4` | refusals | 0 | " in text
     assert "<details><summary>MASK-6 A row with nothing to attend to gives zero" in text
     assert "```text\ncase masking-empty-last, float32, on m:f\n" in text

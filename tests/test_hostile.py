@@ -197,10 +197,10 @@ def test_after_a_crash_no_other_costs_an_import(jobs, tmp_path, monkeypatch):
     assert not report.results.missing.get("kernel:attention")
     assert imports <= 2 * jobs
     text = screen(report).strip().splitlines()
-    assert text[0].startswith("SOFT-1 Weights are the softmax of each row: case ")
-    assert "its process was killed by SIGABRT, at " in text[0]
-    assert "kernel.py, line 10, in attention" in text[0]
-    assert text[1].startswith("reproduce: attnspec check kernel:attention --case ")
+    assert text[2].startswith("SOFT-1 Weights are the softmax of each row: case ")
+    assert "its process was killed by SIGABRT, at " in text[2]
+    assert "kernel.py, line 10, in attention" in text[2]
+    assert text[3].startswith("reproduce: attnspec check kernel:attention --case ")
     assert "run: chosen (" in "\n".join(text)
 
 

@@ -72,7 +72,9 @@ def test_what_declines_everything_is_not_judged_and_says_why():
 
     found = check(kernel, rules=["SCORE-2"])
     assert found.report.outcome.status == 4
-    assert " ".join(found.text.split()).endswith("cases that its arguments offer: needs a GPU")
+    said = " ".join(found.text.splitlines()[1:3])
+    assert said.startswith("kernel: was not judged: declined")
+    assert " ".join(said.split()).endswith("cases that its arguments offer: needs a GPU")
 
 
 def test_constraints_are_fitted():

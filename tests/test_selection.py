@@ -34,13 +34,13 @@ def test_a_level_is_judged_as_a_whole_and_told(tmp_path):
     ended, found = check("numpy-portable", "--level", "grouped", "--require", "core", cwd=tmp_path)
     assert ended.returncode == 0, ended.stdout
     assert (found.headers[0].part, found.headers[0].level) == ("level", "grouped")
-    assert ended.stdout.splitlines()[-1] == "numpy-portable: conforms to levels core, grouped"
+    assert ended.stdout.splitlines()[1].startswith("numpy-portable: values: conforms to levels core, grouped")
     rules = {*rules_of("grouped")}
     assert rules <= {rule for verdict in found.verdicts for rule in verdict.rules}
     assert {verdict.case for verdict in found.verdicts} == {*found.headers[0].cases}
     assert "strict" not in ended.stdout
     strict, found = check("numpy-portable", "--level", "strict", cwd=tmp_path)
-    assert strict.stdout.splitlines()[-1] == "numpy-portable: conforms to levels core, strict"
+    assert strict.stdout.splitlines()[1].startswith("numpy-portable: values: conforms to levels core, strict")
     refusals = [verdict for verdict in found.verdicts if verdict.refusal]
     assert 500 < len(refusals) < len(found.verdicts)
     assert {"ERR-6", "SHAPE-6"} <= {verdict.rules[0] for verdict in refusals}

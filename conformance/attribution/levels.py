@@ -3,13 +3,17 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from attnspec import ConformanceLevel, SpecError, levels
 from attnspec.conformance.verdict import Verdict
 
-#: Results of a rule besides `attnspec.conformance.verdict.STATUSES`: a MAY that does not hold, and a known
-#: failure.
-NOT_SHOWN, KNOWN = "not shown", "known"
+#: Results of a rule besides `attnspec.conformance.verdict.STATUSES`: a MAY that does not hold, a known
+#: failure, and a call that must be refused and is accepted, where a run does not require refusals.
+NOT_SHOWN, KNOWN, ACCEPTED = "not shown", "known", "accepted"
+#: What a run may require besides a level: right values, or right values and refusals.
+VALUES, REFUSALS = "values", "refusals"
+_NO_MARKS: Mapping[Verdict, str] = MappingProxyType({})
 #: The results with which a rule does not hold, the worst first.
 _AGAINST = ("fail", "error", "deviation", "should not met", NOT_SHOWN)
 
@@ -30,12 +34,14 @@ def rule_results(verdict: Verdict) -> dict[str, str]:
     return dict.fromkeys(verdict.rules or (rule,), verdict.status)
 
 
-def count_by_rule(verdicts: Iterable[Verdict], known: Collection[Verdict] = ()) -> dict[str, Counter[str]]:
-    """Count the results of each rule in the verdicts of one backend."""
+def count_by_rule(
+    verdicts: Iterable[Verdict], marks: Mapping[Verdict, str] = _NO_MARKS
+) -> dict[str, Counter[str]]:
+    """Count the results of each rule in the verdicts of one backend. Marked verdicts count as their mark."""
     counts: dict[str, Counter[str]] = {}
     for verdict in verdicts:
         for rule, status in rule_results(verdict).items():
-            counts.setdefault(rule, Counter())[KNOWN if verdict in known else status] += 1
+            counts.setdefault(rule, Counter())[marks.get(verdict, status)] += 1
     return counts
 
 
@@ -89,9 +95,12 @@ def rules_of(name: str) -> tuple[str, ...]:
 
 def check_required(required: str | None, part: str, level: str) -> None:
     """Refuse to require a level that a run cannot determine."""
-    if required is None:
+    if required is None or required in (VALUES, REFUSALS):
         return
-    chain(required)
+    names = [level.name for level in levels()]
+    if required not in names:
+        known = ", ".join((VALUES, REFUSALS, *names))
+        raise SpecError(f"--require: expected one of {known}, got {required!r}")
     if part not in ("whole", "level"):
         raise SpecError("--require: expected a whole run or --level, got a part of the suite")
     if level and required not in (built.name for built in chain(level)):

@@ -9,7 +9,17 @@ from pathlib import Path
 from attnspec.conformance.attribution.causes import findings, unmet
 from attnspec.conformance.attribution.finding import Diagnosis, Finding
 from attnspec.conformance.attribution.known_failures import Known, SortedFailures, sort_failures
-from attnspec.conformance.attribution.levels import Standing, chain, rule_results, rules_of, standings
+from attnspec.conformance.attribution.levels import (
+    ACCEPTED,
+    KNOWN,
+    REFUSALS,
+    VALUES,
+    Standing,
+    chain,
+    rule_results,
+    rules_of,
+    standings,
+)
 from attnspec.conformance.results import Results, Subject
 from attnspec.conformance.verdict import Verdict
 
@@ -33,7 +43,13 @@ _GRAVEST_FIRST = (Outcome.NOT_LOADED, Outcome.FAILS, Outcome.NOT_WHOLE, Outcome.
 
 @dataclass(frozen=True)
 class Report:
-    """A run, its known failures, and the level that decides whether it is good, if it is not every rule.
+    """A run, its known failures, and what decides whether it is good.
+
+    `required` is ``values``: every value must be right, and a call that must be refused may return.
+    ``refusals`` requires both. A level requires its rules alone.
+
+    The default is ``values``, because a wrong value misleads every caller, and a check that is missing only
+    those with a wrong call; kernels leave it to their callers.
 
     `pages` is the first page of the folder of pages that was written for the same run. A backend may have no
     diagnosis.
@@ -41,7 +57,7 @@ class Report:
 
     results: Results
     known: Sequence[Known] = ()
-    required: str = ""
+    required: str = VALUES
     pages: Path | None = None
     diagnoses: Mapping[str, Diagnosis] = field(default_factory=dict)
 
@@ -59,13 +75,49 @@ class Report:
 
     @cached_property
     def failures(self) -> SortedFailures:
-        """The new and known failures, and the stale entries."""
-        return sort_failures(self.reported, self.known)
+        """The new and known failures, and the stale entries. Accepted calls are not among the new ones."""
+        failures = sort_failures(self.reported, self.known)
+        new = tuple(verdict for verdict in failures.new if not self.waives(verdict))
+        return replace(failures, new=new, parts=failures.parts if new else None)
+
+    @cached_property
+    def accepted(self) -> tuple[Verdict, ...]:
+        """The calls that must be refused and are accepted, if the run does not require refusals."""
+        known = self.known_verdicts
+        return tuple(
+            verdict for verdict in self.reported.verdicts if self.waives(verdict) and verdict not in known
+        )
+
+    @cached_property
+    def counted(self) -> Results:
+        """The results to report without the accepted calls that fail no run."""
+        accepted = {*self.accepted}
+        verdicts = tuple(verdict for verdict in self.reported.verdicts if verdict not in accepted)
+        return replace(self.reported, verdicts=verdicts)
+
+    @cached_property
+    def level(self) -> str:
+        """The level that is required, or an empty string."""
+        return self.required if self.required not in (VALUES, REFUSALS) else ""
+
+    @cached_property
+    def _rules(self) -> frozenset[str]:
+        """The rules whose refusals are required, if a level is."""
+        return frozenset(rules_of(self.level) if self.level else ())
+
+    def waives(self, verdict: Verdict) -> bool:
+        """Whether a verdict is on an accepted call, and the run does not require that it is refused."""
+        return verdict.accepts and self.required != REFUSALS and verdict.main_rule not in self._rules
 
     @cached_property
     def findings(self) -> list[Finding]:
         """The causes of the new failures of each backend, the most important first."""
         return findings(self.failures.new, self.results.verdicts, seed=self.seed, diagnoses=self.diagnoses)
+
+    @cached_property
+    def accepted_findings(self) -> list[Finding]:
+        """A finding for each backend that accepts calls that must be refused, if this fails no run."""
+        return findings(self.accepted, self.results.verdicts, seed=self.seed)
 
     @cached_property
     def unmet(self) -> list[Finding]:
@@ -78,10 +130,15 @@ class Report:
         return frozenset(verdict for verdict, _ in self.failures.known)
 
     @cached_property
+    def marks(self) -> dict[Verdict, str]:
+        """What known failures and accepted calls count as."""
+        return dict.fromkeys(self.known_verdicts, KNOWN) | dict.fromkeys(self.accepted, ACCEPTED)
+
+    @cached_property
     def outcome(self) -> Outcome:
         """How the run ended, by the gravest event."""
         outcomes = {self.outcome_of(subject) for subject in self.results.subjects} or {Outcome.NOT_LOADED}
-        if self.failures.stale and not self.required:
+        if self.failures.stale and not self.level:
             outcomes.add(Outcome.FAILS)
         return next(outcome for outcome in _GRAVEST_FIRST if outcome in outcomes)
 
@@ -92,10 +149,10 @@ class Report:
             return Outcome.NOT_LOADED
         missing = subject.problem or self.results.missing.get(subject.name)
         whole = not missing and statuses - {"unsupported"}
-        if self.required:
+        if self.level:
             if not whole:
                 return Outcome.NOT_WHOLE
-            return Outcome.GOOD if self.required in self.levels_reached(subject) else Outcome.FAILS
+            return Outcome.GOOD if self.level in self.levels_reached(subject) else Outcome.FAILS
         if any(verdict.backend == subject.name for verdict in self.failures.new):
             return Outcome.FAILS
         return Outcome.GOOD if whole else Outcome.NOT_WHOLE

@@ -46,7 +46,9 @@ _REPORTS = (
     click.option(
         "--write-known-failures", type=_FILE, help="Write all failures to this file as known failures."
     ),
-    click.option("-x", "stop", is_flag=True, help="Stop at the first failure that is not a known failure."),
+    click.option(
+        "-x", "stop", is_flag=True, help="Stop at the first wrong value that is not a known failure."
+    ),
     click.option("-n", "jobs", default="1", metavar="N", help="Number of processes, or auto (default: 1)."),
     click.option(
         "--time-limit",
@@ -59,7 +61,12 @@ _REPORTS = (
     click.option(
         "--case", "cases", multiple=True, metavar="ID", help="Run only this case, given by its id or name."
     ),
-    click.option("--require", metavar="LEVEL", help="Succeed if and only if this level is reached."),
+    click.option(
+        "--require",
+        metavar="WHAT",
+        help="What decides the exit status: values (the default), refusals (values, and the calls that must "
+        "be refused), or a level.",
+    ),
     click.option(
         "--explain",
         is_flag=True,
@@ -171,7 +178,7 @@ def check(
     BACKEND is the name of a backend, a library, module:function, or a folder with attnspec.toml.
     The default is the attnspec.toml in this folder or in the nearest parent folder that has one.
 
-    The exit status is 0 if all planned cases were judged and the backends conform, 1 if a case
+    The exit status is 0 if all planned cases were judged and no value is wrong, 1 if a case
     fails, 2 if the command is wrong, 3 if a backend cannot be loaded, and 4 if some planned cases
     were not judged or the backend offers none of them. If several apply, the status is the first
     of 3, 1 and 4.

@@ -41,7 +41,7 @@ def judge_all(
 ) -> None:
     """Check the arguments, run, print, write the reports, and exit with the status of the run."""
     from attnspec.conformance.attribution.known_failures import find_known, read_known
-    from attnspec.conformance.attribution.levels import check_required
+    from attnspec.conformance.attribution.levels import VALUES, check_required
     from attnspec.conformance.attribution.report import Outcome, Report
     from attnspec.conformance.files import check_writable
     from attnspec.conformance.outside import one_line
@@ -70,13 +70,13 @@ def judge_all(
         seconds=time_limit,
         echo=echo,
         path=results,
-        fails=lambda verdict: verdict.bad and not find_known(verdict, known),
+        fails=lambda verdict: verdict.bad and not verdict.accepts and not find_known(verdict, known),
         stop=stop,
         known=earlier,
         explain=explain,
     )
     pages = html / "index.html" if html and runs.results.subjects else None
-    report = Report(runs.results, known, require or "", pages, runs.diagnoses)
+    report = Report(runs.results, known, require or VALUES, pages, runs.diagnoses)
     try:
         click.echo(screen(report, color=wants_color(), every=every), nl=False)
     finally:  # the pipe that standard output goes to may be closed
@@ -96,7 +96,7 @@ def judge_all(
         from attnspec.conformance.attribution.known_failures import write_known
         from attnspec.conformance.render.text import result_line
 
-        number, problems = write_known(write_known_failures, report.reported, (*known, *before), result_line)
+        number, problems = write_known(write_known_failures, report.counted, (*known, *before), result_line)
         for problem in problems:
             click.echo(f"known failures: not written: {one_line(problem)}")
         if number or not problems:

@@ -56,7 +56,9 @@ def _message(report: Report) -> tuple[str, str]:
         return f"part of the suite passes{more}", "part"
     reached = common_levels(report)
     more += ", others fail" if report.failures.new else ""  # outside of the level that is required
-    return _named(reached) + more, "good" if reached and not more else "part"
+    mood = "good" if reached and not more else "part"
+    more += f"; {len(report.accepted)} not refused" if report.accepted else ""
+    return _named(reached) + more, mood
 
 
 def _named(reached: list[str]) -> str:

@@ -7,11 +7,12 @@ from math import isfinite
 
 from attnspec.conformance import traits
 from attnspec.conformance.attribution.causes import exception_key, never_returns
+from attnspec.conformance.attribution.common import traits_of
 from attnspec.conformance.attribution.finding import Common, Diagnosis, Finding
-from attnspec.conformance.attribution.levels import rule_results
 from attnspec.conformance.attribution.precision import PRECISE, TRACES, absolute_error
-from attnspec.conformance.outside import one_line
-from attnspec.conformance.render.text import details, exception, title, with_title
+from attnspec.conformance.outside import one_line, plain
+from attnspec.conformance.render.reproduction import check_command
+from attnspec.conformance.render.text import brief, details, exception, title, with_title
 from attnspec.conformance.verdict import Raise, Verdict
 from attnspec.dtypes import DTYPES
 
@@ -47,9 +48,35 @@ _TRAITS = {
 }
 
 
-def finding_text(finding: Finding) -> str:
-    """Describe a finding: the failure that shows it best, its cause, and its other failures."""
-    return with_title(finding_title(finding), finding.verdict, finding_details(finding))
+def finding_text(finding: Finding, most: int | None = None) -> str:
+    """Describe a finding: the failure that shows it best, its cause, and its other failures.
+
+    It names all rules under which these fail, or at most some.
+    """
+    return with_title(finding_title(finding), finding.verdict, finding_details(finding, most))
+
+
+def finding_line(finding: Finding) -> str:
+    """Describe a finding in one line, with the command that judges its first case again."""
+    verdict, number = finding.verdict, len(finding.failures)
+    cases = f" ({number} cases)" if number > 1 else ""
+    command = check_command(verdict, finding.seed) if verdict.case else ""
+    parts = (f"{finding_title(finding)}{cases}", brief(verdict), command)
+    return one_line(": ".join(filter(None, parts)))
+
+
+def accepted_text(finding: Finding, *, every: bool = False) -> str:
+    """Count the calls that must be refused and are accepted, by rule, and say how to see one fail."""
+    number, rules = len(finding.failures), [finding.rule, *finding.others]
+    calls = "1 call is" if number == 1 else f"{number} calls are"
+    by_rule = Counter(verdict.main_rule for verdict in finding.failures)
+    counted = ", ".join(f"{rule} ({by_rule[rule]})" for rule in dict.fromkeys(rules))
+    lines = [f"refusals: {calls} accepted that the standard rejects: {counted}"]
+    lines += _by_rule(dict.fromkeys(rules), finding.failures) if every else ()
+    command = check_command(finding.failures[0], finding.seed)
+    return plain(
+        "\n".join([*lines, f"    fails with --require refusals, as in: {command} --require refusals"])
+    )
 
 
 def finding_title(finding: Finding) -> str:
@@ -59,9 +86,10 @@ def finding_title(finding: Finding) -> str:
     return title(finding.verdict)
 
 
-def finding_details(finding: Finding) -> str:
+def finding_details(finding: Finding, most: int | None = None) -> str:
     """Describe a finding without its title."""
-    return details(finding.verdict, finding.seed, cause_lines(finding), other_lines(finding))
+    named = [diagnosis_text(finding.diagnosis)] if finding.diagnosis else []
+    return details(finding.verdict, finding.seed, [*named, *cause_lines(finding)], other_lines(finding, most))
 
 
 def cause_lines(finding: Finding) -> Iterator[str]:
@@ -90,11 +118,8 @@ def cause_lines(finding: Finding) -> Iterator[str]:
         yield from (f"also: {text}" for text in _other_exceptions(finding.failures))
 
 
-def other_lines(finding: Finding) -> Iterator[str]:
-    """Count the other failures, under the rule of the finding and under other rules.
-
-    Every rule is named under which the table of the run counts one of them.
-    """
+def other_lines(finding: Finding, most: int | None = None) -> Iterator[str]:
+    """Count the other failures, under the rule of the finding and under other rules."""
     if finding.kind == "always":
         yield f"so do {len(finding.failures) - 1} more cases of {finding.backend}, under all rules"
         return
@@ -105,13 +130,13 @@ def other_lines(finding: Finding) -> Iterator[str]:
     if others:
         cases = sum(others.values())
         under = "another rule" if len(others) == 1 else f"{len(others)} other rules"
-        relation, rules = _relation(finding), ", ".join(others)
-        yield f"also: {cases} case{'s' * (cases > 1)} under {under}, {relation}: {rules}"
+        more = f" and {len(others) - most} more" if most and len(others) > most else ""
+        named = f"{', '.join([*others][:most])}{more}"
+        yield f"also: {cases} case{'s' * (cases > 1)} under {under}, {_relation(finding)}: {named}"
     if finding.kind == "refused" and len(finding.failures) > 1:
         yield from _by_rule([finding.rule, *others], finding.failures)
     elif finding.mixed:
         yield from _by_rule(others, finding.failures[1:])
-    yield from _in_table(finding, {finding.rule: own + 1, **others})
 
 
 def diagnosis_text(diagnosis: Diagnosis) -> str:
@@ -190,7 +215,10 @@ def _short_exception(raised: Raise) -> str:
 def _relation(finding: Finding) -> str:
     if finding.kind == "refused":
         return "calls that must be refused and are not"
-    return "which may have other causes" if finding.mixed else "with the same cause"
+    having = finding.common.traits
+    if having and all({*having} <= traits_of(verdict) for verdict in finding.failures):
+        return f"all of them calls {' '.join(map(trait_text, having))}"
+    return "which may have other causes"
 
 
 def _by_rule(rules: Iterable[str], failures: Sequence[Verdict]) -> Iterator[str]:
@@ -215,14 +243,3 @@ def _titles() -> dict[str, str]:
     from attnspec import cases  # it reads the vectors, which only a refusal that is missing needs
 
     return {case.id: case.title for case in cases()}
-
-
-def _in_table(finding: Finding, counted: dict[str, int]) -> Iterator[str]:
-    """Name the rules under which the table counts more of the failures than the lines before."""
-    counts = Counter(rule for verdict in finding.failures for rule in rule_results(verdict))
-    more = {rule: number for rule, number in counts.items() if rule and number > counted.get(rule, 0)}
-    if more:
-        each = ", ".join(f"{number} under {rule}" for rule, number in more.items())
-        errors = any(verdict.status == "error" for verdict in finding.failures)
-        how = "an error under each rule of its case" if errors else "these"
-        yield f"the table counts {how}: {each}"

@@ -3,6 +3,7 @@
 from xml.etree import ElementTree as ET
 
 from attnspec import rules
+from attnspec.conformance.attribution.levels import ACCEPTED
 from attnspec.conformance.attribution.report import Outcome, Report
 from attnspec.conformance.outside import plain
 from attnspec.conformance.render.summary import backend_headline, levels_line, stale_line, totals
@@ -15,7 +16,7 @@ def to_junit(report: Report) -> str:
     """Write a suite for each backend, and a case for each of its verdicts.
 
     Errors include planned cases that were not judged. Unsupported cases and known failures are
-    skipped, with the reason. Deviations and unmet SHOULDs pass, with a note.
+    skipped, with the reason. Deviations, unmet SHOULDs and accepted calls that fail no run pass, with a note.
     """
     root = ET.Element("testsuites", name="attnspec")
     known = {
@@ -25,7 +26,8 @@ def to_junit(report: Report) -> str:
         suite = ET.SubElement(root, "testsuite", _counts(report, subject))
         _properties(suite, report, subject)
         for verdict in report.verdicts(subject):
-            _case(suite, verdict, known.get(verdict, "").strip(), report.seed)
+            text, accepted = known.get(verdict, "").strip(), report.marks.get(verdict) == ACCEPTED
+            _case(suite, verdict, text, report.seed, accepted=accepted)
         for name in _lost(report, subject):
             _error(suite, name, "planned, and not judged")
         if subject.problem:
@@ -41,14 +43,15 @@ def to_junit(report: Report) -> str:
 
 def _counts(report: Report, subject: Subject) -> dict[str, str]:
     verdicts = report.verdicts(subject)
-    new = [verdict.status for verdict in verdicts if verdict not in report.known_verdicts]
+    new = [verdict.status for verdict in verdicts if verdict not in report.marks]
+    known = sum(verdict in report.known_verdicts for verdict in verdicts)
     errors = bool(subject.problem) + len(_lost(report, subject))
     return {
         "name": plain(subject.name),
         "tests": str(len(verdicts) + errors),
         "failures": str(new.count("fail")),
         "errors": str(new.count("error") + errors),
-        "skipped": str(len(verdicts) - len(new) + new.count("unsupported")),
+        "skipped": str(known + new.count("unsupported")),
         "time": f"{sum(verdict.seconds for verdict in verdicts):.4f}",
     }
 
@@ -65,7 +68,7 @@ def _properties(suite: ET.Element, report: Report, subject: Subject) -> None:
         "library": f"{subject.library} {subject.version}",
         "headline": backend_headline(report, subject),
         "levels": levels_line(report, subject),
-        "totals": "; ".join(totals(report.verdicts(subject), report.known_verdicts)),
+        "totals": "; ".join(totals(report.verdicts(subject), report.marks)),
         "note": subject.note,
     }
     properties = ET.SubElement(suite, "properties")
@@ -79,13 +82,16 @@ def _error(suite: ET.Element, name: str, message: str) -> None:
     ET.SubElement(case, "error", message=plain(message))
 
 
-def _case(suite: ET.Element, verdict: Verdict, known: str, seed: int | None) -> None:
+def _case(suite: ET.Element, verdict: Verdict, known: str, seed: int | None, *, accepted: bool) -> None:
     rule = plain(verdict.main_rule) or "attnspec"
     took = f"{verdict.seconds:.4f}"
     name = plain(verdict.case)
     case = ET.SubElement(suite, "testcase", classname=f"attnspec.{rule}", name=name, time=took)
     if known or verdict.status == "unsupported":
         ET.SubElement(case, "skipped", message=plain(known) or result_line(verdict))
+    elif accepted:
+        note = f"{result_line(verdict)}; the standard rejects this call, and the run does not require it"
+        ET.SubElement(case, "system-out").text = f"{ACCEPTED}: {note}"
     elif verdict.bad:
         tag = "failure" if verdict.status == "fail" else "error"
         element = ET.SubElement(case, tag, message=plain(verdict_line(verdict)), type=rule)

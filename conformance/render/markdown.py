@@ -84,7 +84,7 @@ def _table(report: Report) -> Iterator[str]:
     for subject in report.results.subjects:
         for name, refusal in (("values", False), ("refusals", True)):
             verdicts = [verdict for verdict in report.verdicts(subject) if verdict.refusal == refusal]
-            counts = count_statuses(verdicts, report.known_verdicts)
+            counts = count_statuses(verdicts, report.marks)
             cells = [code(subject.name), code(f"{subject.library} {subject.version}"), name]
             # In a table a bar ends a cell, even within code.
             cells = [cell.replace("|", "\\|") for cell in cells]

@@ -16,10 +16,17 @@ from rich.text import Text
 
 from attnspec import Rule, rules
 from attnspec.conformance.attribution.causes import never_returns
-from attnspec.conformance.attribution.levels import KNOWN, NOT_SHOWN, count_by_rule, rule_results, rules_of
+from attnspec.conformance.attribution.levels import (
+    ACCEPTED,
+    KNOWN,
+    NOT_SHOWN,
+    count_by_rule,
+    rule_results,
+    rules_of,
+)
 from attnspec.conformance.attribution.report import Outcome, Report
 from attnspec.conformance.outside import one_line, plain
-from attnspec.conformance.render.finding import diagnosis_text, finding_text
+from attnspec.conformance.render.finding import accepted_text, finding_line, finding_text
 from attnspec.conformance.render.summary import (
     backend_headline,
     backend_lines,
@@ -27,6 +34,7 @@ from attnspec.conformance.render.summary import (
     other_part_line,
     run_line,
     stale_line,
+    totals,
     unmet_line,
     why_not_whole,
 )
@@ -34,7 +42,7 @@ from attnspec.conformance.render.text import address
 from attnspec.conformance.results import Subject
 
 #: The number of lines of an error that are shown.
-_MOST_LINES = 12
+_MOST_OF_ERROR = 12
 #: A rule with only these results has no row.
 _PLAIN = frozenset({"pass", "unsupported"})
 #: The widths of columns: of a rule's id or a chapter's name, of a backend, of a title.
@@ -43,8 +51,12 @@ _RULE, _BACKEND, _TITLE = 10, 18, (20, 44)
 _ALONE = 22
 #: The additional width of a column, and of the last line.
 _EDGES, _END = 3, 1
-#: If more rules than this fail, only some of each chapter have a row.
-_MOST_FAILING, _WORST = 8, 2
+#: The number of lines of a report, unless everything is asked for, and of causes that have one line.
+_MOST_LINES, _MOST_SHORT = 40, 6
+#: The largest number of rules that the block of a cause names. A line below it names all.
+_MOST_RULES = 8
+#: The number of lines of a report that are blank, or say that there are more causes.
+_BLANK = 5
 #: If nothing of some chapters is offered, they share one row.
 _TWO = 2
 #: A partial run with at most this many rules has a row for each rule.
@@ -56,6 +68,7 @@ STYLES: Mapping[str, str] = MappingProxyType(
         "fail": "bold red",
         "error": "bold red",
         KNOWN: "yellow",
+        ACCEPTED: "yellow",
         "deviation": "yellow",
         "should not met": "yellow",
         NOT_SHOWN: "dim",
@@ -65,25 +78,77 @@ STYLES: Mapping[str, str] = MappingProxyType(
 
 
 def screen(report: Report, *, color: bool = False, width: int | None = None, every: bool = False) -> str:
-    """Write the report of a run for a terminal."""
+    """Write the report of a run for a terminal: verdicts, causes, what was judged, and where the rest is.
+
+    It has `_MOST_LINES` lines at most, unless `every` asks for everything: then a cause that does not fit has
+    one line, and the table of rules is left out.
+    """
     width = width or shutil.get_terminal_size().columns
+    verdicts, causes = [*_verdicts(report)], report.findings
+    blocks = [(finding_text(finding, None if every else _MOST_RULES), "") for finding in causes]
+    short = [(finding_line(finding), "") for finding in causes]
+    accepted = [
+        (accepted_text(finding, every=every), STYLES[ACCEPTED]) for finding in report.accepted_findings
+    ]
+    details, end = [*_details(report)], [*_end(report)]
+    tables = [] if not every and _only_raises(report) else [*_tables(report, width, every=every)]
+    most = _MOST_SHORT
+    if not every:
+        # The first cause, what else fails in a line each, and what the numbers are of, are always there.
+        named = [*_rules_line(report)]
+        there = _height([*verdicts, *accepted, *named, *end], width) + _tall(blocks[:1], width) + _BLANK
+        while most > 1 and there + _height(short[1:most], width) > _MOST_LINES:
+            most -= 1
+        room = _MOST_LINES - there - _height(short[1:most], width)
+        for number, block in enumerate(blocks[1:], start=1):
+            saved = short[number : number + 1] if number < most else []
+            left = room + _height(saved, width) - _tall([block], width) - 1
+            if left < 0:
+                blocks = blocks[:number]
+                break
+            room = left
+        high = _height(details, width)
+        details, room = (details, room - high) if high <= room else ([], room)
+        high = _tall([(_printed(table, width), "") for table in tables], width)
+        tables, end = (tables, end) if high <= room + _height(named, width) else ([], [*named, *end])
     console = Console(force_terminal=color, no_color=not color, width=width, highlight=False)
     with console.capture() as capture:
+        _print(console, verdicts, width)
+        for text, style in blocks:
+            console.print()
+            console.print(Text(text, style=style), soft_wrap=True)
+        if len(blocks) < len(causes):
+            console.print()
+            left = len(causes) - max(most, len(blocks))
+            more = [(f"and {left} more causes, which --table shows", "")] if left > 0 else []
+            _print(console, [*short[len(blocks) : most], *more], width)
         console.print()
-        for finding in report.findings:
-            console.print(Text(finding_text(finding) + "\n"), soft_wrap=True)
-        for finding in report.findings:
-            if finding.diagnosis:
-                text = plain(f"{finding.backend}: {diagnosis_text(finding.diagnosis)}\n")
-                console.print(Text(text), soft_wrap=True)
-        # A table in which each row is an error says no more than the block.
-        for table in _tables(report, width, every=every) if every or not _only_raises(report) else ():
+        for table in tables:
             console.print(table)
-        for text, style in _lines(report):
-            # Errors are not wrapped, so that commands and paths in them can be copied.
-            line = _indented(text) if style == STYLES["error"] else _folded(one_line(text), width)
-            console.print(Text(line, style=style), soft_wrap=True)
-    return capture.get()
+        _print(console, [*accepted, *details, *end], width)
+    return "\n" + capture.get()
+
+
+def _print(console: Console, lines: Sequence[tuple[str, str]], width: int) -> None:
+    """Print lines in their styles. Commands and paths are not wrapped, so that they can be copied."""
+    for text, style in lines:
+        console.print(Text(_line(text, style, width), style=style), soft_wrap=True)
+
+
+def _line(text: str, style: str, width: int) -> str:
+    """Fold a line, unless it may have a command or a path."""
+    whole = style == STYLES["error"] or "\n" in text or "attnspec check" in text
+    return _indented(text) if whole else _folded(one_line(text), width)
+
+
+def _tall(blocks: Sequence[tuple[str, str]], width: int) -> int:
+    """Return how many lines of a terminal blocks of lines take that are not folded."""
+    return sum(max(1, -(-len(line) // width)) for text, _ in blocks for line in text.splitlines())
+
+
+def _height(lines: Sequence[tuple[str, str]], width: int) -> int:
+    """Return how many lines of a terminal lines of text take."""
+    return _tall([(_line(text, style, width), style) for text, style in lines], width)
 
 
 def wants_color() -> bool:
@@ -99,7 +164,7 @@ def _only_raises(report: Report) -> bool:
 
 def _indented(text: str) -> str:
     """Indent all lines but the first, so that external text does not look like a line of the report."""
-    return "\n    ".join(one_line(line) for line in text.splitlines()[:_MOST_LINES])
+    return "\n    ".join(one_line(line) for line in text.splitlines()[:_MOST_OF_ERROR])
 
 
 def _folded(text: str, width: int) -> str:
@@ -109,8 +174,25 @@ def _folded(text: str, width: int) -> str:
     )
 
 
-def _lines(report: Report) -> Iterator[tuple[str, str]]:
-    """Yield the lines below the table with their styles. The last lines are the results."""
+def _verdicts(report: Report) -> Iterator[tuple[str, str]]:
+    """Yield the result of each backend."""
+    for subject in report.results.subjects:
+        good = report.outcome_of(subject) is Outcome.GOOD
+        why = why_not_whole(report, subject)
+        headline = backend_headline(report, subject) + (f": {why}" if why else "")
+        yield one_line(f"{subject.name}: {headline}"), "green" if good else "red"
+
+
+def _details(report: Report) -> Iterator[tuple[str, str]]:
+    """Yield what is not needed to understand a failure: what is not offered, the budget, the time."""
+    alone = len(report.results.subjects) == 1
+    for subject in report.results.subjects:
+        for text in backend_lines(report, subject):
+            yield f"{'' if alone else f'{subject.name}: '}{text}", ""
+
+
+def _end(report: Report) -> Iterator[tuple[str, str]]:
+    """Yield what was run, what was counted, errors, and where the rest is."""
     # With only one backend, each line is about it.
     alone = len(report.results.subjects) == 1
     for finding in () if _only_raises(report) else report.unmet:
@@ -118,8 +200,8 @@ def _lines(report: Report) -> Iterator[tuple[str, str]]:
         yield f"{named}{unmet_line(finding)}", STYLES["should not met"]
     yield run_line(report.results), ""
     for subject in report.results.subjects:
-        for text in backend_lines(report, subject):
-            yield f"{'' if alone else f'{subject.name}: '}{text}", ""
+        named = "" if alone else f"{subject.name}: "
+        yield named + "; ".join(totals(report.verdicts(subject), report.marks)), ""
         if subject.note:
             yield f"{subject.name}: {subject.note}", ""
     if report.failures.known:
@@ -130,12 +212,21 @@ def _lines(report: Report) -> Iterator[tuple[str, str]]:
     for stale in report.failures.stale:
         yield f"error: known failures: {stale_line(stale)}", STYLES["error"]
     for subject in report.results.subjects:
-        if subject.problem:  # complete; the last line of a backend has a short form
+        if subject.problem:  # complete; the verdict has a short form
             yield f"error: {subject.problem}", STYLES["error"]
-        good = report.outcome_of(subject) is Outcome.GOOD
-        why = why_not_whole(report, subject)
-        headline = backend_headline(report, subject) + (f": {why}" if why else "")
-        yield f"{subject.name}: {headline}", "green" if good else "red"
+    if report.pages:
+        yield f"pages: {report.pages}", ""
+
+
+def _rules_line(report: Report) -> Iterator[tuple[str, str]]:
+    """Name every rule that does not hold, with its cases, where there is no room for the table."""
+    for subject in report.results.subjects:
+        counts = _Column.of(report, subject).counts
+        named = {rule.id: counts.get(rule.id, Counter()) for rule in rules()}
+        bad = {rule: number for rule, of in named.items() if (number := of["fail"] + of["error"])}
+        text = ", ".join(f"{rule} {number}" for rule, number in bad.items())
+        if text:
+            yield f"failing cases of {subject.name} by rule (--table has all): {text}", ""
 
 
 def _tables(report: Report, width: int, *, every: bool = False) -> Iterator[Table]:
@@ -167,7 +258,7 @@ class _Column:
             for rule, status in rule_results(verdict).items():
                 if status == "pass":
                     passed.setdefault(rule, set()).add(verdict.case)
-        return cls(subject, count_by_rule(verdicts, report.known_verdicts), passed)
+        return cls(subject, count_by_rule(verdicts, report.marks), passed)
 
     def failures(self, rule: str) -> int:
         """Count the cases that fail under a rule."""
@@ -208,25 +299,12 @@ def _rows(report: Report, columns: Sequence[_Column], *, every: bool) -> Iterato
     single = {rule for column in columns for rule in column.counts if set(column.counts[rule]) - _PLAIN}
     if every or (len(tested) <= _FEW and not report.results.whole):
         single = counted
-    if len(columns) == 1 and not every:
-        single = single - _without_row(tested, columns[0])
     for chapter in dict.fromkeys(rule.chapter for rule in tested):
         of_chapter = [rule for rule in tested if rule.chapter == chapter]
         yield from (_Row((rule,), single=True) for rule in of_chapter if rule.id in single)
         rest = tuple(rule for rule in of_chapter if rule.id not in single)
         if rest:
             yield _Row(rest, single=False, others=len(rest) < len(of_chapter))
-
-
-def _without_row(tested: Sequence[Rule], column: _Column) -> set[str]:
-    """Return the failing rules without a row. If many fail, those with the most cases have a row."""
-    failing = [rule for rule in tested if column.failures(rule.id)]
-    if len(failing) <= _MOST_FAILING:
-        return set()
-    worst: dict[str, list[str]] = {}
-    for rule in sorted(failing, key=lambda rule: -column.failures(rule.id)):
-        worst.setdefault(rule.chapter, []).append(rule.id)
-    return {rule for of_chapter in worst.values() for rule in of_chapter[_WORST:]}
 
 
 def _merged(rows: Sequence[_Row], columns: Sequence[_Column]) -> list[_Row]:
@@ -243,13 +321,13 @@ def _holds(row: _Row, column: _Column) -> bool:
 
 
 def _table(rows: Sequence[_Row], columns: Sequence[_Column], room: int, *, sections: bool) -> Table:
-    table = Table(title="attnspec conformance, by rule", title_justify="left")
+    table = Table(title="results by rule, in cases", title_justify="left")
     table.add_column("rule", min_width=_RULE, no_wrap=True)
     wide, title = _widths(columns, room) if room else (_BACKEND, 0)
     if room:
-        table.add_column("", overflow="ellipsis", no_wrap=True, max_width=title)
+        table.add_column("title", overflow="ellipsis", no_wrap=True, max_width=title)
     for column in columns:
-        heading = Text(plain(f"{column.subject.name}\n{column.subject.version or 'not loaded'}"))
+        heading = Text(plain(f"{column.subject.name}\n{_release(column.subject)}"))
         table.add_column(heading, overflow="fold", min_width=wide, max_width=wide)
     chapter = ""
     for row in rows:
@@ -258,6 +336,18 @@ def _table(rows: Sequence[_Row], columns: Sequence[_Column], room: int, *, secti
         chapter = row.rules[0].chapter
         table.add_row(*_head(row, with_title=bool(room)), *(_cell(row, column) for column in columns))
     return table
+
+
+def _release(subject: Subject) -> str:
+    """Return whose version it is: for a function that of the library of its arrays."""
+    return f"{subject.library} {subject.version}".strip() or "not loaded"
+
+
+def _printed(table: Table, width: int) -> str:
+    console = Console(no_color=True, width=width, highlight=False)
+    with console.capture() as capture:
+        console.print(table)
+    return capture.get()
 
 
 def _widths(columns: Sequence[_Column], room: int) -> tuple[int, int]:

@@ -1,14 +1,14 @@
 """The summary of a run: the part of the suite, the result in one line, and lines about each backend."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from attnspec import levels
 from attnspec.backends import DTYPES
 from attnspec.conformance.attribution.causes import never_returns
 from attnspec.conformance.attribution.finding import Finding
 from attnspec.conformance.attribution.known_failures import Stale
-from attnspec.conformance.attribution.levels import KNOWN, NOT_SHOWN
+from attnspec.conformance.attribution.levels import ACCEPTED, KNOWN, NOT_SHOWN
 from attnspec.conformance.attribution.report import Outcome, Report
 from attnspec.conformance.outside import one_line
 from attnspec.conformance.render.text import brief
@@ -17,10 +17,10 @@ from attnspec.conformance.traits import GRADIENT
 from attnspec.conformance.verdict import CLASSES, LEFT_OUT, STATUSES, Verdict
 
 #: The statuses that are counted, in this order.
-COUNTED = (*STATUSES[:3], KNOWN, *STATUSES[3:])
+COUNTED = (*STATUSES[:3], KNOWN, ACCEPTED, *STATUSES[3:])
 #: The words for results that do not hold, the gravest first. Those of one line may be combined.
 _WORDS = (
-    (("fail", "FAIL"), ("error", "ERROR"), (KNOWN, "known")),
+    (("fail", "FAIL"), ("error", "ERROR"), (KNOWN, "known"), (ACCEPTED, "accepted")),
     (("deviation", "deviation"), ("should not met", "not met")),
     ((NOT_SHOWN, "not shown"),),
 )
@@ -28,6 +28,8 @@ _WORDS = (
 _MOST_RULES = 6
 #: The largest number of cases of stale entries that are named.
 _MOST_CASES = 3
+#: The largest number of characters of the result of an unmet SHOULD.
+_MOST_OF_UNMET = 70
 #: A case that used more than this share of its budget is named.
 _NEAR = 0.9
 #: A case that took more than this share of the time is named.
@@ -46,7 +48,10 @@ def headline(report: Report) -> str:
     if not subjects:
         return "nothing was judged"
     if report.good:
-        return _good(report, common_levels(report), len(report.failures.known))
+        good = _good(report, common_levels(report), len(report.failures.known))
+        return good + (
+            f"; refusals: {_number(len(report.accepted), 'call')} accepted" if report.accepted else ""
+        )
     bad = [subject.name for subject in subjects if report.outcome_of(subject) is not Outcome.GOOD]
     return f"{len(bad)} of {len(subjects)} backends do not conform, or were not judged whole"
 
@@ -56,26 +61,50 @@ def backend_headline(report: Report, subject: Subject) -> str:
     outcome = report.outcome_of(subject)
     if outcome is Outcome.NOT_LOADED:
         return "was not judged: it could not be loaded"
-    reached = report.levels_reached(subject)
-    failing = [verdict for verdict in report.failures.new if verdict.backend == subject.name]
-    if outcome is Outcome.FAILS:
-        rules = {verdict.main_rule for verdict in failing}
-        more = f"; reaches {_levels(reached)}" if reached else ""
-        more += missing_rules(report, subject)
-        more += "; was not judged whole" if why_not_whole(report, subject) else ""
-        if report.required:
-            return f"does not conform to level {report.required}{more}"
-        if never := never_returns(report.verdicts(subject)):
-            return f"does not conform: {never}"
-        return f"does not conform: {_fail(len(failing))} under {_number(len(rules), 'rule')}{more}"
     if outcome is Outcome.NOT_WHOLE:
         return "was not judged whole" if _is_judged(report, subject) else "was not judged"
-    known = sum(verdict.backend == subject.name for verdict, _ in report.failures.known)
+    if outcome is Outcome.FAILS and not report.level and (never := never_returns(report.verdicts(subject))):
+        return f"does not conform: {never}"
+    refusals = refusals_verdict(report, subject)
+    values = _values_verdict(report, subject)
+    return f"values: {values}; refusals: {refusals}" if refusals else values
+
+
+def _values_verdict(report: Report, subject: Subject) -> str:
+    """Return the result of one backend that was judged, without the calls that must be refused."""
+    reached = report.levels_reached(subject)
+    new = [verdict for verdict in report.failures.new if verdict.backend == subject.name]
+    failing = [verdict for verdict in new if not verdict.accepts]
+    lacking = missing_rules(report, subject)
+    if report.level and report.outcome_of(subject) is Outcome.GOOD:
+        more = f"; {_fail(len(failing))} outside of it" if failing else ""
+        return f"reaches level {report.level}, as required{more}"
+    more = f"; reaches {_levels(reached)}" if reached else ""
+    more += lacking + ("; was not judged whole" if why_not_whole(report, subject) else "")
+    if report.level:
+        return f"does not conform to level {report.level}{more}"
     if failing:
-        return f"reaches level {report.required}, as required; {_fail(len(failing))} outside of it"
-    if report.failures.stale:  # the run fails because of this, and not because of the backend
+        rules = {verdict.main_rule for verdict in failing}
+        return f"does not conform: {_fail(len(failing))} under {_number(len(rules), 'rule')}{more}"
+    known = sum(verdict.backend == subject.name for verdict, _ in report.failures.known)
+    if report.failures.stale and not new:  # the run fails because of this, and not because of the backend
         return "does not fail, but entries of known failures no longer apply: remove them"
-    return _good(report, reached, known) + missing_rules(report, subject)
+    return _good(report, reached, known, good=report.good or bool(new)) + lacking
+
+
+def refusals_verdict(report: Report, subject: Subject) -> str:
+    """Return the result of the calls that must be refused. Empty if none was judged."""
+    judged = [
+        verdict for verdict in report.verdicts(subject) if verdict.refusal and verdict.status != "unsupported"
+    ]
+    new = sum(verdict.accepts for verdict in report.failures.new if verdict.backend == subject.name)
+    number = new + sum(verdict.backend == subject.name for verdict in report.accepted)
+    if number:
+        calls = (
+            f"{_number(number, 'call')} {'is' if number == 1 else 'are'} accepted that the standard rejects"
+        )
+        return f"does not conform: {calls}" if new else calls
+    return "conforms" if judged else ""
 
 
 def why_not_whole(report: Report, subject: Subject) -> str:
@@ -129,7 +158,12 @@ def levels_line(report: Report, subject: Subject) -> str:
 
 def missing_rules(report: Report, subject: Subject) -> str:
     """Return what a backend lacks for the nearest level of which it offers something, or an empty string."""
-    lacking = [standing for standing in report.standings(subject) if not standing.reached]
+    accepts = any(verdict.backend == subject.name for verdict in report.accepted)
+    lacking = [
+        standing
+        for standing in report.standings(subject)
+        if not standing.reached and not (accepts and standing.level == "strict")
+    ]
     offered = [
         standing for standing in lacking if not {*standing.missing.values()} <= {"unsupported", NOT_SHOWN}
     ]
@@ -167,6 +201,7 @@ def unmet_line(finding: Finding) -> str:
     number = len(finding.failures)
     cases = f" ({number} cases)" if number > 1 else ""
     result = brief(finding.failures[0])
+    result = result if len(result) <= _MOST_OF_UNMET else f"{result[:_MOST_OF_UNMET]}..."
     return (
         f"SHOULD not met: {finding.rule}{cases}: {result}; fails no run; see attnspec explain {finding.rule}"
     )
@@ -198,10 +233,9 @@ def other_part_line(parts: tuple[str, str]) -> str:
 
 
 def backend_lines(report: Report, subject: Subject) -> Iterator[str]:
-    """Yield the lines about one backend: its verdicts, what it does not offer, its budget and the time."""
+    """Yield the lines about one backend: what it does not offer, its budget and the time."""
     verdicts = report.verdicts(subject)
     if verdicts:
-        yield from totals(verdicts, report.known_verdicts)
         yield from unsupported_lines(verdicts)
         lines = (
             left_out_line(verdicts),
@@ -212,16 +246,16 @@ def backend_lines(report: Report, subject: Subject) -> Iterator[str]:
         yield from filter(None, lines)
 
 
-def count_statuses(verdicts: Iterable[Verdict], known: Collection[Verdict] = ()) -> Counter[str]:
-    """Count verdicts by status. Known failures are counted separately."""
-    return Counter(KNOWN if verdict in known else verdict.status for verdict in verdicts)
+def count_statuses(verdicts: Iterable[Verdict], marks: Mapping[Verdict, str] | None = None) -> Counter[str]:
+    """Count verdicts by status. Known failures and accepted calls are counted by their marks."""
+    return Counter((marks or {}).get(verdict, verdict.status) for verdict in verdicts)
 
 
-def totals(verdicts: Sequence[Verdict], known: Collection[Verdict] = ()) -> list[str]:
+def totals(verdicts: Sequence[Verdict], marks: Mapping[Verdict, str] | None = None) -> list[str]:
     """Count the verdicts of one backend on calls with a result and on calls that must be refused."""
     lines = []
     for name, refusal in (("values", False), ("refusals", True)):
-        counts = count_statuses((verdict for verdict in verdicts if verdict.refusal == refusal), known)
+        counts = count_statuses((verdict for verdict in verdicts if verdict.refusal == refusal), marks)
         text = ", ".join(f"{counts[status]} {status}" for status in COUNTED if counts[status])
         lines += [f"{name}: {text}"] if text else []
     return lines or ["no verdict"]
@@ -347,11 +381,11 @@ def _is_judged(report: Report, subject: Subject) -> bool:
     return any(verdict.status != "unsupported" for verdict in report.verdicts(subject))
 
 
-def _good(report: Report, reached: Sequence[str], known: int) -> str:
+def _good(report: Report, reached: Sequence[str], known: int, *, good: bool = True) -> str:
     but = f" but for {_number(known, 'known failure')}" if known else ""
     if not report.results.whole and not report.results.level:
         return f"passes the part of the suite that was run{but}; only a whole run reaches levels"
-    if not report.good:  # another part of the run is not good
+    if not good:  # another part of the run is not good
         return f"reaches {_levels(reached)}{but}"
     if known:
         return f"conforms{but}; reaches {_levels(reached)}"

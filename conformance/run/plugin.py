@@ -36,7 +36,7 @@ def pytest_load_initial_conftests(
     )
     group.addoption("--case", action="append", default=[], metavar="ID", help="only this case")
     group.addoption("--level", metavar="LEVEL", help="only what bears on the rules of this level")
-    group.addoption("--require", metavar="LEVEL", help="succeed where this level is reached")
+    group.addoption("--require", metavar="WHAT", help="values (the default), refusals or a level")
     group.addoption("--seed", type=int, metavar="N", help="other generated cases (default: a fixed choice)")
     group.addoption("--time-limit", type=float, default=300.0, metavar="SECONDS", help="for one case (300)")
 
