@@ -1,7 +1,5 @@
 """Implementations that take only some calls: the suite generates cases that fit them."""
 
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -216,13 +214,3 @@ def test_the_command_finds_a_case_by_the_constraints_in_its_name(backend):
     found = CliRunner().invoke(main, ["check", backend, "--case", case])
     assert found.exit_code == 0, found.output
     assert "1 pass" in " ".join(found.output.split())
-
-
-def test_a_process_that_planned_nothing_finds_it_too(tmp_path):
-    route = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "--pyargs", "attnspec.conformance"]
-    chosen = ["--backend", "numpy", "--case", "errors-options-together-9+a4-float32"]
-    run = subprocess.run(
-        [sys.executable, *route, *chosen], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert run.returncode == 0, run.stdout
-    assert "1 passed" in run.stdout

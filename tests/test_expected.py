@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from attnspec import SpecError
+from attnspec import OPERATIONS, SpecError
 from attnspec.conformance.cli.vectors import vectors
 from attnspec.conformance.judge import store
 from attnspec.conformance.judge.expected import exact, expected
@@ -53,9 +53,12 @@ def test_a_file_holds_the_values_of_its_chapter_and_no_others():
     assert chapters == {fingerprint: CASES[fingerprint].chapter for fingerprint in STORED}
 
 
-@pytest.mark.parametrize("fingerprint", Random(30).sample(STORED, 30), ids=lambda key: CASES[key].name)
-def test_what_is_stored_is_what_both_oracles_say(fingerprint):
-    assert same(store.find(fingerprint), values_of(CASES[fingerprint]))
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_what_is_stored_is_what_both_oracles_say(operation):
+    own = [fingerprint for fingerprint in STORED if CASES[fingerprint].operation == operation]
+    assert own
+    for fingerprint in Random(30).sample(own, min(12, len(own))):
+        assert same(store.find(fingerprint), values_of(CASES[fingerprint])), CASES[fingerprint].name
 
 
 def test_stored_values_are_those_that_the_judge_takes_and_nobody_can_change_them(monkeypatch):

@@ -6,14 +6,12 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-import numpy as np
 import pytest
 from test_cli import attnspec
 
 from attnspec.backends import describe, load
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.suite import items
-from attnspec.reference import attention, packed_attention, packed_attention_vjp, paged_attention
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 FORMS = {"packed": "PACK-", "paged": "PAGE-"}
@@ -107,52 +105,3 @@ def test_sequences_aligned_at_their_end_are_a_variant():
     declared = verdicts(declaring, "PACK-")
     assert {one.status for one in declared} == {"pass", "deviation", "unsupported"}
     assert {one.rule for one in declared if one.status == "deviation"} == {"PACK-5"}
-
-
-def drawn(*shape):
-    return np.random.default_rng(sum(shape)).normal(size=shape)
-
-
-def test_packed_attention_is_attention_of_each_sequence():
-    query, key, value = drawn(4, 9, 3), drawn(2, 8, 3), drawn(2, 8, 2)
-    queries, keys, offsets = [0, 3, 3, 8], [0, 4, 6, 7], np.array([1, 0, -2])
-    found = packed_attention(
-        query, key, value, query_starts=queries, key_starts=keys, query_offset=offsets, is_causal=True
-    )
-    for g, offset in enumerate(offsets.tolist()):
-        own, other = slice(queries[g], queries[g + 1]), slice(keys[g], keys[g + 1])
-        alone = attention(query[:, own], key[:, other], value[:, other], query_offset=offset, is_causal=True)
-        np.testing.assert_allclose(found[:, own], alone, rtol=1e-13, atol=1e-15)
-    assert not found[:, 8:].any()
-
-
-def test_the_gradients_of_packed_attention_are_differences():
-    query, key, value, g = drawn(2, 5, 2), drawn(1, 4, 2), drawn(1, 4, 3), drawn(2, 5, 3)
-    starts = {"query_starts": [0, 2, 4], "key_starts": [0, 1, 4]}
-    sinks = drawn(2)
-    gradients = packed_attention_vjp(query, key, value, g, sinks=sinks, **starts)
-    arrays = [query, key, value, sinks]
-    for place, gradient in enumerate(gradients):
-        for at in np.ndindex(gradient.shape):
-            sides = []
-            for step in (1e-6, -1e-6):
-                moved = [x.copy() for x in arrays]
-                moved[place][at] += step
-                sides.append((g * packed_attention(*moved[:3], sinks=moved[3], **starts)).sum())
-            np.testing.assert_allclose(gradient[at], (sides[0] - sides[1]) / 2e-6, rtol=1e-5, atol=1e-8)
-
-
-def test_paged_attention_is_attention_over_gathered_positions():
-    query, new_key, new_value = drawn(2, 4, 2, 3), drawn(2, 2, 3, 3), drawn(2, 2, 3, 2)
-    key_pages, value_pages = drawn(6, 2, 2, 3), drawn(6, 2, 2, 2)
-    table, lengths = np.array([[5, 0, 2], [1, 3, 4]]), [3, 0]
-    options = {"block_table": table, "key_lengths": lengths, "new_key": new_key, "new_value": new_value}
-    found = paged_attention(query, key_pages, value_pages, left_padding=[1, 0], is_causal=True, **options)
-    for entry, (length, padding) in enumerate(zip(lengths, (1, 0), strict=True)):
-        arrays = []
-        for pages, new in ((key_pages, new_key), (value_pages, new_value)):
-            held = np.concatenate([pages[page] for page in table[entry]], axis=1)[:, :length]
-            arrays.append(np.concatenate([held, new[entry]], axis=1)[:, padding:])
-        end = length + 3 - padding
-        alone = attention(query[entry], *arrays, is_causal=True, query_offset=end - 2)
-        np.testing.assert_allclose(found[entry], alone, rtol=1e-13, atol=1e-15)

@@ -203,3 +203,8 @@ def test_a_format_is_that_of_the_library(name):
     assert {found.working, found.lse} <= set(DTYPES)
     assert (name in SHORT) == (found.working != name)
     assert numbers_of(np.ones(1, numpy_dtype(name))) == "floating"
+
+
+def test_a_quotient_of_letters_is_rounded_up():
+    assert [value_of("L/Lb", {"L": size, "Lb": 2}) for size in (0, 1, 2, 3)] == [0, 1, 1, 2]
+    assert value_of("L/Lb", {"L": 3}) is None

@@ -8,10 +8,20 @@ import pytest
 from attnspec import OPERATIONS, cases, find_case, reference
 from attnspec.conformance.judge.comparison import compare
 from attnspec.conformance.judge.dtypes import in_each
-from attnspec.reference import ArgumentError, attention, functions, projection, self_attention, softmax
+from attnspec.reference import (
+    ArgumentError,
+    attention,
+    block_sparse_attention,
+    functions,
+    listed_attention,
+    projection,
+    self_attention,
+    softmax,
+)
 from attnspec.reference.budget.budget import budget
 from attnspec.reference.call import STEPS, step
 from attnspec.reference.scores import factor
+from attnspec.reference.sparsity import as_attention
 
 PROVEN = [case for case in cases() if case.expected]
 
@@ -166,3 +176,34 @@ def test_allowed_keys_takes_only_what_masks():
     assert reference.allowed_keys((1, 2), bias=np.array([0.0, -np.inf])).tolist() == [[True, False]]
     with pytest.raises(TypeError, match="expected only arguments that mask, got scale"):
         reference.allowed_keys((1, 2), scale=1.0)
+
+
+T, F = True, False
+
+
+def arrays(queries, keys, heads=1, key_heads=1):
+    random = np.random.default_rng(queries + keys)
+    return {
+        "query": random.normal(size=(heads, queries, 2)),
+        "key": random.normal(size=(key_heads, keys, 2)),
+        "value": random.normal(size=(key_heads, keys, 3)),
+    }
+
+
+def test_blocks_stand_for_their_elements():
+    call = arrays(3, 5)
+    blocks = {"query_block": 2, "key_block": 2, "block_mask": np.array([[T, F, T], [F, T, F]])}
+    mask = np.array([[T, T, F, F, T], [T, T, F, F, T], [F, F, T, T, F]])
+    assert as_attention("block_sparse_attention", call | blocks)["mask"].tolist() == [mask.tolist()]
+    found = block_sparse_attention(*call.values(), **blocks)
+    np.testing.assert_array_equal(found, attention(*call.values(), mask=mask))
+
+
+def test_lists_of_key_heads_serve_their_query_heads():
+    call = arrays(2, 3, heads=4, key_heads=2)
+    lists = np.array([[[0, -1], [2, 1]], [[1, 1], [-1, -1]]])
+    one, other = [[T, F, F], [F, T, T]], [[F, T, F], [F, F, F]]
+    mask = as_attention("listed_attention", call | {"key_indices": lists})["mask"]
+    assert mask.tolist() == [one, one, other, other]
+    found = listed_attention(*call.values(), key_indices=lists, is_causal=True)
+    np.testing.assert_array_equal(found, attention(*call.values(), mask=mask, is_causal=True))
