@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from whole import ALL
+from tests_support import whole_suite
 
 import attnspec.conformance
 from attnspec import OPERATIONS, Case, SpecError, find_case
@@ -30,7 +30,7 @@ CONSTANT = 7.0
 _KEY = attrgetter("chapter", "group", "operation")
 GROUPS = {
     key: [*cases]
-    for key, cases in groupby(sorted((x for x in ALL if isinstance(x, Case)), key=_KEY), key=_KEY)
+    for key, cases in groupby(sorted((x for x in whole_suite() if isinstance(x, Case)), key=_KEY), key=_KEY)
 }
 SIZED = {key: [*cases] for key, cases in groupby(sized_cases(), key=attrgetter("group", "operation"))}
 
