@@ -133,7 +133,7 @@ def test_a_report_of_many_failures_has_40_lines_and_names_every_failing_rule():
             case=f"{rule}-{number}",
             rules=(rule,),
             rule=rule,
-            raised=replace(ERROR.raised, line=most % 9),
+            raised=replace(ERROR.raised, line=most % 3),
         )
         for most, (rule, error) in enumerate(zip(ids, [ERROR, FAIL] * 20, strict=True))
         for number in range(1 + most % 5)
