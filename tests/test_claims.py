@@ -12,6 +12,7 @@ from test_session import run
 from attnspec import claimable, rules
 from attnspec.backends import Backend, BackendError, Deviation, implementation, load
 from attnspec.backends.check import check_backend
+from attnspec.backends.outcome import Bound
 from attnspec.backends.program.protocol import parse_handshake
 from attnspec.conformance import check
 from attnspec.conformance.attribution.levels import rule_results
@@ -72,7 +73,10 @@ def test_a_configuration_claims(folder):
         ('claims = ["INV-99"]', "claims: expected some of NUM-10, .*, got INV-99$"),
         ("claims = [3]", r"claims: expected a tuple of some of NUM-10, .*, got \(3,\)$"),
         (
-            'claims = ["INV-1"]\n[[backend.deviations]]\nrules = ["INV-1"]\nreason = "r"\nsource = "s"',
+            (
+                'claims = ["INV-1"]\n[[backend.deviations]]\nrules = ["INV-1"]\nreason = "r"\nsource = "s"\n'
+                'outcome = { kind = "Bound" }'
+            ),
             "claims: expected rules without a declared deviation, got INV-1$",
         ),
     ],
@@ -100,7 +104,7 @@ def test_only_a_may_can_be_claimed():
 
 
 def test_a_deviation_from_another_rule_is_no_contradiction():
-    deviation = Deviation(("INV-2",), "splits", "s")
+    deviation = Deviation(("INV-2",), "splits", "s", Bound())
     check_backend("b", replace(PORTABLE, claims=("INV-1",), deviations=(deviation,)))
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from attnspec import find_rule
 from attnspec.backends import Deviation, load
+from attnspec.backends.outcome import Bound
 from attnspec.conformance.results import Header, Results, Subject
 from attnspec.conformance.verdict import Verdict
 from attnspec.errors import SpecError
@@ -42,7 +43,9 @@ def test_every_native_backend_is_described():
 def test_a_cell_tells_a_variant_a_deviation_what_holds_and_what_is_not_offered():
     backend = load("numpy-portable")
     declaring = replace(backend, dialect={"MASK-6": "nan"})
-    deviation = Deviation(("ERR-6",), "any scale is taken", "https://example.org/1", dtypes=("float16",))
+    deviation = Deviation(
+        ("ERR-6",), "any scale is taken", "https://example.org/1", Bound(), dtypes=("float16",)
+    )
     deviating = replace(declaring, deviations=(deviation,))
     general = replace(deviation, source="https://example.org/2", dtypes=())
     assert declared_cell(find_rule("MASK-6"), backend, {}) == "holds"

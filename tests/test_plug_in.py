@@ -13,6 +13,7 @@ from test_cli import TESTS, attnspec
 from attnspec import cases, reference
 from attnspec.backends import BackendError, Unsupported, load
 from attnspec.backends.names import expand, split_options
+from attnspec.backends.outcome import Raises
 from attnspec.backends.user.adapter import adapt
 from attnspec.backends.user.convention import Convention
 from attnspec.backends.user.function import backend_of
@@ -257,17 +258,22 @@ def test_a_configuration_of_a_program(tmp_path):
     assert load(str(tmp_path)).version == "attention.py 1"
 
 
+DEVIATION = '[[backend.deviations]]\nrules = ["ERR-6"]\nreason = "r"\nsource = "https://x.example"\n'
+
+
 def test_what_a_configuration_declares(folder):
     more = 'accuracy = "full"\nprofile = "tf32"\narray = "numpy"\ndevice = "cpu"\n'
     text = TOML.replace("axes = 4\n", f"axes = 4\n{more}")
     text += '[backend.dialect]\nMASK-6 = { mask = "nan" }\nNUM-2 = { float64 = "float32" }\n'
     text += (
         '[[backend.deviations]]\nrules = ["ERR-6"]\nreason = "any is taken"\nsource = "https://x.example"\n'
+        'outcome = { kind = "Raises", type = "ValueError", message = "scale" }\n'
     )
     (folder / "attnspec.toml").write_text(text)
     backend = load(str(folder))
     assert backend.dialect == {"MASK-6": {"mask": "nan"}, "NUM-2": {"float64": "float32"}}
     assert backend.deviations[0].rules == ("ERR-6",)
+    assert backend.deviations[0].outcomes == (Raises("ValueError", "scale"),)
     assert (required(backend, "float16"), backend.device) == ("full", "cpu")
     assert backend.profile == "tf32"
     assert "judged with the budget of profile tf32" in backend.notes
@@ -313,6 +319,14 @@ def test_a_dialect_by_dtype_holds_in_a_run_of_one_dtype(folder):
             "dialect: MASK-6: expected some of the dtypes .* or of the routes mask, bias, got 'masks'",
         ),
         (TOML + '[[backend.deviations]]\nrules = ["ERR-6"]\n', "deviations: expected rules, reason, source"),
+        (
+            TOML + DEVIATION + 'outcome = { kind = "Bond" }\n',
+            "outcome: expected a kind, one of OtherCall, .*Bond",
+        ),
+        (
+            TOML + DEVIATION + 'outcome = { kind = "Bound", times = 3 }\n',
+            "outcome: expected a kind, .* and its fields",
+        ),
         (
             TOML.replace("kernels:kernel", "kernels:colonel"),
             "expected kernels to have colonel, got no such attribute",

@@ -7,9 +7,10 @@ import pytest
 from attnspec.backends import Deviation, load
 from attnspec.backends.backend import for_release
 from attnspec.backends.deviation import holds
+from attnspec.backends.outcome import Bound
 
-ANY_SCALE = Deviation(("ERR-6",), "any scale is taken", "https://example.org/1")
-DEPTH = Deviation(("ERR-5",), "a depth of 0 is taken", "https://example.org/2")
+ANY_SCALE = Deviation(("ERR-6",), "any scale is taken", "https://example.org/1", Bound())
+DEPTH = Deviation(("ERR-5",), "a depth of 0 is taken", "https://example.org/2", Bound())
 
 
 def declaring(version, **declared):

@@ -7,6 +7,7 @@ import pytest
 from sized_results import ITEM, PORTABLE, changed, right, unchanged, without_lse
 
 from attnspec.backends import Deviation
+from attnspec.backends.outcome import Bound, InDtype, OtherCall
 from attnspec.conformance.judge.judge import judge
 
 
@@ -87,10 +88,13 @@ def test_a_declared_deviation_covers_its_rule_alone():
     def wrong(output, lse, _):
         return output + 1, lse
 
-    covers, other = (Deviation((rule,), "it is off", "one") for rule in ("MASK-3", "SOFT-5"))
+    far = Bound(1e12)
+    covers, other = (Deviation((rule,), "it is off", "one", far) for rule in ("MASK-3", "SOFT-5"))
     verdict = judge_changed(wrong, deviations=(covers,))
     assert (verdict.status, verdict.reason, verdict.declared) == ("deviation", "it is off", (covers.id,))
     assert judge_changed(wrong, deviations=(other,)).status == "fail"
+    near = Deviation(("MASK-3",), "it is off", "one", Bound(2))
+    assert judge_changed(wrong, deviations=(near,)).status == "fail"
 
 
 def test_beside_a_declared_output_the_other_one_is_judged():
@@ -98,7 +102,7 @@ def test_beside_a_declared_output_the_other_one_is_judged():
 
     def both(output, lse, _):
         output[1, 3, 39] += 1
-        return output, (lse + 1).astype(np.float16)
+        return output, lse.astype(np.float16)
 
     def of_output(output, lse, _):
         lse[1, 3, 39] += 1
@@ -107,7 +111,7 @@ def test_beside_a_declared_output_the_other_one_is_judged():
     def narrow(output, lse, _):
         return output, lse.astype(np.float16)
 
-    lse = Deviation(("NUM-7",), "its lse is short", "one", outputs=("lse",))
+    lse = Deviation(("NUM-7",), "its lse is short", "one", InDtype("float16"), outputs=("lse",))
     # A wrong dtype is seen before any number is, so the number is looked for afterwards.
     verdict = judge_changed(both, deviations=(lse,))
     assert (verdict.status, verdict.rule, verdict.difference.output) == ("fail", "MASK-3", "output")
@@ -115,7 +119,10 @@ def test_beside_a_declared_output_the_other_one_is_judged():
     declared = judge_changed(narrow, deviations=(lse,))
     assert (declared.status, declared.rule, declared.declared) == ("deviation", "NUM-7", (lse.id,))
     assert 0 < declared.share < 1  # of the output
-    output = Deviation(("MASK-3",), "it is off", "two", outputs=("output",))
+    # Its numbers are judged too.
+    wrong = judge_changed(lambda found, lse, _: (found, (lse / 2).astype(np.float16)), deviations=(lse,))
+    assert (wrong.status, wrong.difference.output) == ("fail", "lse")
+    output = Deviation(("MASK-3",), "it is off", "two", Bound(1e12), outputs=("output",))
     verdict = judge_changed(of_output, deviations=(output,))
     assert (verdict.status, verdict.rule, verdict.difference.output) == ("fail", "MASK-3", "lse")
     # Each output may deviate as declared.
@@ -180,3 +187,17 @@ def test_a_precision_below_the_declared_one_fails():
     item = replace(ITEM, dtype="float64")
     verdict = judge_changed(in_float16, item, dialect={"NUM-2": "float32"})
     assert (verdict.status, verdict.difference.output) == ("fail", "output")
+
+
+def test_a_declared_other_call_is_judged_row_by_row():
+    """A function that ignores causality, as it declares."""
+
+    def free(output, lse, every):
+        return right(**{name: x for name, x in every.items() if name != "is_causal"} | {"return_lse": True})
+
+    ignored = OtherCall(lambda arguments: {name: x for name, x in arguments.items() if name != "is_causal"})
+    deviation = Deviation(("MASK-3",), "causality is ignored", "one", ignored)
+    short = replace(ITEM, formula=replace(ITEM.formula, options={"is_causal": True}))
+    assert judge_changed(free, short, deviations=(deviation,)).status == "deviation"
+    for change in (lambda out, lse, _: (2 * out, lse), lambda out, lse, _: (0 * out, lse)):
+        assert judge_changed(change, short, deviations=(deviation,)).status == "fail"

@@ -1,13 +1,23 @@
-"""Conditions on the arguments of a call, for the field `when` of a deviation, and common deviations."""
+"""Conditions on the arguments of a call, for the field `when` of a deviation, and common deviations.
+
+A function `rows_...` finds rows of scores, for an outcome that speaks of them.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import ml_dtypes
 import numpy as np
+from numpy.typing import NDArray
 
+from attnspec import OPERATIONS
 from attnspec.backends.deviation import Deviation
+from attnspec.backends.outcome import Elements, InDtype, OtherCall, Special, every_element, of_rows
+from attnspec.dtypes import DTYPES
+from attnspec.reference.masking import allowed_keys
 
 Arguments = Mapping[str, Any]
+Rows = NDArray[np.bool_]  # (*B, Hq, L), or (L,) without heads
 
 
 def has_nan_query(arguments: Arguments) -> bool:
@@ -95,12 +105,8 @@ def has_bias_beyond_differences(arguments: Arguments, largest: float) -> bool:
 
 
 def has_row_below(arguments: Arguments, largest: float) -> bool:
-    """Whether the bias of all keys of a query is finite and below minus a number."""
-    bias = arguments.get("bias")
-    if bias is None:
-        return False
-    low = np.isfinite(bias) & (bias.astype(np.float64) < -largest)
-    return bool(low.all(axis=-1).any())
+    """Whether the bias of all allowed keys of a query is below minus a number."""
+    return "bias" in arguments and bool(rows_below(largest)(arguments).any())
 
 
 def has_empty_row_of_mask(arguments: Arguments) -> bool:
@@ -128,13 +134,239 @@ def has_queries_without_keys(arguments: Arguments) -> bool:
     return bool(((queries > 0) & (keys == 0)).any())
 
 
+def scores_of(arguments: Arguments) -> NDArray[np.float64]:
+    """Compute the products of queries and keys, without the scale, which may be infinite or NaN."""
+    query, key = (arguments[name].astype(np.float64) for name in ("query", "key"))
+    return _products(query, key)
+
+
+def _products(query: NDArray[np.float64], key: NDArray[np.float64]) -> NDArray[np.float64]:
+    if query.ndim > 2 and key.shape[-3] and query.shape[-3] != key.shape[-3]:
+        key = np.repeat(key, query.shape[-3] // key.shape[-3], axis=-3)
+    with np.errstate(invalid="ignore", over="ignore"):
+        found: NDArray[np.float64] = query @ np.swapaxes(key, -1, -2)
+    return found  # (*B, Hq, L, S)
+
+
+def pairs_of(arguments: Arguments) -> NDArray[np.bool_]:
+    """Find the allowed pairs of queries and keys of a call."""
+    shape = (*arguments["query"].shape[:-1], arguments["key"].shape[-2])
+    names = OPERATIONS["attention"].names("masks")
+    return np.asarray(allowed_keys(shape, **{name: arguments[name] for name in names if name in arguments}))
+
+
+def rows_with_disallowed(arguments: Arguments) -> Rows:
+    """Find the rows with a disallowed key."""
+    return np.asarray(~pairs_of(arguments).all(axis=-1))
+
+
+def rows_of_nan(arguments: Arguments) -> Rows:
+    """Find the rows whose query has a NaN."""
+    return np.asarray(np.isnan(arguments["query"].astype(np.float64)).any(axis=-1))
+
+
+def rows_of_infinity(arguments: Arguments) -> Rows:
+    """Find the rows with a score that is not finite, although no query or key is NaN."""
+    return np.asarray(~np.isfinite(scores_of(arguments)).all(axis=-1) & ~rows_of_nan(arguments))
+
+
+def rows_not_finite(arguments: Arguments) -> Rows:
+    """Find the rows with a score that is NaN or infinite."""
+    scores = scores_of(arguments)
+    if "bias" in arguments:
+        scores = scores + arguments["bias"].astype(np.float64)
+    return np.asarray(~np.isfinite(scores).all(axis=-1))
+
+
+def rows_with_disallowed_overflow(working: str = "float32") -> Callable[[Arguments], Rows]:
+    """Return the function that finds the rows in which the score of a disallowed key may overflow."""
+
+    def rows(arguments: Arguments) -> Rows:
+        query, key = (np.abs(arguments[name].astype(np.float64)) for name in ("query", "key"))
+        own = arguments["query"].dtype
+        dtype = np.dtype(working) if own.itemsize == 2 else own
+        sizes = _products(query, key) * max(1.0, abs(arguments.get("scale") or 0.0))
+        over = ~(sizes < np.finfo(dtype).max / 2)
+        return np.asarray((over & ~pairs_of(arguments)).any(axis=-1))
+
+    return rows
+
+
+def rows_without_keys(*names: str) -> Callable[[Arguments], Rows]:
+    """Return the function that finds the rows to which some arguments, or all, allow no key."""
+
+    def rows(arguments: Arguments) -> Rows:
+        less = {x: arguments[x] for x in ("query", "key", *names) if x in arguments} if names else arguments
+        return np.asarray(~pairs_of(less).any(axis=-1))
+
+    return rows
+
+
+def with_dtype(dtype: str = "", widest: str = "float64") -> OtherCall:
+    """State that arrays are cast to a dtype, or to the widest of queries, keys and values up to one."""
+
+    def change(arguments: Arguments) -> Arguments:
+        arrays = ("query", "key", "value")
+        given = {arguments[name].dtype.name for name in arrays}
+        # Two dtypes of half precision have float32 in common.
+        several = "float32" if len(given) > 1 else next(iter(given))
+        to = dtype or next((x for x in ("float64", "float32") if x in given), several)
+        to = min(to, widest, key=lambda name: np.dtype(name).itemsize)
+        return {
+            name: thing.astype(to) if name in (*arrays, "bias", "sinks") else thing
+            for name, thing in arguments.items()
+        }
+
+    return OtherCall(change)
+
+
+def some_outputs(*names: str) -> Elements:
+    """Mean every element of some outputs."""
+    return lambda _: dict.fromkeys(names, np.ones((), np.bool_))
+
+
+def of_lse(rows: Callable[[Arguments], Rows]) -> Elements:
+    """Mean the lse of some rows."""
+    return lambda arguments: {"lse": rows(arguments)}
+
+
+#: Every number is NaN, and an lse may be infinite.
+OF_NAN = (Special(every_element), Special(some_outputs("lse"), (np.inf, -np.inf)))
+
+
+def where_true(name: str) -> OtherCall:
+    """State that a mask of numbers is one of booleans, True where the number is not 0."""
+    return OtherCall(lambda arguments: {**arguments, name: arguments[name] != 0})
+
+
+def with_more_axes(arguments: Arguments) -> Arguments:
+    """Repeat the arrays for the axes that a mask or a bias has before those of the scores."""
+    name = "mask" if "mask" in arguments else "bias"
+    added, axes = arguments[name], arguments["query"].ndim
+    batch = np.broadcast_shapes(added.shape[:-3], arguments["query"].shape[:-3])
+    arrays = {
+        of: np.broadcast_to(arguments[of], (*batch, *(1,) * (3 - min(axes, 3)), *arguments[of].shape[-3:]))
+        for of in ("query", "key", "value")
+    }
+    return {**arguments, **arrays}
+
+
+def with_window_as_mask(arguments: Arguments) -> Arguments:
+    """Make a mask of a window whose sides are any numbers."""
+    left, right = (np.inf if side is None else side for side in arguments["window"])
+    i = np.arange(arguments["query"].shape[-2])[:, None] + np.asarray(arguments.get("query_offset", 0))
+    j = np.arange(arguments["key"].shape[-2])
+    mask = (i - left <= j) & (j <= i + right)
+    if arguments.get("mask") is not None:
+        mask = mask & arguments["mask"]
+    return {**{name: x for name, x in arguments.items() if name != "window"}, "mask": mask}
+
+
+def rows_below(largest: float) -> Callable[[Arguments], Rows]:
+    """Return the function that finds the rows whose allowed keys all have a finite bias below a number."""
+
+    def rows(arguments: Arguments) -> Rows:
+        allowed = pairs_of(arguments)
+        bias = np.broadcast_to(arguments["bias"].astype(np.float64), allowed.shape)
+        return np.asarray(((bias < -largest) | ~allowed).all(axis=-1) & allowed.any(axis=-1))
+
+    return rows
+
+
+#: Differences of scores vanish beside a number of this magnitude in float32.
+_FAR = 1e30
+
+
+def with_number(*, added: float | None = None, of_float16: float | None = None) -> OtherCall:
+    """State that disallowed keys have a number for their bias, the lowest by default.
+
+    A bias of minus infinity is lower. A row without a key above it is the mean over its highest keys.
+    """
+
+    def change(arguments: Arguments) -> Arguments:
+        dtype = arguments["query"].dtype
+        number = of_float16 if dtype == np.float16 and of_float16 is not None else added
+        lowest = -float(ml_dtypes.finfo(dtype).max)  # type: ignore[no-untyped-call] # it has no types
+        number = lowest if number is None else number
+        names = {*OPERATIONS["attention"].names("masks"), "query_offset"}
+        less = {name: x for name, x in arguments.items() if name not in names}
+        others = pairs_of({name: x for name, x in arguments.items() if name != "bias"})
+        bias = np.asarray(arguments.get("bias", 0.0)).astype(np.float64)
+        bias = np.where(others, bias, number)
+        top = bias.max(axis=-1, keepdims=True, initial=-np.inf)
+        level = np.isfinite(top) & (top < -_FAR)
+        scale = arguments.get("scale", arguments["query"].shape[-1] ** -0.5)
+        # A bias that cancels the scores makes the weights equal.
+        cancelled = np.where(level, -scale * scores_of(arguments), bias)
+        return {**less, "bias": cancelled, "mask": np.where(level, bias == top, True)}
+
+    return OtherCall(change)
+
+
+def _as_numbers(arguments: Arguments) -> Arguments:
+    arrays = {
+        name: arguments[name] for name in ("query", "key", "value", "bias", "sinks") if name in arguments
+    }
+    known = [array.dtype for name, array in arrays.items() if array.dtype.name in DTYPES]
+    to = np.result_type(*known) if known else np.dtype(np.float32)
+    cast = {name: np.real(array).astype(to) for name, array in arrays.items()}
+    return {**arguments, **cast}
+
+
+#: Arrays of other types are converted, and the results have some dtype.
+OF_OTHER_TYPES = (OtherCall(_as_numbers), InDtype(""))
+
+
+def with_depth(arguments: Arguments) -> Arguments:
+    """Give queries and keys without features one feature of 0, so that all scores are 0."""
+    deep = {
+        name: np.zeros((*arguments[name].shape[:-1], 1), arguments[name].dtype)
+        for name in ("query", "key")
+        if not arguments[name].shape[-1]
+    }
+    return {**arguments, **deep}
+
+
+#: A depth of 0 makes all scores 0. Values without features give nothing to compare.
+OF_NO_DEPTH = OtherCall(with_depth)
+
+
+def rows_all_below(arguments: Arguments) -> Rows:
+    """Find the rows whose scores are all minus infinity, because the scale is infinite."""
+    with np.errstate(invalid="ignore"):
+        scores = scores_of(arguments) * arguments["scale"]
+    return np.asarray((scores == -np.inf).all(axis=-1))
+
+
+def with_repeated_heads(arguments: Arguments) -> Arguments:
+    """Repeat the heads of keys and of values, each as often as it needs for those of queries."""
+    heads = arguments["query"].shape[-3]
+    repeated = {
+        name: np.repeat(arguments[name], heads // arguments[name].shape[-3], axis=-3)
+        for name in ("key", "value")
+    }
+    return {**arguments, **repeated}
+
+
+def with_broadcast_batch(arguments: Arguments) -> Arguments:
+    """Broadcast the batch axes of queries, keys and values."""
+    names = ("query", "key", "value")
+    batch = np.broadcast_shapes(*(arguments[name].shape[:-3] for name in names))
+    wide = {
+        name: np.broadcast_to(arguments[name], (*batch, *arguments[name].shape[-3:])).copy() for name in names
+    }
+    return {**arguments, **wide}
+
+
+def without(*names: str) -> OtherCall:
+    """State that some arguments are ignored."""
+    return OtherCall(lambda arguments: {name: x for name, x in arguments.items() if name not in names})
+
+
 def bias_overflow(source: str, working: str = "float32", rules: tuple[str, ...] = ("MASK-12",)) -> Deviation:
     """Declare that a bias of minus infinity is added to scores that may be infinite."""
-    return Deviation(
-        rules,
-        "a bias of minus infinity is added, and the score of a finite key may be infinite: the row is NaN",
-        source,
-        when=lambda arguments: "bias" in arguments and has_overflowing_score(arguments, working),
+    return mask_overflow(
+        source, lambda arguments: "bias" in arguments, working, rules, "a bias of minus infinity"
     )
 
 
@@ -143,12 +375,14 @@ def mask_overflow(
     masked: Callable[[Arguments], bool],
     working: str = "float32",
     rules: tuple[str, ...] = ("MASK-12",),
+    what: str = "a mask",
 ) -> Deviation:
     """Declare that a mask is added to scores that may be infinite."""
     return Deviation(
         rules,
-        "a mask is added, and the score of a finite key may be infinite: the row is NaN",
+        f"{what} is added, and the score of a finite key may be infinite: the row is NaN",
         source,
+        Special(of_rows(rows_with_disallowed_overflow(working))),
         when=lambda arguments: masked(arguments) and has_overflowing_score(arguments, working),
     )
 
@@ -156,10 +390,13 @@ def mask_overflow(
 def repeated_batch(source: str) -> Deviation:
     """Declare that one batch entry of keys and values is repeated."""
     reason = "keys and values of one batch entry are repeated"
-    return Deviation(("SHAPE-6",), reason, source, when=has_repeated_batch_entry)
+    return Deviation(
+        ("SHAPE-6",), reason, source, OtherCall(with_broadcast_batch), when=has_repeated_batch_entry
+    )
 
 
 def empty_row_gradient(source: str) -> Deviation:
     """Declare that a row of biases of minus infinity spoils the gradients of its head."""
     reason = "if all keys of a query have a bias of minus infinity, gradients of its head are NaN"
-    return Deviation(("GRAD-10",), reason, source, when=has_row_of_minus_infinity)
+    outcome = Special(of_rows(rows_without_keys("bias")))
+    return Deviation(("GRAD-10",), reason, source, outcome, when=has_row_of_minus_infinity)

@@ -6,10 +6,11 @@ import torch
 from executorch.extension.llm.custom_ops import custom_ops  # noqa: F401 - it registers the operator
 from numpy.typing import NDArray
 
-from attnspec.backends.adapters.conditions import bias_overflow
+from attnspec.backends.adapters.conditions import OF_NAN, bias_overflow, rows_with_disallowed
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported
+from attnspec.backends.outcome import Special, Unwritten, every_element, of_rows
 from attnspec.backends.user.function import describe
 
 
@@ -80,9 +81,15 @@ _DEVIATIONS = (
         ("SCORE-3", "MASK-3", "MASK-4", "MASK-7"),
         "a causal mask with a scale of 0 or below gives NaN",
         "executorch/causal_scale",
+        Special(of_rows(rows_with_disallowed)),
         when=lambda arguments: bool(arguments.get("is_causal") and arguments.get("scale", 1) <= 0),
     ),
     bias_overflow("executorch/bias_overflow"),
-    Deviation(("ERR-6",), "a scale of NaN or infinity is accepted", "executorch/not_checked"),
-    Deviation(("ERR-2",), "a bias of another type is accepted", "executorch/not_checked"),
+    Deviation(("ERR-6",), "a scale of NaN or infinity is accepted", "executorch/not_checked", OF_NAN),
+    Deviation(
+        ("ERR-2",),
+        "the memory of a bias of another type is read as float32, past its end if it is shorter",
+        "executorch/not_checked",
+        Unwritten(every_element),
+    ),
 )

@@ -6,15 +6,24 @@ from typing import Any
 from flax import linen, nnx
 
 from attnspec.backends.adapters.conditions import (
+    OF_NAN,
+    OF_NO_DEPTH,
+    OF_OTHER_TYPES,
     bias_overflow,
     empty_row_gradient,
     has_bias_beyond_differences,
     has_row_below,
     has_several_dtypes,
+    rows_below,
+    where_true,
+    with_dtype,
+    with_more_axes,
+    with_number,
 )
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.library import load_library
+from attnspec.backends.outcome import OtherCall, Special, of_rows
 from attnspec.backends.user.function import describe
 
 _VERSIONS = ">=0.12.8,<0.13"
@@ -67,33 +76,55 @@ _OF_BOTH = (
         ("NUM-1",),
         "the output has the widest dtype of queries, keys and values",
         "flax/mixed_dtypes",
+        with_dtype(),
         when=has_several_dtypes,
-    ),
-    Deviation(
-        ("MASK-5", "NUM-5"),
-        "disallowed scores are replaced by a number, and a bias of allowed keys may be as low",
-        "flax/masked_lowest",
-        when=lambda arguments: "mask" in arguments and has_bias_beyond_differences(arguments, _LOW),
     ),
     empty_row_gradient("flax/empty_row_gradient_bias"),
 )
 _OF_LINEN = (
+    Deviation(
+        ("MASK-5", "NUM-5"),
+        "disallowed scores are replaced by a number, and a bias of allowed keys may be as low",
+        "flax/masked_lowest",
+        with_number(),
+        when=lambda arguments: "mask" in arguments and has_bias_beyond_differences(arguments, _LOW),
+    ),
     bias_overflow("flax/bias_overflow", "float16"),
-    Deviation(("ERR-2",), "integers, booleans and complex numbers are accepted", "flax/not_checked"),
-    Deviation(("ERR-4",), "a mask of numbers is accepted", "flax/not_checked"),
-    Deviation(("ERR-5",), "a depth of 0 is accepted", "flax/not_checked"),
-    Deviation(("ERR-15",), "a bias or a mask of more axes than the scores is accepted", "flax/not_checked"),
+    Deviation(
+        ("ERR-2",), "integers, booleans and complex numbers are accepted", "flax/not_checked", OF_OTHER_TYPES
+    ),
+    Deviation(("ERR-4",), "a mask of numbers is accepted", "flax/not_checked", where_true("mask")),
+    Deviation(("ERR-5",), "a depth of 0 is accepted", "flax/not_checked", OF_NO_DEPTH),
+    Deviation(
+        ("ERR-15",),
+        "a bias or a mask of more axes than the scores is accepted",
+        "flax/not_checked",
+        OtherCall(with_more_axes),
+    ),
 )
 _OF_NNX = (
+    Deviation(
+        ("MASK-5", "NUM-5"),
+        "disallowed scores are replaced by a number, and a bias of allowed keys may be as low",
+        "flax/masked_lowest",
+        with_number(added=-2.38e38),
+        when=lambda arguments: "mask" in arguments and has_bias_beyond_differences(arguments, _LOW),
+    ),
     bias_overflow("jax/bias_overflow"),
     Deviation(
         ("MASK-5",),
         "a row whose bias lies below the numbers of float32 is NaN",
         "jax/bias_of_float64",
+        Special(of_rows(rows_below(3.4e38))),
         when=lambda arguments: has_row_below(arguments, 3.5e38),
         dtypes=("float64",),
     ),
-    Deviation(("ERR-2",), "integers, booleans and complex numbers are accepted", "flax/nnx_not_checked"),
-    Deviation(("ERR-4",), "a mask of numbers is accepted", "flax/nnx_not_checked"),
-    Deviation(("ERR-5",), "a depth of 0 throughout is accepted", "flax/nnx_not_checked"),
+    Deviation(
+        ("ERR-2",),
+        "integers, booleans and complex numbers are accepted",
+        "flax/nnx_not_checked",
+        OF_OTHER_TYPES,
+    ),
+    Deviation(("ERR-4",), "a mask of numbers is accepted", "flax/nnx_not_checked", where_true("mask")),
+    Deviation(("ERR-5",), "a depth of 0 throughout is accepted", "flax/nnx_not_checked", OF_NAN),
 )

@@ -7,10 +7,18 @@ import ggml
 import numpy as np
 from numpy.typing import NDArray
 
-from attnspec.backends.adapters.conditions import Arguments, has_infinity
+from attnspec.backends.adapters.conditions import (
+    OF_NAN,
+    Arguments,
+    Rows,
+    has_infinity,
+    pairs_of,
+    scores_of,
+)
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported
+from attnspec.backends.outcome import OtherCall, Special, of_rows
 from attnspec.backends.user.function import describe
 
 _TYPES = {"float16": ggml.GGML_TYPE_F16, "float32": ggml.GGML_TYPE_F32}
@@ -108,25 +116,92 @@ def _has_infinite_sink(arguments: Arguments) -> bool:
     return "sinks" in arguments and bool(np.isneginf(arguments["sinks"]).any())
 
 
+def _scores(arguments: Arguments) -> NDArray[np.float64]:
+    """Return the scores, minus infinity where a mask disallows the key, which is skipped."""
+    with np.errstate(invalid="ignore"):
+        scores = scores_of(arguments) * arguments.get("scale", arguments["query"].shape[-1] ** -0.5)
+    return np.where(pairs_of(arguments), scores, np.finfo(np.float64).min)
+
+
+def _has_one_infinite(arguments: Arguments) -> NDArray[np.bool_]:
+    """Find the rows with exactly one score of plus infinity and none of NaN."""
+    scores = _scores(arguments)
+    one = np.isposinf(scores).sum(axis=-1, keepdims=True) == 1
+    return np.asarray(one & ~np.isnan(scores).any(axis=-1, keepdims=True))
+
+
+def _with_infinite_keys(arguments: Arguments) -> Arguments:
+    """Let a query with one score of plus infinity attend to its key alone, and no query to minus infinity."""
+    scores = _scores(arguments)
+    finite = {
+        name: np.where(np.isfinite(arguments[name]), arguments[name], 0).astype(np.float32)
+        for name in ("query", "key")
+    }
+    others = np.isfinite(scores) & pairs_of(arguments)
+    mask = np.where(_has_one_infinite(arguments), np.isposinf(scores), others)
+    return {**{name: x for name, x in arguments.items() if name != "bias" or x.any()}, **finite, "mask": mask}
+
+
+def _rows_of_several(arguments: Arguments) -> Rows:
+    scores = _scores(arguments)
+    special = np.isnan(scores) | np.isposinf(scores)
+    return np.asarray(special.any(axis=-1) & ~_has_one_infinite(arguments)[..., 0])
+
+
+def _rows_of_minus_infinity_first(arguments: Arguments) -> Rows:
+    """Find the rows whose first allowed score is minus infinity."""
+    scores, allowed = _scores(arguments), pairs_of(arguments)
+    first = np.argmax(allowed, axis=-1)[..., None]
+    return np.asarray(np.isneginf(np.take_along_axis(scores, first, axis=-1))[..., 0])
+
+
+def _rows_of_nothing(arguments: Arguments) -> Rows:
+    sinks = np.isneginf(np.asarray(arguments["sinks"]))[:, None]
+    return np.asarray(~pairs_of(arguments).any(axis=-1) & sinks)
+
+
+def _of_softcap(arguments: Arguments) -> dict[str, NDArray[np.bool_]]:
+    """Mean every element if the softcap is not finite."""
+    return {"output": np.asarray(not np.isfinite(arguments["softcap"]))}
+
+
+def _without_softcap(arguments: Arguments) -> Arguments:
+    return (
+        {name: x for name, x in arguments.items() if name != "softcap"}
+        if not arguments["softcap"]
+        else arguments
+    )
+
+
 _DEVIATIONS = (
-    Deviation(("ERR-6",), "a scale of NaN or infinity is accepted, and gives NaN", "ggml/scale_not_finite"),
-    Deviation(("SCORE-6",), "a softcap of 0 is none, and any other is accepted", "ggml/softcap_not_positive"),
     Deviation(
-        ("NUM-11",),
-        "a score of plus infinity gives the value of its key",
-        "ggml/infinite_key",
-        when=has_infinity,
+        ("ERR-6",), "a scale of NaN or infinity is accepted, and gives NaN", "ggml/scale_not_finite", OF_NAN
+    ),
+    Deviation(
+        ("SCORE-6",),
+        "a softcap of 0 is none, and any other is accepted",
+        "ggml/softcap_not_positive",
+        (Special(_of_softcap), OtherCall(_without_softcap)),
     ),
     Deviation(
         ("NUM-14", "NUM-11"),
         "a row whose first score is minus infinity is NaN",
         "ggml/minus_infinite_first",
+        Special(of_rows(_rows_of_minus_infinity_first)),
+        when=has_infinity,
+    ),
+    Deviation(
+        ("NUM-11",),
+        "a score of plus infinity gives the value of its key",
+        "ggml/infinite_key",
+        (Special(of_rows(_rows_of_several)), OtherCall(_with_infinite_keys)),
         when=has_infinity,
     ),
     Deviation(
         ("SOFT-5",),
         "a sink of minus infinity in a row with nothing to attend to gives NaN",
         "ggml/minus_infinite_sink",
+        Special(of_rows(_rows_of_nothing)),
         when=_has_infinite_sink,
     ),
 )

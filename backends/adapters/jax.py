@@ -1,7 +1,7 @@
 """JAX: ``jax.nn.dot_product_attention``, eagerly and under ``jax.jit``. JAX chooses the implementation."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from numbers import Integral
@@ -10,16 +10,25 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import NDArray
 
 from attnspec.backends.adapters.conditions import (
+    OF_NAN,
+    OF_OTHER_TYPES,
+    Arguments,
     bias_overflow,
     empty_row_gradient,
     has_row_below,
+    of_lse,
+    rows_below,
+    with_number,
+    with_window_as_mask,
 )
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported
 from attnspec.backends.library import load_library
+from attnspec.backends.outcome import InDtype, OtherCall, Special, of_rows
 
 #: The releases on which the declarations were observed.
 _VERSIONS = ">=0.10,<0.11"
@@ -129,44 +138,75 @@ def _to_lengths(lengths: Any, outer: tuple[int, ...]) -> Any:
     return lengths
 
 
+#: The number for a disallowed score, in float32 and rounded to bfloat16, which is also the lse of such a row.
+_FILLS = (
+    float(np.float32(-0.7) * np.finfo(np.float32).max),
+    -2.3793181124549994e38,
+    -3.4028234663852886e38,
+    -3.3895313892515355e38,
+)
+OF_FILL = (Special(of_lse(rows_below(2.38e38)), _FILLS), with_number(added=_FILLS[0]))
+
+
+def _of_booleans(arguments: Arguments) -> Mapping[str, NDArray[np.bool_]]:
+    """Find the results that are booleans, as queries, keys and values are."""
+    return dict.fromkeys(("output", "lse"), np.asarray(arguments["query"].dtype.kind == "b"))
+
+
 _DEVIATIONS = (
     Deviation(
         ("NUM-7",),
         "the lse has the dtype of the keys",
         "jax/lse_dtype",
+        InDtype("key"),
         dtypes=("float16", "bfloat16"),
         outputs=("lse",),
+        when=lambda arguments: arguments["key"].dtype.itemsize == 2,
     ),
     bias_overflow("jax/bias_overflow"),
-    Deviation(
-        ("MASK-5", "NUM-5"),
-        "a masked key outweighs allowed keys whose bias is below the replacement of scores, -2.38e38",
-        "jax/bias_below_fill",
-        when=lambda arguments: "mask" in arguments and has_row_below(arguments, 2.3e38),
-    ),
     Deviation(
         ("MASK-5",),
         "a row whose bias lies below the numbers of float32 is NaN",
         "jax/bias_of_float64",
+        Special(of_rows(rows_below(3.4e38)), (np.nan, -np.inf)),
         when=lambda arguments: has_row_below(arguments, 3.5e38),
         dtypes=("float64",),
+    ),
+    Deviation(
+        ("MASK-5", "NUM-5"),
+        "a masked key outweighs allowed keys whose bias is below the replacement of scores, -2.38e38",
+        "jax/bias_below_fill",
+        OF_FILL,
+        when=lambda arguments: "mask" in arguments and has_row_below(arguments, 2.3e38),
     ),
     empty_row_gradient("jax/empty_row_gradient_bias"),
     Deviation(
         ("ERR-5",),
         "a depth of 0 is accepted if queries, keys and values all have it",
         "jax/depth_zero",
+        OF_NAN,
         when=lambda arguments: all(arguments[name].shape[-1] == 0 for name in ("query", "key", "value")),
     ),
-    Deviation(("ERR-6",), "a scale of NaN or infinity is accepted, and gives NaN", "jax/scale_not_finite"),
+    Deviation(
+        ("ERR-6",), "a scale of NaN or infinity is accepted, and gives NaN", "jax/scale_not_finite", OF_NAN
+    ),
     Deviation(
         ("ERR-2",),
         "a bias of integers or booleans is added",
         "jax/bias_of_booleans",
+        OF_OTHER_TYPES,
         when=lambda arguments: arguments.get("bias", np.ones(1)).dtype.kind in "bi",
     ),
     Deviation(
-        ("ERR-2",), "arrays of integers, booleans and complex numbers are accepted", "jax/not_floating_point"
+        ("ERR-2",),
+        "arrays of integers, booleans and complex numbers are accepted",
+        "jax/not_floating_point",
+        (Special(_of_booleans, (1.0,)), *OF_OTHER_TYPES),
     ),
-    Deviation(("ERR-7",), "a window of negative numbers or fractions is accepted", "jax/window_not_checked"),
+    Deviation(
+        ("ERR-7",),
+        "a window of negative numbers or fractions is accepted",
+        "jax/window_not_checked",
+        OtherCall(with_window_as_mask),
+    ),
 )

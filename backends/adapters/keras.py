@@ -4,7 +4,12 @@ import os
 from importlib import import_module
 from typing import Any
 
+import numpy as np
+
 from attnspec.backends.adapters.conditions import (
+    OF_NAN,
+    OF_OTHER_TYPES,
+    Arguments,
     bias_overflow,
     empty_row_gradient,
     has_bias_beyond_differences,
@@ -14,11 +19,16 @@ from attnspec.backends.adapters.conditions import (
     has_overflowing_score,
     has_several_dtypes,
     repeated_batch,
+    where_true,
+    with_dtype,
+    with_number,
+    with_repeated_heads,
 )
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import BackendError, Unsupported
 from attnspec.backends.library import load_library
+from attnspec.backends.outcome import OtherCall, Raises, Variant
 from attnspec.backends.user.function import describe
 from attnspec.dtypes import SHORT
 
@@ -42,10 +52,10 @@ def numpy_backend() -> Backend:
 
 def torch_backend() -> Backend:
     """Run it on PyTorch, where it calls ``scaled_dot_product_attention``."""
-    from attnspec.backends.adapters.torch.sdpa import OF_ALL, OF_FLASH
+    from attnspec.backends.adapters.torch.sdpa import OF_ALL, OF_FLASH, OF_SCALE
 
     dialect = {"MASK-6": {"mask": "uniform"}, "NUM-2": "float32"}
-    deviations = (*_OF_BOTH, *_OF_TORCH, *OF_ALL, *OF_FLASH)
+    deviations = (*_OF_BOTH, *_OF_TORCH, OF_SCALE, *OF_ALL, *OF_FLASH)
     return _backend("torch", one_mask=True, mask_axes=4, dialect=dialect, deviations=deviations)
 
 
@@ -83,30 +93,49 @@ def _backend(array: str, *, one_mask: bool = False, **said: Any) -> Backend:
     return describe(attention, name=f"keras-{array}", **fixed, **said)
 
 
+def _has_float64(arguments: Arguments) -> bool:
+    return any(arguments[name].dtype == np.float64 for name in ("query", "key", "value"))
+
+
+def _with_rounded_bias(arguments: Arguments) -> Arguments:
+    with np.errstate(over="ignore"):
+        return {**arguments, "bias": arguments["bias"].astype(arguments["query"].dtype)}
+
+
 _OF_BOTH = (
-    Deviation(("NUM-1", "SOFT-3"), "float64 is computed in float32", "keras/float64", dtypes=("float64",)),
+    Deviation(
+        ("NUM-1", "SOFT-3"),
+        "float64 is computed in float32",
+        "keras/float64",
+        with_dtype(widest="float32"),
+        when=_has_float64,
+    ),
     Deviation(
         ("NUM-1",),
         "the output has the widest dtype of queries, keys and values",
         "keras/mixed_dtypes",
-        dtypes=SHORT,
+        with_dtype(widest="float32"),
         when=has_several_dtypes,
     ),
     Deviation(
         ("ERR-14",),
         "a bias is rounded to the dtype of the queries",
         "keras/bias_rounded",
+        OtherCall(_with_rounded_bias),
         dtypes=SHORT,
         when=lambda arguments: "bias" in arguments,
     ),
-    Deviation(("ERR-2",), "integers, booleans and complex numbers are accepted", "keras/not_checked"),
-    Deviation(("ERR-4",), "a mask of numbers is accepted", "keras/not_checked"),
+    Deviation(
+        ("ERR-2",), "integers, booleans and complex numbers are accepted", "keras/not_checked", OF_OTHER_TYPES
+    ),
+    Deviation(("ERR-4",), "a mask of numbers is accepted", "keras/not_checked", where_true("mask")),
     repeated_batch("keras/batch_repeated"),
 )
 _LOWEST = Deviation(
     ("MASK-5", "NUM-5"),
     "disallowed scores are replaced by a number, and a bias of allowed keys may be lower",
     "keras/masked_lowest",
+    with_number(added=-2.38e38),
     when=lambda arguments: "mask" in arguments and has_bias_beyond_differences(arguments, 2e38),
 )
 _OF_NUMPY = (
@@ -116,23 +145,43 @@ _OF_NUMPY = (
         ("MASK-6", "SHAPE-7"),
         "a call without keys fails",
         "keras/numpy_no_keys",
+        Raises("ValueError", "zero-size array"),
         when=has_no_keys,
     ),
-    Deviation(("ERR-5",), "a depth of 0 is accepted", "keras/not_checked"),
-    Deviation(("ERR-6",), "a scale of NaN or infinity is accepted", "keras/not_checked"),
-    Deviation(("HEAD-2",), "values may have one head", "keras/not_checked"),
+    Deviation(("ERR-5",), "a depth of 0 is accepted", "keras/not_checked", OF_NAN),
+    Deviation(("ERR-6",), "a scale of NaN or infinity is accepted", "keras/not_checked", OF_NAN),
+    Deviation(("HEAD-2",), "values may have one head", "keras/not_checked", OtherCall(with_repeated_heads)),
 )
+#: A mask adds -45850 in float16.
+_HALF = with_number(of_float16=-45850.0)
+
+
+def _with_lost_sum(arguments: Arguments) -> Arguments:
+    """Multiply what flows into rows without keys by the number of keys, by which the weights are not divided.
+
+    The logarithm of that number is lost beside the score. The fused kernel takes values of the depth of keys.
+    """
+    depths = {arguments[name].shape[-1] for name in ("key", "value")}
+    if arguments["query"].dtype == np.float16 or len(depths) > 1:
+        return arguments
+    bias, keys = arguments["bias"], arguments["key"].shape[-2]
+    rows = (bias != 0).all(axis=-1, keepdims=True)
+    return {**arguments, "d_output": arguments["d_output"] * np.where(rows, keys, 1)}
+
+
 _OF_TORCH = (
     Deviation(
         ("MASK-4", "GRAD-4", "GRAD-11"),
         "PyTorch takes a bias or is_causal, not both: one path raises, the other gives wrong results",
         "torch/mask_and_causal",
+        (Raises("RuntimeError", ""), Variant("MASK-6", "")),
         when=lambda arguments: "bias" in arguments and bool(arguments.get("is_causal")),
     ),
     Deviation(
         ("MASK-6", "MASK-1", "MASK-4", "NUM-5"),
         "in float16 a mask adds -45850, so that a query with nothing to attend to has weights of its scores",
         "keras/torch_empty_row_half",
+        _HALF,
         dtypes=("float16",),
         when=has_empty_row_of_mask,
     ),
@@ -140,6 +189,7 @@ _OF_TORCH = (
         ("MASK-12",),
         "in float16 a mask adds -45850, and the score of a disallowed key may be larger",
         "keras/torch_half_leaks",
+        _HALF,
         dtypes=("float16",),
         when=lambda arguments: "mask" in arguments and has_overflowing_score(arguments, "float16"),
     ),
@@ -147,13 +197,15 @@ _OF_TORCH = (
         ("HEAD-2",),
         "values with another number of heads than the keys are accepted",
         "keras/not_checked",
+        OtherCall(with_repeated_heads),
         when=has_other_heads_of_value,
     ),
     Deviation(
         ("GRAD-10",),
         "a mask is added, so that a query with nothing to attend to has gradients",
         "keras/torch_empty_row_gradient",
-        when=lambda arguments: "mask" in arguments,
+        (_HALF, OtherCall(_with_lost_sum)),
+        when=has_empty_row_of_mask,
     ),
 )
 _OF_JAX = (
@@ -164,8 +216,9 @@ _OF_JAX = (
         ("HEAD-2",),
         "a call that JAX refuses is computed by Keras: values may have one head",
         "keras/jax_fallback",
+        OtherCall(with_repeated_heads),
         when=has_other_heads_of_value,
     ),
-    Deviation(("ERR-5",), "a depth of 0 throughout is accepted", "jax/depth_zero"),
-    Deviation(("ERR-6",), "a scale of NaN or infinity is accepted", "keras/not_checked"),
+    Deviation(("ERR-5",), "a depth of 0 throughout is accepted", "jax/depth_zero", OF_NAN),
+    Deviation(("ERR-6",), "a scale of NaN or infinity is accepted", "keras/not_checked", OF_NAN),
 )

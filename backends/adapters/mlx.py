@@ -7,7 +7,14 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from attnspec.backends.adapters.conditions import bias_overflow, has_several_dtypes
+from attnspec.backends.adapters.conditions import (
+    OF_NAN,
+    OF_NO_DEPTH,
+    OF_OTHER_TYPES,
+    bias_overflow,
+    has_several_dtypes,
+    with_dtype,
+)
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported
@@ -74,14 +81,17 @@ def to_numpy(array: mx.array) -> NDArray[Any]:
 
 
 _DEVIATIONS = (
-    Deviation(("ERR-2",), "integers and booleans are converted", "mlx/integers"),
-    Deviation(("ERR-5",), "a depth of 0 is accepted", "mlx/depth_zero"),
-    Deviation(("ERR-6",), "a scale of NaN or infinity is accepted, and gives NaN", "mlx/scale_not_finite"),
+    Deviation(("ERR-2",), "integers and booleans are converted", "mlx/integers", OF_OTHER_TYPES),
+    Deviation(("ERR-5",), "a depth of 0 is accepted", "mlx/depth_zero", OF_NO_DEPTH),
+    Deviation(
+        ("ERR-6",), "a scale of NaN or infinity is accepted, and gives NaN", "mlx/scale_not_finite", OF_NAN
+    ),
     bias_overflow("mlx/bias_overflow", "float16"),
     Deviation(
         ("NUM-1",),
         "the output has the widest dtype of query, key and value",
         "mlx/mixed_dtypes",
+        with_dtype(),
         when=has_several_dtypes,
     ),
 )

@@ -7,10 +7,16 @@ from typing import Any
 import ncnn
 import numpy as np
 
-from attnspec.backends.adapters.conditions import bias_overflow, has_scale_of_zero
+from attnspec.backends.adapters.conditions import (
+    bias_overflow,
+    has_scale_of_zero,
+    rows_not_finite,
+    without,
+)
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported
+from attnspec.backends.outcome import Unwritten, every_element, of_rows
 from attnspec.backends.user.function import describe
 
 
@@ -71,14 +77,28 @@ def _is_not_finite(arguments: Mapping[str, Any]) -> bool:
 
 
 _DEVIATIONS = (
-    Deviation(("SHAPE-6", "HEAD-2", "ERR-15"), "inputs that do not fit are not refused", "ncnn/misfit"),
+    Deviation(
+        ("SHAPE-6", "HEAD-2", "ERR-15"),
+        "inputs that do not fit are not refused",
+        "ncnn/misfit",
+        Unwritten(every_element),
+    ),
     Deviation(
         ("SCORE-3", "MASK-4", "ERR-3", "ERR-13"),
         "a scale of 0 is no scale",
         "ncnn/scale_zero",
+        without("scale"),
         when=has_scale_of_zero,
     ),
-    Deviation(("NUM-11",), "a row with a score of NaN is numbers", "ncnn/nan_key", when=_is_not_finite),
+    Deviation(
+        ("NUM-11",),
+        "a row with a score of NaN is numbers",
+        "ncnn/nan_key",
+        Unwritten(of_rows(rows_not_finite)),
+        when=_is_not_finite,
+    ),
     bias_overflow("ncnn/bias_overflow"),
-    Deviation(("ERR-6",), "a scale of NaN or infinity is accepted", "ncnn/scale_not_finite"),
+    Deviation(
+        ("ERR-6",), "a scale of NaN or infinity is accepted", "ncnn/scale_not_finite", without("scale")
+    ),
 )

@@ -11,16 +11,22 @@ from numpy.typing import NDArray
 from onnx import helper
 
 from attnspec.backends.adapters.conditions import (
+    OF_NAN,
+    OF_NO_DEPTH,
+    OF_OTHER_TYPES,
     Arguments,
     has_empty_axis,
     has_other_heads_of_value,
     mask_overflow,
     may_disallow,
     repeated_batch,
+    with_more_axes,
+    with_repeated_heads,
 )
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported
+from attnspec.backends.outcome import Bound, OtherCall, Raises, Special
 from attnspec.backends.user.function import describe
 
 _INPUTS = ("Q", "K", "V", "attn_mask", "past_key", "past_value", "nonpad_kv_seqlen")
@@ -172,6 +178,41 @@ def has_scale_without_short_root(arguments: Arguments) -> bool:
     return scale is not None and scale > 0 and float(np.sqrt(np.float32(scale))) ** 2 != scale
 
 
+def without_softcap(arguments: Arguments) -> Arguments:
+    """Leave out a softcap that is not positive."""
+    if arguments["softcap"] > 0:
+        return arguments
+    return {name: x for name, x in arguments.items() if name != "softcap"}
+
+
+def of_infinite_softcap(arguments: Arguments) -> Mapping[str, NDArray[np.bool_]]:
+    """Mean every element if the softcap is infinite."""
+    return dict.fromkeys(("output", "weights"), np.asarray(np.isposinf(arguments["softcap"])))
+
+
+#: A softcap of 0 or below, or of NaN, is none. With an infinite one each row is NaN.
+OF_SOFTCAP = (Special(of_infinite_softcap), OtherCall(without_softcap))
+
+
+def _with_fitting_mask(arguments: Arguments) -> Arguments:
+    """Disallow the keys past the end of a mask, and repeat the arrays for additional axes."""
+    name = "mask" if "mask" in arguments else "bias"
+    added, keys = arguments[name], arguments["key"].shape[-2]
+    if 1 < added.shape[-1] < keys:
+        missing = [(0, 0)] * (added.ndim - 1) + [(0, keys - added.shape[-1])]
+        added = np.pad(added, missing, constant_values=False if name == "mask" else -np.inf)
+    return with_more_axes({**arguments, name: added})
+
+
+def _with_short_root(arguments: Arguments) -> Arguments:
+    return {**arguments, "scale": float(np.sqrt(np.float32(arguments["scale"]))) ** 2}
+
+
+def _of_integers(arguments: Arguments) -> Mapping[str, NDArray[np.bool_]]:
+    """Find the results that are integers, as queries are: the weights are rounded towards 0."""
+    return dict.fromkeys(("output", "weights"), np.asarray(arguments["query"].dtype.kind in "biu"))
+
+
 def reference_backend() -> Backend:
     """Run the node of opset 25."""
     from onnx.reference import ReferenceEvaluator
@@ -194,12 +235,19 @@ def reference_backend() -> Backend:
 
 
 _DEVIATIONS = (
-    Deviation(("SHAPE-7", "MASK-6"), "a call without keys is refused", "onnx/no_keys", when=has_empty_axis),
+    Deviation(
+        ("SHAPE-7", "MASK-6"),
+        "a call without keys is refused",
+        "onnx/no_keys",
+        Raises("ValueError", "zero-size array"),
+        when=has_empty_axis,
+    ),
     repeated_batch("onnx/batch_repeated"),
     Deviation(
         ("NUM-2",),
         "the square root of a given scale is taken in float32",
         "onnx/float64_scale",
+        OtherCall(_with_short_root),
         dtypes=("float64",),
         when=has_scale_without_short_root,
     ),
@@ -207,20 +255,32 @@ _DEVIATIONS = (
         ("NUM-6",),
         "exponentials are summed in bfloat16, where a sum stops to grow",
         "onnx/half_sums",
+        Bound(1),
         dtypes=("bfloat16",),
     ),
-    Deviation(("ERR-2",), "integers are taken", "onnx/integers"),
-    Deviation(("ERR-5",), "a depth of 0 is accepted", "onnx/depth_zero"),
-    Deviation(("ERR-6",), "a scale of NaN or infinity is accepted", "onnx/scale_not_finite"),
     Deviation(
-        ("SCORE-6",), "a softcap of 0 or below is none, and infinity is accepted", "onnx/softcap_not_positive"
+        ("ERR-2",), "integers are taken", "onnx/integers", (Special(_of_integers, (0.0,)), *OF_OTHER_TYPES)
+    ),
+    Deviation(("ERR-5",), "a depth of 0 is accepted", "onnx/depth_zero", OF_NO_DEPTH),
+    Deviation(("ERR-6",), "a scale of NaN or infinity is accepted", "onnx/scale_not_finite", OF_NAN),
+    Deviation(
+        ("SCORE-6",),
+        "a softcap of 0 or below is none, and infinity is accepted",
+        "onnx/softcap_not_positive",
+        OF_SOFTCAP,
     ),
     Deviation(
         ("HEAD-2",),
         "values with other heads than the keys are repeated",
         "onnx/heads_of_value",
+        OtherCall(with_repeated_heads),
         when=has_other_heads_of_value,
     ),
-    Deviation(("ERR-15",), "a mask with more axes than the scores is accepted", "onnx/mask_of_more_axes"),
+    Deviation(
+        ("ERR-15",),
+        "a mask with more axes than the scores is accepted",
+        "onnx/mask_of_more_axes",
+        OtherCall(_with_fitting_mask),
+    ),
     mask_overflow("onnx/masked_overflow", may_disallow, "float16"),
 )

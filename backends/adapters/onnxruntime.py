@@ -10,17 +10,23 @@ from numpy.typing import NDArray
 from onnx import ModelProto, helper
 
 from attnspec.backends.adapters.conditions import (
+    OF_NAN,
     Arguments,
     has_empty_axis,
     has_overflowing_score,
     has_scale_of_zero,
     mask_overflow,
     may_disallow,
+    pairs_of,
+    rows_with_disallowed_overflow,
+    scores_of,
+    without,
 )
-from attnspec.backends.adapters.onnx import onnx_attention
+from attnspec.backends.adapters.onnx import OF_SOFTCAP, onnx_attention
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported
+from attnspec.backends.outcome import OtherCall, Raises, Special, of_rows
 from attnspec.backends.user.function import describe
 
 #: The releases that were run.
@@ -72,9 +78,41 @@ def _has_causality_over_more_keys(arguments: Arguments) -> bool:
     return bool(arguments.get("is_causal") and more)
 
 
+def _without_nan_scale(arguments: Arguments) -> Arguments:
+    return {name: x for name, x in arguments.items() if name != "scale" or not np.isnan(x)}
+
+
+def _with_overflow(arguments: Arguments) -> Arguments:
+    """Let a query attend to the disallowed keys whose score is infinite in float16, if there are some."""
+    if arguments["query"].dtype != np.float16:
+        return arguments
+    scale = arguments.get("scale", arguments["query"].shape[-1] ** -0.5)
+    allowed = pairs_of(arguments)
+    over = ~allowed & (scores_of(arguments) * scale > np.finfo(np.float16).max)
+    rows = over.any(axis=-1, keepdims=True)
+    less = {
+        name: arguments[name] for name in ("key", "value", "scale", "softcap", "bias") if name in arguments
+    }
+    query = np.where(rows, 0, arguments["query"]).astype(np.float16)
+    return {**less, "query": query, "mask": np.where(rows, over, allowed)}
+
+
+def _with_all_for_the_last(arguments: Arguments) -> Arguments:
+    """Let the last query attend to all keys that are not disallowed otherwise."""
+    less = {name: x for name, x in arguments.items() if name != "is_causal"}
+    queries, keys = arguments["query"].shape[-2], arguments["key"].shape[-2]
+    after = np.tri(queries, keys, dtype=bool)
+    after[-1:] = True
+    return {**less, "mask": after & arguments.get("mask", True)}
+
+
 _DEVIATIONS = (
     Deviation(
-        ("SHAPE-7", "MASK-6"), "an axis of size 0 is refused", "onnxruntime/empty_axes", when=has_empty_axis
+        ("SHAPE-7", "MASK-6"),
+        "an axis of size 0 is refused",
+        "onnxruntime/empty_axes",
+        Raises("Fail or InvalidArgument", ""),
+        when=has_empty_axis,
     ),
     Deviation(
         (
@@ -91,18 +129,26 @@ _DEVIATIONS = (
         ),
         "a scale of 0 is refused",
         "onnxruntime/scale_zero",
+        Raises("Fail", ""),
         when=has_scale_of_zero,
     ),
-    Deviation(("ERR-6",), "a scale of NaN is none, and infinity is accepted", "onnxruntime/scale_not_finite"),
+    Deviation(
+        ("ERR-6",),
+        "a scale of NaN is none, and infinity is accepted",
+        "onnxruntime/scale_not_finite",
+        (OtherCall(_without_nan_scale), *OF_NAN),
+    ),
     Deviation(
         ("SCORE-6",),
         "a softcap of 0 or below is none, and infinity is accepted",
         "onnxruntime/softcap_not_positive",
+        OF_SOFTCAP,
     ),
     Deviation(
         ("MASK-12",),
         "a mask is added, and the score of a finite key may be infinite: the row is wrong",
         "onnxruntime/masked_overflow",
+        (Special(of_rows(rows_with_disallowed_overflow("float16"))), OtherCall(_with_overflow)),
         when=_may_overflow,
     ),
 )
@@ -266,18 +312,21 @@ _OF_MULTI_HEAD = (
         ("MASK-3", "MASK-4", "MASK-9", "MASK-12", "SOFT-2", "ERR-3", "ERR-13"),
         "if there are more keys than queries, the last query of a causal call attends to all",
         "onnxruntime/mha_causal_last",
+        OtherCall(_with_all_for_the_last),
         when=_has_causality_over_more_keys,
     ),
     Deviation(
         ("SCORE-3", "MASK-4", "ERR-3", "ERR-13"),
         "a scale of 0 is none",
         "onnxruntime/mha_scale_zero",
+        without("scale"),
         when=has_scale_of_zero,
     ),
     Deviation(
         ("ERR-6",),
         "a scale of NaN or infinity is accepted, and gives NaN",
         "onnxruntime/mha_scale_not_finite",
+        OF_NAN,
     ),
     mask_overflow("onnxruntime/mha_masked_overflow", may_disallow, "float16"),
 )
@@ -286,25 +335,33 @@ _OF_GROUPED = (
         ("SCORE-3", "MASK-4", "ERR-3", "ERR-13"),
         "a scale of 0 is none",
         "onnxruntime/gqa_scale_zero",
+        without("scale"),
         when=has_scale_of_zero,
     ),
     Deviation(
         ("SCORE-6",),
         "a softcap of 0 or below is none, and NaN and infinity are accepted",
         "onnxruntime/gqa_softcap_not_positive",
+        OF_SOFTCAP,
     ),
     Deviation(
-        ("SHAPE-7",), "an axis of size 0 is refused", "onnxruntime/gqa_empty_axes", when=has_empty_axis
+        ("SHAPE-7",),
+        "an axis of size 0 is refused",
+        "onnxruntime/gqa_empty_axes",
+        Raises("Fail or InvalidArgument", ""),
+        when=has_empty_axis,
     ),
     Deviation(
         ("ERR-6",),
         "a scale of NaN or infinity is accepted, and gives NaN",
         "onnxruntime/gqa_scale_not_finite",
+        OF_NAN,
     ),
     Deviation(
         ("MASK-12",),
         "a bias is added, and the score of a finite key may be infinite: the row is NaN",
         "onnxruntime/gqa_masked_overflow",
+        Special(of_rows(rows_with_disallowed_overflow("float16"))),
         when=_may_overflow,
     ),
 )

@@ -9,15 +9,22 @@ import openvino
 from openvino import opset13
 
 from attnspec.backends.adapters.conditions import (
+    OF_NAN,
+    Arguments,
     has_nan_query,
     has_no_keys,
     has_other_heads_of_value,
     is_masked,
     mask_overflow,
+    rows_of_nan,
+    with_more_axes,
+    with_number,
+    with_repeated_heads,
 )
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported
+from attnspec.backends.outcome import OtherCall, Raises, Special, Unwritten, every_element, of_rows
 from attnspec.backends.user.function import describe
 
 _PLUGIN = openvino.Core()
@@ -82,44 +89,64 @@ def _has_infinity(arguments: Mapping[str, Any]) -> bool:
     return any(bool((np.abs(array) > np.finfo(np.float32).max).any()) for array in arrays)
 
 
+def _with_clamped(arguments: Arguments) -> Arguments:
+    """Replace numbers beyond float32 by its largest ones."""
+    most = float(np.finfo(np.float32).max)
+    return {
+        name: np.clip(x, -most, most) if getattr(x, "dtype", None) == np.float64 else x
+        for name, x in arguments.items()
+    }
+
+
 _DEVIATIONS = (
     Deviation(
         ("SHAPE-7", "MASK-6", "SHAPE-3"),
         "without keys, the output is memory that was never written",
         "openvino/no_keys",
+        Unwritten(every_element),
         when=has_no_keys,
     ),
     Deviation(
         ("SHAPE-7",),
         "a model of float64 with an axis of size 0 is not compiled",
         "openvino/float64_empty",
+        Raises("RuntimeError", ""),
         dtypes=("float64",),
     ),
     Deviation(
         ("HEAD-2",),
         "one head of values is repeated for several heads of keys",
         "openvino/heads_of_value",
+        OtherCall(with_repeated_heads),
         when=has_other_heads_of_value,
     ),
     Deviation(
         ("MASK-6",),
         "a query of NaN without an allowed key gives NaN",
         "openvino/float64_nan_query",
+        Special(of_rows(rows_of_nan)),
         dtypes=("float64",),
         when=has_nan_query,
     ),
-    Deviation(("ERR-5",), "a depth of 0 is accepted", "openvino/depth_zero"),
+    Deviation(("ERR-5",), "a depth of 0 is accepted", "openvino/depth_zero", Unwritten(every_element)),
     Deviation(
-        ("ERR-6",), "a scale of NaN or infinity is accepted, and gives NaN", "openvino/scale_not_finite"
+        ("ERR-6",),
+        "a scale of NaN or infinity is accepted, and gives NaN",
+        "openvino/scale_not_finite",
+        OF_NAN,
     ),
     Deviation(
-        ("ERR-15",), "a mask with more batch entries or heads repeats the output", "openvino/larger_mask"
+        ("ERR-15",),
+        "a mask with more batch entries or heads repeats the output",
+        "openvino/larger_mask",
+        OtherCall(with_more_axes),
     ),
     mask_overflow("openvino/masked_overflow", is_masked),
     Deviation(
         ("NUM-13", "NUM-11", "MASK-5"),
         "float64 is clamped to the range of float32",
         "openvino/float64_infinity",
+        (OtherCall(_with_clamped), with_number(added=float(np.finfo(np.float32).min))),
         dtypes=("float64",),
         when=_has_infinity,
     ),

@@ -7,10 +7,17 @@ os.environ.setdefault("DEV", "PYTHON")  # the device CPU needs clang
 
 from tinygrad import Tensor
 
-from attnspec.backends.adapters.conditions import has_overflowing_score
+from attnspec.backends.adapters.conditions import (
+    OF_NO_DEPTH,
+    has_overflowing_score,
+    rows_with_disallowed_overflow,
+    with_broadcast_batch,
+    with_repeated_heads,
+)
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported
+from attnspec.backends.outcome import OtherCall, Special, of_rows
 from attnspec.backends.user.function import describe
 
 
@@ -45,9 +52,20 @@ _DEVIATIONS = (
         ("MASK-12",),
         "minus infinity is added to a disallowed score, which is infinite: the row is NaN",
         "tinygrad/mask_overflow",
+        Special(of_rows(rows_with_disallowed_overflow())),
         when=has_overflowing_score,
     ),
-    Deviation(("HEAD-2",), "a value with fewer heads than the key is accepted", "tinygrad/not_checked"),
-    Deviation(("SHAPE-6",), "batch axes that do not fit are broadcast", "tinygrad/not_checked"),
-    Deviation(("ERR-5",), "a depth of 0 is accepted", "tinygrad/not_checked"),
+    Deviation(
+        ("HEAD-2",),
+        "a value with fewer heads than the key is accepted",
+        "tinygrad/not_checked",
+        OtherCall(with_repeated_heads),
+    ),
+    Deviation(
+        ("SHAPE-6",),
+        "batch axes that do not fit are broadcast",
+        "tinygrad/not_checked",
+        OtherCall(with_broadcast_batch),
+    ),
+    Deviation(("ERR-5",), "a depth of 0 is accepted", "tinygrad/not_checked", OF_NO_DEPTH),
 )

@@ -3,19 +3,29 @@
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 import tokamax
+from numpy.typing import NDArray
 
+from attnspec import OPERATIONS
 from attnspec.backends.adapters.conditions import (
+    OF_NAN,
+    OF_NO_DEPTH,
     Arguments,
     bias_overflow,
     empty_row_gradient,
     has_bias_beyond_differences,
     has_no_keys,
     has_several_dtypes,
+    pairs_of,
+    scores_of,
+    where_true,
+    with_number,
 )
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.library import load_library
+from attnspec.backends.outcome import InDtype, OtherCall, Raises, Special
 from attnspec.backends.user.function import describe
 
 
@@ -96,11 +106,58 @@ def _has_product_of_one_row(arguments: Arguments) -> bool:
     return any(sizes.count(1) > 1 for sizes in products)
 
 
+def _with_all_for_past_queries(arguments: Arguments) -> Arguments:
+    """Let a query past its length attend to all keys with equal weights."""
+    less = {name: x for name, x in arguments.items() if name != "query_lengths"}
+    lengths = np.asarray(arguments["query_lengths"])
+    past = np.arange(arguments["query"].shape[-2]) >= lengths.reshape(
+        (*lengths.shape, *(1,) * (lengths.ndim + 1))
+    )
+    rows = past[..., None]  # (B, 1, L, 1), or (1, L, 1) for one length
+    scale = arguments.get("scale", arguments["query"].shape[-1] ** -0.5)
+    names = OPERATIONS["attention"].names("masks")
+    allowed = pairs_of(less)
+    others = {name: x for name, x in less.items() if name not in names}
+    bias = np.where(rows, -scale * scores_of(arguments), arguments.get("bias", 0.0))
+    return {**others, "bias": bias, "mask": np.where(rows, True, allowed)}
+
+
+def _with_compared_lengths(arguments: Arguments) -> Arguments:
+    """Compare positions with lengths that are any numbers."""
+    names = ("query_lengths", "key_lengths")
+    lengths = {name: np.asarray(arguments[name]) for name in names if name in arguments}
+    whole = {name: np.ceil(x).astype(np.int64) for name, x in lengths.items()}
+    batch = arguments["query"].shape[:-3]
+    return {
+        **arguments,
+        **{name: np.broadcast_to(x, batch) if batch else int(x) for name, x in whole.items()},
+    }
+
+
+def _with_any_softcap(arguments: Arguments) -> Arguments:
+    """Make all scores 0 if the softcap is."""
+    if arguments["softcap"]:
+        return arguments
+    return {**{name: x for name, x in arguments.items() if name != "softcap"}, "scale": 0.0}
+
+
+def _of_softcap(arguments: Arguments) -> dict[str, NDArray[np.bool_]]:
+    """Mean every element if the softcap is not finite."""
+    return {"output": np.asarray(not np.isfinite(arguments["softcap"]))}
+
+
+def _in_narrowest(arguments: Arguments) -> Arguments:
+    names = ("query", "key", "value")
+    to = min((arguments[name].dtype for name in names), key=lambda dtype: dtype.itemsize)
+    return {**arguments, **{name: arguments[name].astype(to) for name in names}}
+
+
 _DEVIATIONS = (
     Deviation(
         ("SOFT-3", "SHAPE-2", "NUM-3", "NUM-5", "MASK-4"),
         "one query and one key, and other products with two sizes of 1, have no algorithm on a CPU",
         "tokamax/one_query_one_key",
+        Raises("JaxRuntimeError", "Algorithm not supported"),
         dtypes=("bfloat16", "float64"),
         when=_has_product_of_one_row,
     ),
@@ -111,6 +168,7 @@ _DEVIATIONS = (
         ),
         "a window needs as many queries as keys",
         "tokamax/window_of_queries",
+        Raises("NotImplementedError or ValueError", ""),
         when=_has_window_of_other_lengths,
     ),
     Deviation(
@@ -120,18 +178,21 @@ _DEVIATIONS = (
         ),
         "a query past the length gives the mean of the values",
         "tokamax/query_lengths",
+        OtherCall(_with_all_for_past_queries),
         when=lambda arguments: "query_lengths" in arguments,
     ),
     Deviation(
         ("MASK-6", "SHAPE-7", "GRAD-10"),
         "a call without keys fails",
         "tokamax/no_keys",
+        Raises("ValueError or ZeroDivisionError", ""),
         when=has_no_keys,
     ),
     Deviation(
         ("MASK-5",),
         "disallowed scores are replaced by the lowest number, and a bias of allowed keys may be as low",
         "tokamax/masked_lowest",
+        with_number(),
         when=lambda arguments: "mask" in arguments and has_bias_beyond_differences(arguments, 1e38),
     ),
     bias_overflow("tokamax/bias_overflow"),
@@ -140,11 +201,22 @@ _DEVIATIONS = (
         ("ERR-1",),
         "queries, keys and values of different dtypes are computed in the narrowest",
         "tokamax/mixed_dtypes",
+        (InDtype("query"), OtherCall(_in_narrowest)),
         when=has_several_dtypes,
     ),
-    Deviation(("ERR-4",), "a mask of numbers is accepted", "tokamax/not_checked"),
-    Deviation(("ERR-5",), "values of depth 0 are accepted", "tokamax/not_checked"),
-    Deviation(("ERR-6",), "a scale of NaN or infinity is accepted", "tokamax/not_checked"),
-    Deviation(("ERR-8",), "lengths that are no integers are accepted", "tokamax/not_checked"),
-    Deviation(("SCORE-6",), "any softcap is accepted", "tokamax/not_checked"),
+    Deviation(("ERR-4",), "a mask of numbers is accepted", "tokamax/not_checked", where_true("mask")),
+    Deviation(("ERR-5",), "values of depth 0 are accepted", "tokamax/not_checked", OF_NO_DEPTH),
+    Deviation(("ERR-6",), "a scale of NaN or infinity is accepted", "tokamax/not_checked", OF_NAN),
+    Deviation(
+        ("ERR-8",),
+        "lengths that are no integers are accepted",
+        "tokamax/not_checked",
+        OtherCall(_with_compared_lengths),
+    ),
+    Deviation(
+        ("SCORE-6",),
+        "any softcap is accepted",
+        "tokamax/not_checked",
+        (Special(_of_softcap), OtherCall(_with_any_softcap)),
+    ),
 )

@@ -3,11 +3,15 @@
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import torch
 from transformers import AttentionInterface
 from transformers.models.llama.modeling_llama import eager_attention_forward
 
 from attnspec.backends.adapters.conditions import (
+    OF_NAN,
+    OF_NO_DEPTH,
+    OF_OTHER_TYPES,
     Arguments,
     has_bias_beyond_differences,
     has_empty_row_of_mask,
@@ -17,10 +21,18 @@ from attnspec.backends.adapters.conditions import (
     has_row_of_minus_infinity,
     mask_overflow,
     repeated_batch,
+    rows_below,
+    rows_of_nan,
+    rows_without_keys,
+    with_more_axes,
+    with_number,
+    with_repeated_heads,
+    without,
 )
-from attnspec.backends.adapters.torch.sdpa import OF_ALL, OF_FLASH
+from attnspec.backends.adapters.torch.sdpa import OF_ALL, OF_FLASH, OF_SCALE
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
+from attnspec.backends.outcome import OtherCall, Raises, Special, Variant, of_rows
 from attnspec.backends.user.function import describe
 
 _VERSIONS = ">=5.23,<5.24"
@@ -77,7 +89,7 @@ def sdpa_backend() -> Backend:
         options = {"scaling": scale, "position_bias": bias, "is_causal": is_causal}
         return sdpa(_module(query, key), query, key, value, mask, **options)[0].transpose(1, 2)
 
-    deviations = (_LOWEST, _REPEATED, *_OF_SDPA, *OF_ALL, *OF_FLASH)
+    deviations = (_LOWEST, _REPEATED, *_OF_SDPA, OF_SCALE, *OF_ALL, *OF_FLASH)
     return _backend(
         "transformers-sdpa",
         attention,
@@ -103,10 +115,13 @@ def _has_lowest_bias_and_mask(arguments: Arguments) -> bool:
     return "mask" in arguments and has_bias_beyond_differences(arguments, lowest)
 
 
+#: The lowest number of the dtype.
+_LOWEST_NUMBER = with_number()
 _LOWEST = Deviation(
     ("MASK-5", "NUM-5"),
     "the score of a disallowed key is the lowest number, and a bias of allowed keys may be as low",
     "transformers/masked_lowest",
+    _LOWEST_NUMBER,
     when=_has_lowest_bias_and_mask,
 )
 _REPEATED = repeated_batch("torch/batch_repeated")
@@ -116,12 +131,14 @@ _OF_EAGER = (
         ("MASK-6",),
         "a mask is added, so a query of NaN without an allowed key gives NaN",
         "transformers/eager_nan_query",
+        Special(of_rows(rows_of_nan)),
         when=lambda arguments: has_nan_query(arguments) and has_mask_or_bias(arguments),
     ),
     Deviation(
         ("MASK-6", "MASK-1", "MASK-4"),
         "the lowest number of float64, which a mask adds, is minus infinity in the softmax of float32",
         "transformers/eager_empty_row_float64",
+        (Variant("MASK-6", "nan"), Variant("GRAD-10", "nan")),
         dtypes=("float64",),
         when=has_empty_row_of_mask,
     ),
@@ -129,6 +146,7 @@ _OF_EAGER = (
         ("MASK-5",),
         "a bias of float64 below the lowest number of float32 is minus infinity in the softmax",
         "transformers/eager_empty_row_float64",
+        Special(of_rows(rows_below(1e38))),
         dtypes=("float64",),
         when=lambda arguments: has_bias_beyond_differences(arguments, 1e38),
     ),
@@ -136,21 +154,31 @@ _OF_EAGER = (
         ("GRAD-10",),
         "a mask is added, so that a query with nothing to attend to has gradients",
         "transformers/eager_empty_row_gradient",
-        when=lambda arguments: "mask" in arguments,
+        _LOWEST_NUMBER,
+        when=has_empty_row_of_mask,
     ),
     Deviation(
         ("GRAD-10",),
         "if a bias disallows all keys of a query, gradients of its head are NaN",
         "transformers/eager_nan_gradient",
+        Special(of_rows(rows_without_keys("bias"))),
         when=has_row_of_minus_infinity,
     ),
-    Deviation(("ERR-2",), "a mask of integers is accepted", "transformers/eager_not_checked"),
-    Deviation(("ERR-5",), "values of depth 0 are accepted", "transformers/eager_not_checked"),
-    Deviation(("ERR-6",), "a scale of NaN or infinity is accepted", "transformers/eager_not_checked"),
+    Deviation(("ERR-2",), "a mask of integers is accepted", "transformers/eager_not_checked", OF_OTHER_TYPES),
+    Deviation(("ERR-5",), "values of depth 0 are accepted", "transformers/eager_not_checked", OF_NO_DEPTH),
+    Deviation(("ERR-6",), "a scale of NaN or infinity is accepted", "transformers/eager_not_checked", OF_NAN),
     Deviation(
-        ("ERR-15",), "a mask of more axes than the scores is accepted", "transformers/eager_not_checked"
+        ("ERR-15",),
+        "a mask of more axes than the scores is accepted",
+        "transformers/eager_not_checked",
+        OtherCall(with_more_axes),
     ),
-    Deviation(("HEAD-2",), "values may have one head", "transformers/eager_not_checked"),
+    Deviation(
+        ("HEAD-2",),
+        "values may have one head",
+        "transformers/eager_not_checked",
+        OtherCall(with_repeated_heads),
+    ),
 )
 
 
@@ -163,41 +191,53 @@ def _has_empty_row_of_both(arguments: Arguments) -> bool:
     return "bias" in arguments and has_empty_row_of_mask(arguments)
 
 
+def _with_keys_of_queries(arguments: Arguments) -> Arguments:
+    """Leave out the keys past the number of queries."""
+    queries, keys = arguments["query"].shape[-2], arguments["key"].shape[-2]
+    return {**arguments, "mask": arguments["mask"] & (np.arange(keys) < queries)}
+
+
 _OF_SDPA = (
     Deviation(
         ("MASK-3", "MASK-4", "ERR-3", "ERR-13", "GRAD-9"),
         "is_causal has no effect on a single query",
         "transformers/sdpa_one_query",
+        without("is_causal"),
         when=lambda arguments: bool(arguments.get("is_causal")) and arguments["query"].shape[-2] == 1,
     ),
     Deviation(
         ("MASK-4", "MASK-6", "ERR-3", "GRAD-9"),
         "is_causal has no effect beside a mask",
         "transformers/sdpa_mask_and_causal",
+        without("is_causal"),
         when=lambda arguments: bool(arguments.get("is_causal")) and "mask" in arguments,
     ),
     Deviation(
         ("MASK-4",),
         "beside a bias the score of a key after the query is the lowest number, and a bias of -inf is lower",
         "transformers/sdpa_bias_and_causal",
+        (_LOWEST_NUMBER, OtherCall(_with_keys_of_queries)),
         when=lambda arguments: bool(arguments.get("is_causal")) and "bias" in arguments,
     ),
     Deviation(
         ("MASK-4", "MASK-6"),
         "beside a bias a mask is the lowest number, so that a query with nothing to attend to attends to all",
         "transformers/sdpa_empty_row_beside_bias",
+        _LOWEST_NUMBER,
         when=_has_empty_row_of_both,
     ),
     Deviation(
         ("SHAPE-7", "GRAD-2", "GRAD-9"),
         "a call without queries or batch entries fails",
         "transformers/sdpa_no_queries",
+        Raises("RuntimeError", ""),
         when=_has_no_rows,
     ),
     Deviation(
         ("HEAD-2",),
         "values with another number of heads than the keys are accepted",
         "torch/heads_of_value",
+        OtherCall(with_repeated_heads),
         when=has_other_heads_of_value,
     ),
 )

@@ -7,10 +7,19 @@ import numpy as np
 import tvm
 from tvm import relax, tirx
 
-from attnspec.backends.adapters.conditions import Arguments, bias_overflow, has_no_keys
+from attnspec.backends.adapters.conditions import (
+    OF_NAN,
+    Arguments,
+    Rows,
+    bias_overflow,
+    has_no_keys,
+    pairs_of,
+    scores_of,
+)
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported
+from attnspec.backends.outcome import InDtype, Special, Unwritten, every_element, of_rows
 from attnspec.backends.user.function import describe
 
 _SHAPES = {"query": "blhd", "key": "bshd", "value": "bshe", "bias": "bhls"}
@@ -89,11 +98,20 @@ def _is_far_below_zero(arguments: Arguments) -> bool:
     return bool(query.max() * key.max() * query.shape[-1] > lowest)
 
 
+def _rows_far_below(arguments: Arguments) -> Rows:
+    """Find the rows whose scores are all so far below 0 that their exponentials are 0."""
+    lowest = 16 if arguments["query"].dtype == np.float16 else 80
+    scale = arguments.get("scale", arguments["query"].shape[-1] ** -0.5)
+    scores = scores_of(arguments) * scale + np.asarray(arguments.get("bias", 0.0)).astype(np.float64)
+    return np.asarray((np.where(pairs_of(arguments), scores, -np.inf) < -lowest).all(axis=-1))
+
+
 _DEVIATIONS = (
     Deviation(
         ("NUM-1",),
         "beside a scale the output of float16 has the dtype float32",
         "tvm/float16_scale",
+        InDtype("float32"),
         dtypes=("float16",),
         when=lambda arguments: arguments.get("scale") is not None,
     ),
@@ -101,15 +119,17 @@ _DEVIATIONS = (
         ("SOFT-2", "MASK-4"),
         "beside causal_mask a row whose scores are all far below 0 is NaN",
         "tvm/causal_maximum",
+        Special(of_rows(_rows_far_below)),
         when=_is_far_below_zero,
     ),
     Deviation(
         ("MASK-6", "SHAPE-7"),
         "without keys the result is not written",
         "tvm/no_keys",
+        Unwritten(every_element),
         when=has_no_keys,
     ),
     bias_overflow("tvm/bias_overflow", "float16", rules=("MASK-12", "MASK-4")),
-    Deviation(("ERR-6",), "a scale of NaN or infinity is accepted", "tvm/not_checked"),
-    Deviation(("ERR-5",), "a depth of 0 is accepted", "tvm/not_checked"),
+    Deviation(("ERR-6",), "a scale of NaN or infinity is accepted", "tvm/not_checked", OF_NAN),
+    Deviation(("ERR-5",), "a depth of 0 is accepted", "tvm/not_checked", OF_NAN),
 )

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from importlib import metadata
 from typing import Any
 
@@ -13,6 +13,7 @@ from attnspec.backends.constraints import Constraints
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import BackendError, Broken, ConversionError, Unsupported
 from attnspec.backends.library.library import Library
+from attnspec.backends.outcome import OUTCOMES, Outcome
 from attnspec.backends.user.configuration import FUNCTION_KEYS, check_keys
 from attnspec.backends.user.convention import Convention
 from attnspec.backends.user.place import find, near
@@ -155,7 +156,7 @@ def settings_of_table(where: str, name: str, table: Mapping[str, Any]) -> Settin
     if "companions" in table:
         fields["companions"] = _companions(where, name, table["companions"])
     if "deviations" in table:
-        fields["deviations"] = tuple(_deviation(where, entry) for entry in table["deviations"])
+        fields["deviations"] = tuple(_deviation(where, name, entry) for entry in table["deviations"])
     constraints = _constraints(where, table)
     if constraints != Constraints():
         fields["constraints"] = constraints
@@ -228,16 +229,36 @@ def _companions(where: str, name: str, table: Mapping[str, Any]) -> dict[str, Ca
     }
 
 
-def _deviation(where: str, entry: Any) -> Deviation:
-    known = {"rules", "reason", "source", "dtypes", "outputs", "versions", "groups", "within"}
+def _deviation(where: str, name: str, entry: Any) -> Deviation:
+    known = {"rules", "reason", "source", "outcome", "dtypes", "outputs", "versions", "groups"}
     if isinstance(entry, Deviation):
         return entry
-    if not isinstance(entry, dict) or not {"rules", "reason", "source"} <= set(entry) <= known:
+    if not isinstance(entry, dict) or not {"rules", "reason", "source", "outcome"} <= set(entry) <= known:
         raise BackendError(
-            f"{where}: deviations: expected rules, reason, source and optionally "
-            f"dtypes, outputs, versions, groups, within, got {entry!r}"
+            f"{where}: deviations: expected rules, reason, source, outcome and optionally "
+            f"dtypes, outputs, versions, groups, got {entry!r}"
         )
     fields: dict[str, Any] = {
         key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()
     }
-    return Deviation(**fields)
+    if isinstance(fields["outcome"], dict):
+        fields["outcome"] = _outcome(where, name, fields["outcome"])
+    try:
+        return Deviation(**fields)
+    except TypeError as error:
+        raise BackendError(f"{where}: deviations: {error}") from error
+
+
+def _outcome(where: str, name: str, table: Mapping[str, Any]) -> Outcome:
+    """Make an outcome of a table: its kind and the fields of it, where a function is a place."""
+    kinds = {kind.__name__: kind for kind in OUTCOMES}
+    kind = kinds.get(table.get("kind", ""))
+    given = {key: tuple(x) if isinstance(x, list) else x for key, x in table.items() if key != "kind"}
+    given = {key: find(name, str(x))[1] if key in ("change", "where") else x for key, x in given.items()}
+    if kind is None or set(given) - {field.name for field in fields(kind)}:
+        raise BackendError(
+            f"{where}: deviations: outcome: expected a kind, one of {', '.join(kinds)}, and its fields, "
+            f"got {table!r}"
+        )
+    outcome: Outcome = kind(**given)
+    return outcome

@@ -169,9 +169,8 @@ def _named(backend: Backend, names: list[str], returned: Any) -> Outputs:
                 reason = f"{name}: expected a gradient or an error, got none: no output depends on it"
                 raise Failure("GRAD-17", reason, code="no result") from error
             got = type(part).__name__ if type(error) is TypeError else f"{type(part).__name__} ({error})"
-            raise Failure(
-                "SHAPE-3", f"{name}: expected an array of {backend.library}, got {got}", code="no result"
-            ) from error
+            reason = f"{name}: expected an array of {backend.library}, got {got}"
+            raise Failure("SHAPE-3", reason, code="no result", output=name) from error
     raise AssertionError("outputs: expected to be converted one by one, got an error for all together")
 
 

@@ -1,8 +1,8 @@
-"""Declarations: finds the deviation that covers a failure, and what a run did not show of all of them."""
+"""Declarations: verifies that what a deviation states happens, and finds what a run did not show."""
 
-import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -10,31 +10,211 @@ from numpy.typing import NDArray
 
 from attnspec import Case
 from attnspec.backends import Backend, Deviation
-from attnspec.conformance.verdict import JUDGED, Verdict
+from attnspec.backends.outcome import (
+    Bound,
+    InDtype,
+    NoArray,
+    OtherCall,
+    Outcome,
+    Raises,
+    Special,
+    Unwritten,
+    Variant,
+)
+from attnspec.conformance.judge.budget import budgets_of, without_overflow
+from attnspec.conformance.judge.call import observe
+from attnspec.conformance.judge.cause import outputs_to_judge
+from attnspec.conformance.judge.dtypes import Outputs, own_dtypes
+from attnspec.conformance.judge.expected import differences, expected_in_dialect
+from attnspec.conformance.judge.failure import Failure
+from attnspec.conformance.verdict import JUDGED, Difference, Verdict
 from attnspec.dialect import ROUTES, described
-from attnspec.reference.budget.arithmetic import Budget
+from attnspec.dtypes import FORMATS
+from attnspec.reference.budget.budget import Budget
+
+#: With more candidates than this, only one, two and all of them are tried together.
+_FEW = 4
 
 
-def find_deviation(
-    backend: Backend, rule: str, case: Case, output: str = "", error: float = math.inf
-) -> Deviation | None:
-    """Find the declared deviation that covers a broken rule in a case. Return None if there is none."""
-    for deviation in backend.deviations:
-        if deviation.covers(
-            rule, case.arguments, dtype=case.dtype, output=output, group=case.group, error=error
-        ):
-            return deviation
-    return None
+def explain(
+    backend: Backend, case: Case, outputs: Outputs, name: str, rules: Collection[str] = ()
+) -> tuple[Deviation, ...]:
+    """Find the declared deviations whose outcomes give an output of a call. Return none if it is otherwise.
+
+    Without rules, only deviations are considered that say by themselves which calls they are about.
+    """
+    region = {"dtype": case.dtype, "output": name, "group": case.group}
+    candidates = [
+        deviation
+        for deviation in backend.deviations
+        if any(deviation.covers(rule, case.arguments, **region) for rule in rules or ("",))
+        and not all(isinstance(outcome, Raises | NoArray) for outcome in deviation.outcomes)
+    ]
+    count = len(candidates)
+    for size in range(1, count + 1) if count <= _FEW else (1, 2, count):
+        for several in combinations(candidates, size):
+            if _is_outcome(
+                backend, case, outputs, name, [x for deviation in several for x in deviation.outcomes]
+            ):
+                return several
+    return ()
 
 
-def declared_deviation(backend: Backend, calls: Iterable[Case], verdict: Verdict) -> Verdict | None:
-    """Turn a failure or an error that a backend declares into a deviation. Return None if it does not."""
-    output = verdict.difference.output if verdict.difference else ""
+def _is_outcome(
+    backend: Backend, case: Case, outputs: Outputs, name: str, outcomes: Sequence[Outcome]
+) -> bool:
+    """Whether an output is what some outcomes state together, and right in what they do not speak of."""
+    got = np.real(outputs[name])
+    if np.imag(outputs[name]).any():
+        return False
+    try:
+        showing, other = _other_call(backend, case, outcomes)
+    except (LookupError, ValueError, TypeError):  # a malformed call that it cannot be made of
+        return False
+    values, budgets = _values(showing, other, {**outputs, name: got}, name)
+    if got.shape != values[name].shape:
+        return False
+    value, allowed, dtypes = values[name], budgets[name], (other.dtype, own_dtypes(other))
+    arguments = case.arguments
+    for outcome in outcomes:
+        if isinstance(outcome, OtherCall):
+            arguments = outcome.change(arguments)
+        elif isinstance(outcome, Special | Unwritten):
+            value = _with_own(outcome, arguments, name, got.astype(np.float64), value)
+        elif isinstance(outcome, Bound):
+            allowed = outcome.budgets * allowed + outcome.absolute
+        elif isinstance(outcome, InDtype):
+            if outputs[name].dtype.name != (outcome.of(case.arguments) or outputs[name].dtype.name):
+                return False
+            allowed = allowed + _rounding(got.dtype.name, value)
+            got, dtypes = got.astype(np.float64), ("float64", {})
+    compared = differences({name: got}, {**values, name: value}, {name: allowed}, *dtypes)
+    return not any(isinstance(difference, Difference) for difference in compared)
+
+
+def _with_own(
+    outcome: Special | Unwritten,
+    arguments: Mapping[str, Any],
+    name: str,
+    got: NDArray[Any],
+    value: NDArray[Any],
+) -> NDArray[Any]:
+    """Expect the elements of an output as they are, where an outcome allows it."""
+    taken = np.broadcast_to(outcome.where(arguments).get(name, np.zeros((), np.bool_)), got.shape)
+    if isinstance(outcome, Special):
+        among = np.zeros(got.shape, np.bool_)
+        for number in outcome.numbers:
+            among |= np.isnan(got) if np.isnan(number) else got == number
+        taken = taken & among
+    return np.where(taken, got, value)
+
+
+def _rounding(dtype: str, value: NDArray[Any]) -> NDArray[Any]:
+    """Return the largest error of rounding numbers to a dtype, towards 0 if it is one of integers."""
+    if np.dtype(dtype).kind in "iub":
+        return np.ones(value.shape)
+    unit = 2.0 ** -FORMATS[dtype].digits if dtype in FORMATS else 0.0
+    return np.where(np.isfinite(value), np.abs(np.nan_to_num(value)) * unit, 0.0)
+
+
+def _other_call(backend: Backend, case: Case, outcomes: Sequence[Outcome]) -> tuple[Backend, Case]:
+    """Return the call whose results are expected, and the backend with the variants that they show."""
+    case = replace(case, misuse=None)
+    for outcome in outcomes:
+        if isinstance(outcome, OtherCall):
+            arguments = outcome.change(case.arguments)
+            case = replace(case, arguments=arguments, expected={}, alternatives=(), layout={})
+        elif isinstance(outcome, Variant):
+            dialect = {**backend.dialect, outcome.rule: outcome.name}
+            backend = replace(backend, dialect={rule: name for rule, name in dialect.items() if name})
+    return backend, case
+
+
+def _values(
+    backend: Backend, case: Case, outputs: Outputs, name: str
+) -> tuple[dict[str, Any], dict[str, Budget]]:
+    """Return exact values and budgets. Where the standard defines none, every number is wrong."""
+    try:
+        budgets = budgets_of(backend, case)
+        values, _ = expected_in_dialect(backend, case, budgets, outputs)
+        values = without_overflow(backend, case, values, outputs)
+        if name in values:
+            return dict(values), budgets
+    except (LookupError, ValueError, TypeError, ArithmeticError):  # a malformed call
+        pass
+    shape = outputs[name].shape
+    if case.operation == "attention" and name == "output":
+        shape = (*case.arguments["query"].shape[:-1], case.arguments["value"].shape[-1])
+    if shape != outputs[name].shape:
+        return {name: np.zeros(shape)}, {name: np.zeros(shape)}
+    wrong = np.where(np.isnan(outputs[name].astype(np.float64)), 0.0, np.nan)
+    return {name: wrong}, {name: np.zeros(shape)}
+
+
+def declared_deviation(
+    backend: Backend, calls: Sequence[Case], verdict: Verdict, failure: Failure | None = None
+) -> Verdict | None:
+    """Turn a failure or an error that a backend declares into a deviation. Return None if it does not.
+
+    If a relation does not hold, its calls are made again: each has to be right or as declared, and the
+    deviation is about the rule that is broken.
+    """
+    name = verdict.difference.output if verdict.difference else ""
+    covering = [
+        deviation
+        for deviation in backend.deviations
+        if any(
+            deviation.covers(verdict.rule, case.arguments, dtype=case.dtype, output=name, group=case.group)
+            for case in calls
+        )
+    ]
+    if verdict.raised is not None or verdict.code == "no result":
+        output = failure.output if failure else ""
+        shown = [deviation for deviation in covering if _raises(deviation, verdict, output)]
+        return as_deviation(verdict, shown[0].rules[0], shown[:1]) if shown else None
+    if failure is not None and failure.outputs is not None:
+        outputs = failure.outputs
+        parts = [explain(backend, calls[0], outputs, part, [verdict.rule]) for part in outputs]
+        shown = [deviation for part in parts for deviation in part] if all(parts) else []
+        return as_deviation(verdict, shown[0].rules[0], shown) if shown else None
+    covering = [deviation for deviation in covering if verdict.rule in deviation.rules]
+    if not covering or verdict.code not in ("differs", "relation"):
+        return None
+    found = _shown_by(backend, calls, verdict.rule)
+    if found is None:
+        return None
+    bounds = [x for x in covering if any(isinstance(outcome, Bound) for outcome in x.outcomes)]
+    shown = found or bounds  # errors within a bound may have one sign
+    return as_deviation(verdict, verdict.rule, shown) if shown else None
+
+
+def _raises(deviation: Deviation, verdict: Verdict, output: str) -> bool:
+    """Whether a deviation states the exception, or the output that is no array."""
+    for outcome in deviation.outcomes:
+        if isinstance(outcome, NoArray) and outcome.output == output:
+            return True
+        if isinstance(outcome, Raises) and verdict.raised is not None:
+            types = outcome.type.split(" or ")
+            return verdict.raised.type in types and outcome.message in verdict.raised.message
+    return False
+
+
+def _shown_by(backend: Backend, calls: Iterable[Case], rule: str) -> list[Deviation] | None:
+    """Make the calls of a relation, and return what they show. Return None if one is wrong otherwise."""
+    shown: list[Deviation] = []
     for case in calls:
-        deviation = find_deviation(backend, verdict.rule, case, output)
-        if deviation is not None:
-            return as_deviation(verdict, verdict.rule, [deviation])
-    return None
+        outputs = observe(backend, case)
+        budgets = budgets_of(backend, case)
+        values, _ = expected_in_dialect(backend, case, budgets, outputs)
+        values = without_overflow(backend, case, values, outputs)
+        judged = outputs_to_judge(outputs, case)
+        for compared in differences(judged, values, budgets, case.dtype, own_dtypes(case)):
+            if isinstance(compared, Difference):
+                several = explain(backend, case, outputs, compared.output, [rule])
+                if not several:
+                    return None
+                shown += several
+    return shown
 
 
 def as_deviation(verdict: Verdict, rule: str, deviations: Sequence[Deviation]) -> Verdict:
@@ -48,18 +228,6 @@ def as_deviation(verdict: Verdict, rule: str, deviations: Sequence[Deviation]) -
         declared=tuple(dict.fromkeys(deviation.id for deviation in deviations)),
         code="deviation",
     )
-
-
-def largest_error(got: NDArray[Any], expected: NDArray[Any], allowed: Budget) -> float:
-    """Return the largest absolute error beyond the budget; infinity if other elements are NaN or infinite."""
-    if got.shape != expected.shape:
-        return math.inf
-    wide, finite = got.astype(np.float64), np.isfinite(expected)
-    same = np.array_equal(wide[~finite], expected[~finite], equal_nan=True)
-    if not same or not np.isfinite(wide[finite]).all():
-        return math.inf
-    off = np.abs(wide[finite] - expected[finite])
-    return float(off[off > np.broadcast_to(allowed, got.shape)[finite]].max(initial=0))
 
 
 def not_shown(backend: Backend, shown: Collection[str]) -> list[Verdict]:

@@ -7,6 +7,8 @@ from inspect import unwrap
 from pathlib import Path
 from typing import Any
 
+from numpy.typing import NDArray
+
 import attnspec
 from attnspec.backends import Unsupported
 from attnspec.conformance.verdict import Code, Difference, Raise
@@ -52,16 +54,28 @@ class Declined(Unsupported):
 
 
 class Failure(AssertionError):  # noqa: N818 - the word of the standard, as pass and deviation are
-    """A rule does not hold. The fields are those of a verdict."""
+    """A rule does not hold. The fields are those of a verdict.
+
+    `outputs` are those of a call that had to be refused, and `output` names the one that is no array.
+    """
 
     def __init__(
-        self, rule: str, reason: str = "", difference: Difference | None = None, code: Code = "differs"
+        self,
+        rule: str,
+        reason: str = "",
+        difference: Difference | None = None,
+        code: Code = "differs",
+        *,
+        outputs: dict[str, NDArray[Any]] | None = None,
+        output: str = "",
     ) -> None:
         super().__init__(rule, reason, difference)
         self.rule = rule
         self.reason = reason
         self.difference = difference
         self.code = code
+        self.outputs = outputs
+        self.output = output
 
 
 class Raised(Exception):  # noqa: N818 - it reports an error of the implementation

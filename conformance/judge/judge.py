@@ -1,12 +1,11 @@
 """The judge: calls one backend as an item asks, and turns what happens into a verdict."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from attnspec import Case, find_rule
-from attnspec.backends import DTYPES, Backend, Broken, Unsupported
+from attnspec.backends import DTYPES, Backend, Broken, Deviation, Unsupported
 from attnspec.backends.backend import in_one_dtype
 from attnspec.backends.constraints import fits
 from attnspec.conformance.judge.budget import budgets_of, required, without_overflow
@@ -16,8 +15,7 @@ from attnspec.conformance.judge.comparison import misprint
 from attnspec.conformance.judge.deviation import (
     as_deviation,
     declared_deviation,
-    find_deviation,
-    largest_error,
+    explain,
 )
 from attnspec.conformance.judge.dtypes import LSES, Outputs, is_real, own_dtypes
 from attnspec.conformance.judge.expected import differ, differences, expected_in_dialect
@@ -116,7 +114,7 @@ def judge(backend: Backend, item: Case | Judgeable) -> Verdict:
         verdict = replace(verdict, status="error", rule=verdict.rules[0], reason=str(broken), code="broken")
     except Failure as failure:
         wrong = replace(verdict, status="fail", rule=failure.rule, reason=failure.reason, code=failure.code)
-        verdict = settle(backend, item, replace(wrong, difference=failure.difference))
+        verdict = settle(backend, item, replace(wrong, difference=failure.difference), failure)
     observed = verdict.difference is not None and verdict.difference.output == "weights"
     return replace(verdict, probed=observed and not backend.has("attention", "return_weights"))
 
@@ -146,9 +144,9 @@ def _unsupported(verdict: Verdict, error: Unsupported | Raised, lacking: Lacking
     )
 
 
-def settle(backend: Backend, item: Item, verdict: Verdict) -> Verdict:
+def settle(backend: Backend, item: Item, verdict: Verdict, failure: Failure | None = None) -> Verdict:
     """Turn a failure or an error that the backend declares into a deviation; otherwise apply the level."""
-    return declared_deviation(backend, item.calls, verdict) or _by_level(backend, verdict)
+    return declared_deviation(backend, item.calls, verdict, failure) or _by_level(backend, verdict)
 
 
 def _by_level(backend: Backend, verdict: Verdict) -> Verdict:
@@ -241,21 +239,20 @@ def _judge_values(backend: Backend, case: Case, verdict: Verdict, observed: Outp
     if not outputs:
         lacks = [f"output {name}" for name in values]
         raise Missing(f"{backend.name} does not return {', '.join(values)}", *lacks)
-    worst, conforming, deviations = 0.0, outputs, []
+    worst, conforming = 0.0, outputs
+    deviations: list[Deviation] = []
     for compared in differences(outputs, values, budgets, case.dtype, own_dtypes(case)):
         if not isinstance(compared, Difference):
             worst = max(worst, compared)
             continue
-        cause = cause_of(backend, case, compared, outputs, values)
-        error = math.inf
-        if compared.kind in ("value", "pattern"):
-            name = compared.output
-            error = largest_error(outputs[name], values[name], budgets[name])
-        deviation = find_deviation(backend, cause.rule, case, compared.output, error)
-        if deviation is None:
+        explained = explain(backend, case, outputs, compared.output)
+        if not explained:
+            cause = cause_of(backend, case, compared, outputs, values)
+            explained = explain(backend, case, outputs, compared.output, [cause.rule])
+        if not explained:
             wrong = replace(verdict, status="fail", difference=compared, code="differs", **vars(cause))
             return _by_level(backend, wrong)
-        deviations.append(deviation)
+        deviations += explained
         conforming = {name: array for name, array in conforming.items() if name != compared.output}
     for figure in () if deviates else case.figures:
         if figure.of in conforming and (problem := misprint(figure, outputs, budgets)):

@@ -110,7 +110,8 @@ def judge_refusal(backend: Backend, case: Case) -> Outputs | None:
         if case.rules[0] == "ERR-12":
             raise Missing(f"{backend.name} refuses no such call")
         got = ", ".join(f"{name} of shape {array.shape}" for name, array in outputs.items())
-        raise Failure(case.rules[0], f"expected an error, got {got}", code="not refused")
+        reason = f"expected an error, got {got}"
+        raise Failure(case.rules[0], reason, code="not refused", outputs=outputs)
     _require_fitting(backend, case.operation)
     if case.rules[0] == "ERR-12":
         _require_named(message, _with_own(backend, (case.misuse.argument, *case.misuse.named)))

@@ -80,8 +80,9 @@ def compare_rows(
     profile: str = "",
     unit: float = 1.0,
     empty: bool = True,
+    rounding: float = 0.0,
 ) -> Difference | float:
-    """Compare some rows with their exact values by the second oracle."""
+    """Compare some rows with their exact values by the second oracle, which are rounded once more."""
     largest = 0.0
     options: dict[str, Any] = {"accuracy": accuracy, "working": working, "profile": profile}
     for index in rows:
@@ -91,7 +92,8 @@ def compare_rows(
         allowed = budget("attention", row_of(arguments, index), dtype, **options)
         for name in outputs:
             got, unit_of = np.asarray(outputs[name][index]), unit if name == "lse" else 1.0
-            value, own = values[name] / unit_of, allowed[name][0] / unit_of
+            value = values[name] / unit_of
+            own = allowed[name][0] / unit_of + (rounding * np.abs(value) if rounding else 0.0)
             found = compare(name, got, value, own, *accepted_dtypes(name, dtype))
             if isinstance(found, Difference):
                 return replace(found, element=(*index, *found.element))

@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from attnspec import OPERATIONS
-from attnspec.backends import Backend
+from attnspec.backends import Backend, Deviation
+from attnspec.backends.outcome import Bound, InDtype, OtherCall
 from attnspec.conformance.judge.call import call
 from attnspec.conformance.judge.cause import SHAPE_RULES
 from attnspec.conformance.judge.comparison import compare
-from attnspec.conformance.judge.deviation import declared_deviation
+from attnspec.conformance.judge.deviation import as_deviation
 from attnspec.conformance.judge.dtypes import Outputs, accepted_dtypes, lse_dtype
 from attnspec.conformance.sizes.chosen import chosen_heads, chosen_rows, compare_rows, gradients_of_heads
 from attnspec.conformance.sizes.codebook.gradients import Part, gradients
@@ -29,6 +30,7 @@ from attnspec.conformance.sizes.dialect import (
 )
 from attnspec.conformance.sizes.sized import SizedCase
 from attnspec.conformance.verdict import Difference, Verdict
+from attnspec.dtypes import FORMATS
 from attnspec.formula import Formula
 
 #: The libraries whose threads are limited.
@@ -63,10 +65,10 @@ def _judge_outputs(
             verdict = replace(verdict, share=result, accuracy=precision.accuracy)
             break
         wrong = replace(verdict, status="fail", rule=_rule(item, result), difference=result, code="differs")
-        declared = declared_deviation(backend, item.calls, wrong)
+        declared = _declared(backend, item, wrong, left[result.output], precision)
         if declared is None:
             return wrong
-        deviations.append(replace(declared, difference=None))
+        deviations.append(as_deviation(replace(wrong, difference=None), declared.rules[0], [declared]))
         del left[result.output]
     if deviations:
         ids = dict.fromkeys(name for deviation in deviations for name in deviation.declared)
@@ -77,6 +79,40 @@ def _judge_outputs(
             verdict, status="deviation", rules=rules, rule=rule, variant=backend.dialect[rule], code="variant"
         )
     return verdict
+
+
+def _declared(
+    backend: Backend, item: SizedCase, wrong: Verdict, got: NDArray[Any], precision: Precision
+) -> Deviation | None:
+    """Find a declared deviation whose outcome some rows of an output have, or all rows if it is a bound."""
+    difference, case = wrong.difference, item.case
+    assert difference is not None  # noqa: S101 - for the type checker: an output differs
+    rows = chosen_rows(_shapes(item.formula, gradients=False)["lse"], item.seed)
+    for deviation in backend.deviations:
+        if not deviation.covers(wrong.rule, case.arguments, dtype=item.dtype, output=difference.output):
+            continue
+        arguments, dtype, rounding = case.arguments, item.dtype, 0.0
+        output = got
+        for outcome in deviation.outcomes:
+            if isinstance(outcome, Bound):
+                if difference.kind == "value" and difference.share <= outcome.budgets:
+                    return deviation
+            elif isinstance(outcome, OtherCall):
+                arguments = outcome.change(arguments)
+                dtype = str(arguments["query"].dtype)
+            elif isinstance(outcome, InDtype) and got.dtype.name == outcome.of(case.arguments):
+                rounding = 2.0 ** -FORMATS[got.dtype.name].digits
+                output = got.astype(accepted_dtypes(difference.output, dtype)[0])
+            else:
+                break
+        else:
+            if item.gradients or output.dtype.name not in accepted_dtypes(difference.output, dtype):
+                continue
+            part, options = {difference.output: output}, precision.options
+            compared = compare_rows(arguments, part, dtype, rows, rounding=rounding, **options)
+            if not isinstance(compared, Difference):
+                return deviation
+    return None
 
 
 def _rule(item: SizedCase, difference: Difference) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from attnspec.backends.deviation import Deviation
+from attnspec.backends.outcome import Bound
 from attnspec.dtypes import SHORT
 
 #: The releases on which the declarations were observed.
@@ -16,6 +17,7 @@ SUMS_OF_GRADIENTS = Deviation(
     ("NUM-5", "GRAD-19"),
     "the gradients of keys and values are added up in half precision, 32 queries at a time",
     "torch/flash_gradient_sums",
+    Bound(40),
     dtypes=SHORT,
     outputs=("d_key", "d_value"),
     when=lambda arguments: bool(arguments["query"].shape[-2] > 32),

@@ -2,27 +2,47 @@
 
 import os
 import shutil
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from typing import Any
 
+import numpy as np
 import torch
 import torch._dynamo
+from numpy.typing import NDArray
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 from attnspec.backends.adapters.conditions import (
+    OF_NO_DEPTH,
+    OF_OTHER_TYPES,
+    Arguments,
+    Rows,
     bias_overflow,
     has_nan_query,
     has_no_keys,
     has_other_heads_of_value,
     has_other_length_of_value,
     has_row_below,
+    pairs_of,
+    rows_all_below,
+    rows_of_nan,
+    with_repeated_heads,
 )
 from attnspec.backends.adapters.torch import VERSIONS, to_four_axes
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import BackendError, Unsupported
 from attnspec.backends.library import load_library
+from attnspec.backends.outcome import (
+    NoArray,
+    OtherCall,
+    Raises,
+    Special,
+    Unwritten,
+    every_element,
+    of_rows,
+)
 
 #: The size of a block that PyTorch takes by default.
 _DEFAULT = 128
@@ -137,26 +157,49 @@ def _attend(
     return (output, lse) if return_lse else output
 
 
+def _rows_of_lowest(arguments: Arguments) -> Rows:
+    """Find the rows whose biases are all close to the lowest number of float32, or below it."""
+    shape = (*arguments["query"].shape[:-1], arguments["key"].shape[-2])
+    low = np.broadcast_to(arguments["bias"].astype(np.float64) < -3.3e38, shape)
+    return np.asarray((low | ~pairs_of(arguments)).all(axis=-1))
+
+
+def _of_integers(arguments: Arguments) -> Mapping[str, NDArray[np.bool_]]:
+    return {"output": np.asarray(arguments["query"].dtype.kind in "biu")}
+
+
+_OF_SCALE = (
+    Special(every_element, (np.nan, np.inf)),
+    Special(of_rows(rows_all_below), (0.0, -np.inf)),
+)
 _OF_EAGER = (
-    Deviation(("ERR-2",), "arrays of integers are accepted", "torch/flex_integers"),
-    Deviation(("ERR-5",), "a depth of 0 is accepted", "torch/flex_depth_zero"),
-    Deviation(("ERR-6",), "a scale of NaN or infinity is accepted", "torch/flex_scale_not_finite"),
+    Deviation(
+        ("ERR-2",),
+        "keys and values of other types are converted; with a query of integers, weights are integers",
+        "torch/flex_integers",
+        (Special(_of_integers, (0.0,)), *OF_OTHER_TYPES),
+    ),
+    Deviation(("ERR-5",), "a depth of 0 is accepted", "torch/flex_depth_zero", OF_NO_DEPTH),
+    Deviation(("ERR-6",), "a scale of NaN or infinity is accepted", "torch/flex_scale_not_finite", _OF_SCALE),
     Deviation(
         ("HEAD-2",),
         "if values and keys differ in their number of heads, heads are repeated",
         "torch/flex_heads_of_value",
+        OtherCall(with_repeated_heads),
         when=has_other_heads_of_value,
     ),
     Deviation(
         ("SHAPE-7", "MASK-6"),
         "it raises an error if there are no keys",
         "torch/flex_no_keys",
+        Raises("RuntimeError or ValueError or IndexError", ""),
         when=has_no_keys,
     ),
     Deviation(
         ("SHAPE-7", "SHAPE-3"),
         "the requested lse is None if there are no queries",
         "torch/flex_no_queries",
+        NoArray("lse"),
         when=lambda arguments: 0 in arguments["query"].shape[:-1],
     ),
     bias_overflow("torch/flex_bias_overflow"),
@@ -164,6 +207,7 @@ _OF_EAGER = (
         ("SOFT-6", "MASK-5", "NUM-5"),
         "the lse of a row whose scores are all the lowest finite number is minus infinity",
         "torch/flex_lse_of_lowest",
+        Special(of_rows(_rows_of_lowest), (-np.inf,)),
         when=lambda arguments: has_row_below(arguments, 3.3e38),
         outputs=("lse",),
     ),
@@ -239,24 +283,28 @@ _OF_COMPILED = (
         ("NUM-11",),
         "a query of NaN gives 0",
         "torch/flex_compiled_nan_query",
+        Special(of_rows(rows_of_nan), (0.0,)),
         when=has_nan_query,
     ),
     Deviation(
         ("SHAPE-6",),
         "a number of batch entries of value other than that of key is accepted",
         "torch/flex_compiled_batch_of_value",
+        Unwritten(every_element),
         when=lambda arguments: bool(arguments["key"].shape[:-3] != arguments["value"].shape[:-3]),
     ),
     Deviation(
         ("SHAPE-6",),
         "with fewer values than keys, values are read past their end; additional values are ignored",
         "torch/flex_compiled_value_length",
+        Unwritten(every_element),
         when=has_other_length_of_value,
     ),
     Deviation(
         ("HEAD-2",),
         "a number of heads of value other than that of key is accepted",
         "torch/flex_compiled_heads_of_value",
+        Unwritten(every_element),
         when=has_other_heads_of_value,
     ),
 )

@@ -9,10 +9,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from attnspec.backends.adapters.conditions import (
+    OF_NO_DEPTH,
+    Arguments,
+    Rows,
     has_infinity,
     has_mask_or_bias,
     has_nan_query,
@@ -21,6 +25,11 @@ from attnspec.backends.adapters.conditions import (
     has_queries_without_keys,
     is_masked,
     mask_overflow,
+    rows_all_below,
+    rows_of_infinity,
+    rows_of_nan,
+    rows_with_disallowed,
+    with_repeated_heads,
 )
 from attnspec.backends.adapters.torch import (
     SUMS_OF_GRADIENTS,
@@ -33,6 +42,7 @@ from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported
 from attnspec.backends.library import load_library
+from attnspec.backends.outcome import OtherCall, Raises, Special, Unwritten, every_element, of_rows
 
 _SDPA = torch.nn.functional.scaled_dot_product_attention
 #: The numbers of float32 in a vector of the processor.
@@ -41,7 +51,7 @@ _VECTOR = 16 if torch.backends.cpu.get_cpu_capability() == "AVX512" else 8
 
 def default_backend() -> Backend:
     """Let PyTorch choose the path."""
-    deviations = (*OF_ALL, *OF_FLASH, *_OF_MATH)
+    deviations = (OF_SCALE, *OF_ALL, *OF_FLASH, *_OF_MATH)
     made = _backend("torch-sdpa", _attention(_by_default, 2), {"SHAPE-6": "broadcast"}, deviations)
     companions = {"packed_attention": packed_attention}
     return replace(made, companions=companions, deviations=(*made.deviations, *_OF_NESTED))
@@ -49,16 +59,22 @@ def default_backend() -> Backend:
 
 def math_backend() -> Backend:
     """Force the path of separate operations."""
-    made = _backend("torch-math", _attention(_by_math, 0), {"SHAPE-6": "broadcast"}, (*OF_ALL, *_OF_MATH))
+    made = _backend(
+        "torch-math",
+        _attention(_by_math, 0),
+        {"SHAPE-6": "broadcast"},
+        (of_scale(rows_all_below), *OF_ALL, *_OF_MATH, *_OF_DROPOUT),
+    )
     companions = {"seeded_dropout_attention": seeded_dropout_attention}
     # The choice of a path holds for all threads.
-    deviations = (*made.deviations, *_OF_DROPOUT)
-    return replace(made, companions=companions, deviations=deviations, concurrent=False)
+    return replace(made, companions=companions, concurrent=False)
 
 
 def flash_backend() -> Backend:
     """Force the fused kernel for the CPU, which takes inputs of four axes."""
-    made = _backend("torch-flash", _attention(_by_flash, 2), {}, (*OF_ALL, *OF_FLASH))
+    made = _backend(
+        "torch-flash", _attention(_by_flash, 2), {}, (of_scale(rows_without_scores), *OF_ALL, *OF_FLASH)
+    )
     return replace(made, concurrent=False)  # as above
 
 
@@ -133,63 +149,98 @@ def _has_shared_heads(query: Any, key: Any) -> bool:
     return bool(min(query.ndim, key.ndim) > 2 and query.shape[-3] != key.shape[-3])
 
 
+def of_scale(*zero: Callable[[Arguments], Rows]) -> Deviation:
+    """Declare that a scale that is not finite makes each row NaN, except for some rows of 0."""
+    return Deviation(
+        ("ERR-6",),
+        "a scale of NaN or infinity is accepted, and gives NaN or 0",
+        "torch/scale_not_finite",
+        (Special(every_element), *(Special(of_rows(rows), (0.0,)) for rows in zero)),
+    )
+
+
+def rows_without_scores(arguments: Arguments) -> Rows:
+    """Find the rows without a score above minus infinity: all if the scale is NaN."""
+    return rows_all_below(arguments) | bool(np.isnan(arguments["scale"]))
+
+
 #: The deviations of all paths.
 OF_ALL = (
-    Deviation(
-        ("ERR-6",), "a scale of NaN or infinity is accepted, and gives NaN or 0", "torch/scale_not_finite"
-    ),
-    Deviation(("ERR-5",), "a depth of 0 is accepted", "torch/depth_zero"),
+    Deviation(("ERR-5",), "a depth of 0 is accepted", "torch/depth_zero", OF_NO_DEPTH),
     Deviation(
         ("SHAPE-6",),
         "values without positions are accepted for any number of keys, and give 0",
         "torch/value_of_no_positions",
-        when=lambda arguments: bool(arguments["value"].shape[-2] == 0),
+        Special(every_element, (0.0,)),
+        when=lambda arguments: bool(arguments["value"].shape[-2] == 0 != arguments["key"].shape[-2]),
     ),
     mask_overflow("torch/masked_overflow", is_masked),
     Deviation(
         ("MASK-6",),
         "a mask is added, so a query of NaN without an allowed key gives NaN",
         "torch/masked_nan_query",
+        Special(of_rows(rows_of_nan)),
         when=lambda arguments: has_nan_query(arguments) and has_mask_or_bias(arguments),
     ),
     Deviation(
         ("HEAD-2",),
         "zero key heads are accepted with one query head or more, and give 0",
         "torch/no_key_heads",
+        Special(every_element, (0.0,)),
         when=lambda arguments: 0 in arguments["key"].shape[:-2] and 0 not in arguments["query"].shape[:-2],
     ),
 )
+OF_SCALE = of_scale(rows_without_scores)
 _OF_MATH = (
     Deviation(
         ("HEAD-2",),
         "if values and keys differ in their number of heads, heads are repeated",
         "torch/heads_of_value",
+        OtherCall(with_repeated_heads),
         when=has_other_heads_of_value,
     ),
 )
+
+
+def _with_keys_of_values(arguments: Arguments) -> Arguments:
+    """Take as many keys as there are values. Missing keys are memory that nobody wrote."""
+    key, count = arguments["key"], arguments["value"].shape[-2]
+    missing = np.zeros((*key.shape[:-2], max(count - key.shape[-2], 0), key.shape[-1]), key.dtype)
+    return {**arguments, "key": np.concatenate([key[..., :count, :], missing], axis=-2)}
+
+
+def _with_missing_keys(arguments: Arguments) -> Rows:
+    missing = arguments["key"].shape[-2] < arguments["value"].shape[-2]
+    return np.full(arguments["query"].shape[:-1], missing)
+
+
 OF_FLASH = (
     Deviation(
         ("SHAPE-6",),
         "the number of positions is that of the values: with fewer keys, memory past their end is read",
         "torch/flash_value_length",
+        (Unwritten(of_rows(_with_missing_keys)), OtherCall(_with_keys_of_values)),
         when=has_other_length_of_value,
     ),
     Deviation(
         ("SCORE-3", "MASK-3", "MASK-4"),
         "a causal mask with a scale of 0 or below gives NaN, because the mask is multiplied by the scale",
         "torch/flash_causal_scale",
+        Special(of_rows(rows_with_disallowed)),
         when=lambda arguments: bool(arguments.get("is_causal") and arguments.get("scale", 1) <= 0),
     ),
     Deviation(
         ("NUM-11",),
         "without a mask, a query of NaN gives 0",
         "torch/flash_nan_query",
+        Special(of_rows(rows_of_nan), (0.0,)),
         when=lambda arguments: has_nan_query(arguments) and not has_mask_or_bias(arguments),
     ),
     Deviation(
         ("NUM-11",),
         "from one vector of keys on (16 with AVX-512, 8 with AVX2), a score of infinity gives 0",
         "torch/flash_half_infinity",
+        Special(of_rows(rows_of_infinity), (0.0,)),
         when=lambda arguments: has_infinity(arguments) and arguments["key"].shape[-2] >= _VECTOR,
         dtypes=("float16", "bfloat16"),
     ),
@@ -227,6 +278,7 @@ _OF_DROPOUT = (
         ("DROP-12",),
         "a probability below 0 and one of NaN are accepted, and drop nothing",
         "torch/dropout_p_not_checked",
+        OtherCall(lambda arguments: {**arguments, "dropout_p": 0.0}),
         when=lambda arguments: not arguments.get("dropout_p", 0) >= 0,
     ),
 )
@@ -235,6 +287,7 @@ _OF_NESTED = (
         ("PACK-2", "PACK-7"),
         "sequences of nested tensors that have queries and no keys raise, but for some places among others",
         "torch/nested_no_keys",
+        Raises("RuntimeError or ValueError", ""),
         when=has_queries_without_keys,
     ),
 )
