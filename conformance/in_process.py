@@ -15,8 +15,7 @@ from attnspec.conformance.results import Header, Run, gather
 from attnspec.conformance.run.cases import Cases
 from attnspec.conformance.run.child import judged, loaded_of, with_traits
 from attnspec.conformance.run.events import Loaded, events
-from attnspec.conformance.run.plan import Outline, is_indexed, plan_of
-from attnspec.conformance.run.selection import Selection
+from attnspec.conformance.run.plan import Outline, Selection, is_indexed, plan_of
 from attnspec.conformance.verdict import Verdict
 
 if TYPE_CHECKING:

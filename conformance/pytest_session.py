@@ -15,11 +15,9 @@ from attnspec.conformance.attribution.levels import VALUES, check_required, rule
 from attnspec.conformance.attribution.report import Report
 from attnspec.conformance.results import Header, Results, Run, gather
 from attnspec.conformance.run import SUITE
-from attnspec.conformance.run.events import Event, Loaded, events
-from attnspec.conformance.run.offer import Offer
-from attnspec.conformance.run.plan import Outline, is_indexed, plan_of
+from attnspec.conformance.run.events import Event, Loaded, Offer, events
+from attnspec.conformance.run.plan import Outline, Selection, is_indexed, plan_of
 from attnspec.conformance.run.pool import verdict_of_end
-from attnspec.conformance.run.selection import Selection
 from attnspec.conformance.run.worker import Ended, Worker
 from attnspec.conformance.verdict import Verdict, from_json, to_json
 

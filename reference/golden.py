@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnspec import Case, SpecError
-from attnspec.case_json import decode
+from attnspec.golden import decode
 from attnspec.reference.exact.balls import Settled
 from attnspec.reference.exact.evaluate import evaluate
 from attnspec.schema import SCHEMA, read, spell

@@ -20,8 +20,8 @@ from attnspec.conformance.render.screen import screen
 from attnspec.conformance.render.text import verdict_text
 from attnspec.conformance.results_file import read
 from attnspec.conformance.run import pool
+from attnspec.conformance.run.plan import Selection
 from attnspec.conformance.run.run import run_all
-from attnspec.conformance.run.selection import Selection
 
 #: A part of the suite that asks for values, for a refusal and for another shape.
 PART = ("notation-batch", "notation-no-queries", "notation-misfit-depth")

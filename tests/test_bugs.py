@@ -13,8 +13,8 @@ from attnspec.conformance.attribution.report import Report
 from attnspec.conformance.render.reproduction import reproduction
 from attnspec.conformance.render.screen import screen
 from attnspec.conformance.run import worker
+from attnspec.conformance.run.plan import Selection
 from attnspec.conformance.run.run import run_all
-from attnspec.conformance.run.selection import Selection
 
 #: The lines of a page.
 PAGE = 60

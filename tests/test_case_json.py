@@ -8,9 +8,9 @@ import pytest
 
 from attnspec import Case, SpecError, find_case
 from attnspec.backends import load
-from attnspec.case_json import from_json, read_cases, to_json, write_cases
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.suite import find, items
+from attnspec.golden import from_json, read_cases, to_json, write_cases
 
 #: Golden with figures and variants, misuses of both kinds, one that may name another argument, strides,
 #: bfloat16, int32 ids, NaN, one output judged.

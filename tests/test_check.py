@@ -19,7 +19,7 @@ from attnspec.conformance.cli.main import main
 from attnspec.conformance.results import Footer, Header
 from attnspec.conformance.results_file import read
 from attnspec.conformance.run import run
-from attnspec.conformance.run.selection import Selection
+from attnspec.conformance.run.plan import Selection
 
 NAME = SUBJECT.name
 

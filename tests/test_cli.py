@@ -15,8 +15,8 @@ from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.render.screen import screen
 from attnspec.conformance.results_file import read
 from attnspec.conformance.run import pool
+from attnspec.conformance.run.plan import Selection
 from attnspec.conformance.run.run import run_all
-from attnspec.conformance.run.selection import Selection
 from attnspec.conformance.suite import items
 from attnspec.conformance.verdict import shown
 

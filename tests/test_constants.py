@@ -13,7 +13,6 @@ from tests_support import whole_suite
 import attnspec.conformance
 from attnspec import OPERATIONS, Case, SpecError, find_case
 from attnspec.backends import load
-from attnspec.case_json import from_json, to_json
 from attnspec.conformance.judge import store
 from attnspec.conformance.judge.budget import budgets_of
 from attnspec.conformance.judge.cause import outputs_to_judge
@@ -23,6 +22,7 @@ from attnspec.conformance.sizes.cases import sized_cases
 from attnspec.conformance.sizes.dialect import gradients_in_dialect, in_dialect, precisions
 from attnspec.conformance.sizes.judge import compare_outputs
 from attnspec.conformance.verdict import Difference
+from attnspec.golden import from_json, to_json
 
 BACKEND = load("numpy-portable")
 #: No case expects it in all elements.

@@ -14,8 +14,8 @@ from attnspec.conformance.gallery import correct_entries, entry
 from attnspec.conformance.gallery.splits import RELATIVE
 from attnspec.conformance.render.finding import diagnosis_text
 from attnspec.conformance.run.events import events
+from attnspec.conformance.run.plan import Selection
 from attnspec.conformance.run.pool import Pool
-from attnspec.conformance.run.selection import Selection
 from attnspec.conformance.suite import find
 from attnspec.conformance.verdict import Verdict
 from attnspec.reference import attention as reference

@@ -13,12 +13,12 @@ import pytest
 
 from attnspec import SpecError, find_rule
 from attnspec.backends import Backend, load, load_library
-from attnspec.case_json import array as array_of
 from attnspec.conformance.export.calls import ExportedCall, exported_calls
 from attnspec.conformance.export.formats import HEADER
 from attnspec.conformance.export.write import FORMATS, write
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.suite import find, items
+from attnspec.golden import array as array_of
 
 ROOT = Path(__file__).parent.parent
 CC = shutil.which("cc")

@@ -8,8 +8,8 @@ import pytest
 from attnspec.conformance.attribution.report import Outcome, Report
 from attnspec.conformance.render.screen import screen
 from attnspec.conformance.run import pool, worker
+from attnspec.conformance.run.plan import Selection
 from attnspec.conformance.run.run import run_all
-from attnspec.conformance.run.selection import Selection
 
 TESTS = Path(__file__).parent
 #: Asked of each implementation: values twice, so that what is left behind by the first call shows.

@@ -12,10 +12,9 @@ from attnspec.conformance import items
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.run.cases import Cases
 from attnspec.conformance.run.child import with_traits
+from attnspec.conformance.run.events import offer_of
 from attnspec.conformance.run.index import outline_of, write
-from attnspec.conformance.run.offer import offer_of
-from attnspec.conformance.run.plan import PATH, index, plan_of
-from attnspec.conformance.run.selection import Selection
+from attnspec.conformance.run.plan import PATH, Selection, index, plan_of
 
 #: Some cases of every chapter, and of every operation.
 SOME = index()[::35]

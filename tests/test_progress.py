@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from attnspec.conformance.run import progress
-from attnspec.conformance.run.progress import Progress
+from attnspec.conformance.run import run as progress
+from attnspec.conformance.run.run import Progress
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from attnspec import SpecError, __version__
 from attnspec.conformance.cli.main import main
 from attnspec.conformance.results import Footer, Header, Subject, line
 from attnspec.conformance.results_file import read
+from attnspec.conformance.run.plan import Selection
 from attnspec.conformance.run.resume import unfinished
-from attnspec.conformance.run.selection import Selection
 from attnspec.conformance.verdict import Verdict
 
 TESTS = Path(__file__).parent

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from test_cli import attnspec
 
 from attnspec.backends import load
-from attnspec.case_json import read_cases
 from attnspec.conformance.gallery import entry
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.render.text import verdict_text
 from attnspec.conformance.run.search import calls, search, store
+from attnspec.golden import read_cases
 from attnspec.sizes import misfits
 
 PORTABLE = load("numpy-portable")

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from attnspec import cases, find_case
-from attnspec.case_json import decode, from_json
 from attnspec.conformance.judge.dtypes import in_each
+from attnspec.golden import decode, from_json
 from attnspec.reference.budget.budget import budget, plain
 
 

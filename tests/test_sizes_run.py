@@ -14,8 +14,8 @@ from click.testing import CliRunner
 from attnspec.conformance.cli.main import main
 from attnspec.conformance.render.reproduction import reproduction
 from attnspec.conformance.results_file import read
+from attnspec.conformance.run.plan import Selection
 from attnspec.conformance.run.pool import Pool
-from attnspec.conformance.run.selection import Selection
 from attnspec.conformance.verdict import Verdict
 
 TESTS = Path(__file__).parent

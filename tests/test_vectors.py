@@ -12,10 +12,9 @@ from safetensors.numpy import load_file
 
 import attnspec
 from attnspec import OPERATIONS, SpecError, cases, find_case, rules
-from attnspec.case_json import array, decode
 from attnspec.conformance.judge.comparison import compare
 from attnspec.conformance.verdict import Difference
-from attnspec.golden import load
+from attnspec.golden import array, decode, load
 from attnspec.lint import LIVE, lint
 from attnspec.reference.budget.budget import budget
 from attnspec.reference.golden import dump, export, rewrite, tensor

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from attnspec import OPERATIONS, claimable
 from attnspec.backends.errors import BackendError, Broken, Unsupported
-from attnspec.case_json import decode
 from attnspec.dtypes import DTYPES
+from attnspec.golden import decode
 from attnspec.schema import spell
 
 #: The version of the protocol.

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from attnspec import SpecError, __version__, find_rule, levels
 from attnspec.backends import Unsupported
-from attnspec.case_json import spelled
 from attnspec.citations import anchor
 from attnspec.conformance.export.calls import ExportedCall
+from attnspec.golden import spelled
 
 VERSION = 1
 

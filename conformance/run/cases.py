@@ -6,16 +6,14 @@ from pathlib import Path
 
 from attnspec import Case, find_rule
 from attnspec.backends.constraints import ANY, Constraints
-from attnspec.case_json import read_cases
 from attnspec.conformance.judge.dtypes import in_each
 from attnspec.conformance.judge.traits import numbers
-from attnspec.conformance.run.plan import Outline, matches, require
-from attnspec.conformance.run.selection import Selection
+from attnspec.conformance.run.plan import Outline, Selection, matches, require
 from attnspec.conformance.sizes.sized import SizedCase
 from attnspec.conformance.suite import constraints_in, groups_of, items
 from attnspec.conformance.suite.group import Item
 from attnspec.conformance.traits import SIZED_GROUPS
-from attnspec.golden import cases_of
+from attnspec.golden import cases_of, read_cases
 
 #: The numbers of a small case, and how many of them are kept.
 _SMALL, _MOST_KEPT = 2000, 2000

@@ -29,9 +29,8 @@ from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.outside import cut
 from attnspec.conformance.results import Subject
 from attnspec.conformance.run.cases import Cases
-from attnspec.conformance.run.events import Loaded
-from attnspec.conformance.run.offer import offer_of
-from attnspec.conformance.run.selection import Selection
+from attnspec.conformance.run.events import Loaded, offer_of
+from attnspec.conformance.run.plan import Selection
 from attnspec.conformance.sizes.sized import SizedCase
 from attnspec.conformance.suite.group import Item
 from attnspec.conformance.verdict import Raise, Verdict, to_json

@@ -15,8 +15,7 @@ from attnspec import SpecError
 from attnspec.backends.errors import BackendError
 from attnspec.conformance.attribution.finding import Diagnosis
 from attnspec.conformance.run.events import Abandoned, Loaded
-from attnspec.conformance.run.plan import Outline, is_indexed, plan_of
-from attnspec.conformance.run.selection import Selection
+from attnspec.conformance.run.plan import Outline, Selection, is_indexed, plan_of
 from attnspec.conformance.run.worker import Ended, InternalError, Worker
 from attnspec.conformance.traits import ARBITRARY, REFUSED, RELATED
 from attnspec.conformance.verdict import Verdict, rules_with_outputs

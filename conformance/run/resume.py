@@ -6,7 +6,7 @@ from pathlib import Path
 from attnspec import SpecError, __version__
 from attnspec.backends.names import split_options
 from attnspec.conformance.results_file import runs_of
-from attnspec.conformance.run.selection import Selection
+from attnspec.conformance.run.plan import Selection
 from attnspec.conformance.verdict import Verdict
 
 

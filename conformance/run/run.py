@@ -1,9 +1,17 @@
-"""Run the suite on several backends in turn, and write the results to a file as they come in."""
+"""Run the suite on several backends in turn, show the progress, and write the results as they come in.
 
+The progress is on one line of a terminal, or on occasional lines of a log. It does not say how much time is
+left. The last cases take a hundred times as long as the first, and many of them may be unsupported, so no
+estimate from the judged cases holds.
+"""
+
+import shutil
 import signal
+import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import TextIO
@@ -16,11 +24,65 @@ from attnspec.conformance.attribution.report import Outcome
 from attnspec.conformance.outside import plain
 from attnspec.conformance.results import Footer, Header, Results, Run, Subject, gather, line
 from attnspec.conformance.run.events import Event, events
+from attnspec.conformance.run.plan import Selection
 from attnspec.conformance.run.pool import Pool
-from attnspec.conformance.run.progress import Progress
-from attnspec.conformance.run.selection import Selection
 from attnspec.conformance.run.worker import Ended, Worker
 from attnspec.conformance.verdict import Verdict
+
+#: Seconds between updates, on a terminal and in a log.
+_ON_TERMINAL, _IN_LOG = 0.2, 30.0
+#: Maximum length of a name, so that the numbers after it fit on the line.
+_MOST = 30
+
+
+@dataclass
+class Progress:
+    """The progress of one run."""
+
+    name: str
+    planned: int
+    judged: int = 0
+    failing: int = 0
+    _started: float = field(default_factory=time.monotonic)
+    _said: float = field(default_factory=time.monotonic)
+    _shown: int = 0
+
+    def add(self, *, failing: bool) -> None:
+        """Count a verdict, and show the progress if an update is due."""
+        self.judged += 1
+        self.failing += failing
+        now = time.monotonic()
+        terminal = sys.stderr.isatty()
+        if now - self._said < (_ON_TERMINAL if terminal else _IN_LOG):
+            return
+        self._said = now
+        if terminal:
+            self._show(self.text(now - self._started)[: shutil.get_terminal_size().columns - 1])
+        else:
+            sys.stderr.write(self.text(now - self._started) + "\n")
+            sys.stderr.flush()
+
+    def text(self, seconds: float) -> str:
+        """Return the text of the progress after some seconds."""
+        name = " ".join(self.name.split())
+        name = name if len(name) <= _MOST else f"{name[: _MOST - 3]}..."
+        failing = f", {self.failing} failing" if self.failing else ""
+        passed = f"{seconds / 60:.0f} min" if seconds >= 100 else f"{seconds:.0f} s"
+        return f"{name}: {self.judged} of {self.planned} cases judged{failing}, after {passed}"
+
+    def end(self) -> None:
+        """Clear the line of a terminal, if there is one."""
+        if self._shown:
+            self._show("")
+            sys.stderr.write("\r")
+            sys.stderr.flush()
+
+    def _show(self, text: str) -> None:
+        """Overwrite the previous line, which may have been longer."""
+        sys.stderr.write(f"\r{text:{self._shown}}")
+        sys.stderr.flush()
+        self._shown = len(text)
+
 
 #: The seconds that a diagnosis takes at most, if it is not asked for.
 DIAGNOSIS_SECONDS = 1.0

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from attnspec import Case
 from attnspec.backends import Backend
-from attnspec.case_json import write_cases
 from attnspec.conformance.judge.expected import expected
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.suite.options import OPTIONS, draw_option
 from attnspec.conformance.suite.problem import Problem, Shape
 from attnspec.conformance.verdict import Verdict
 from attnspec.dialect import in_dtype
+from attnspec.golden import write_cases
 
 #: At most one axis is longer than a tile, because the oracle computes with exact fractions.
 _LONG = (9, 17, 33, 65)

@@ -16,10 +16,8 @@ from attnspec.backends.program.process import Process
 from attnspec.conformance.attribution.finding import Diagnosis
 from attnspec.conformance.judge.failure import OURS, Place, own_place
 from attnspec.conformance.results import Subject
-from attnspec.conformance.run.events import Loaded
-from attnspec.conformance.run.offer import Offer
-from attnspec.conformance.run.plan import Outline
-from attnspec.conformance.run.selection import Selection
+from attnspec.conformance.run.events import Loaded, Offer
+from attnspec.conformance.run.plan import Outline, Selection
 from attnspec.conformance.verdict import Raise, Verdict, from_json
 
 #: Time limits in seconds of the plan and of the import of a backend. PyTorch takes about ten.

@@ -9,11 +9,10 @@ from pathlib import Path
 from attnspec import CHAPTERS, Case, SpecError
 from attnspec.backends.constraints import ANY, Constraints
 from attnspec.case import SIZES
-from attnspec.case_json import read_cases
 from attnspec.conformance.judge.dtypes import in_each
 from attnspec.conformance.suite.group import FITTED, Chapter, Group, Item
 from attnspec.dtypes import DTYPES
-from attnspec.golden import cases_of
+from attnspec.golden import cases_of, read_cases
 
 #: The modules with groups, by chapter. A chapter with many groups has several.
 FILES = {

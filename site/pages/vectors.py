@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnspec import Case, find_case
-from attnspec.case_json import spelled, to_json
 from attnspec.conformance.export.calls import ExportedCall, exported_calls
 from attnspec.conformance.judge.dtypes import in_each
+from attnspec.golden import spelled, to_json
 
 #: The allowed errors of a call, by output.
 Allowed = Mapping[str, NDArray[np.float64]]
