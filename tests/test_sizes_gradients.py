@@ -158,10 +158,13 @@ def test_the_gradients_of_a_head_are_those_of_the_whole_problem(options):
     for head in np.ndindex(2, 2):
         found = gradients_in_float64(of_head(arguments, head))
         own = (head[0], slice(2 * head[1], 2 * head[1] + 2))
-        for name, values in found.items():
+        for name in ("d_query", "d_key", "d_value"):
             exact = want[name].values[own if name == "d_query" else head]
-            assert np.abs(values - exact).max() < 2.0**-46
-    for part in gradients_of_heads(arguments, "float64", [(0, 1), (1, 0)]):
+            assert np.abs(found[name] - exact).max() < 2.0**-46
+    parts = list(gradients_of_heads(arguments, "float64", [(0, 1), (1, 0)]))
+    assert {part.name for part in parts} == set(want)
+    for part in parts:
+        assert np.abs(part.values - want[part.name].values[part.head]).max() < 2.0**-46
         np.testing.assert_allclose(part.budget, 2 * allowed[part.name][part.head], rtol=1e-9)
 
 

@@ -365,6 +365,7 @@ def _gave(
         return False
     values = with_open_lse(values, whole, dialect, outputs)
     budgets = budgets_of(backend, other)
+    outputs = {name: x for name, x in outputs.items() if name in budgets}  # no gradient of what it lacks
     allowed = {name: slack * budgets[name] for name in outputs}
     return _fit(outputs, values, allowed, other.dtype) and differ(values, whole, allowed, outputs)
 

@@ -165,27 +165,58 @@ def gradients_of_heads(
             yield Part("d_query", query_head, values["d_query"][h], times * allowed["d_query"][h])
         for name in ("d_key", "d_value"):
             yield Part(name, head, values[name], times * allowed[name][0])
-        if "bias" in arguments:
-            yield from _gradients_of_bias(arguments, dtype, head, times, options)
+        for name in ("bias", "sinks"):
+            if arguments.get(name) is not None:
+                yield from _gradients_of_shared(name, arguments, dtype, head, times, options)
 
 
-def _gradients_of_bias(
-    arguments: Mapping[str, Any], dtype: str, head: tuple[int, ...], times: float, options: Mapping[str, Any]
+def _gradients_of_shared(
+    name: str,
+    arguments: Mapping[str, Any],
+    dtype: str,
+    head: tuple[int, ...],
+    times: float,
+    options: Mapping[str, Any],
 ) -> Iterator[Part]:
-    """Yield the gradients of the biases of a key head, each summed over the entries that share it."""
+    """Yield the gradients of the bias or the sinks of a key head, summed over what shares them."""
     *entry, shared = head
-    batch, group = arguments["query"].shape[:-3], arguments["query"].shape[-3] // arguments["key"].shape[-3]
-    own = slice(shared * group, (shared + 1) * group)
-    cuts = {"key": slice(shared, shared + 1), "value": slice(shared, shared + 1)}
-    call = {name: x[..., cuts.get(name, own), :, :] for name, x in arguments.items()}
-    allowed = budget("attention_vjp", call, dtype, **options)["d_bias"]
-    apart = arguments["bias"].shape[:-3] == batch
-    entries = [tuple(entry)] if apart else [*np.ndindex(batch)]
-    calls = (of_head(arguments, (*each, shared)) for each in entries)
-    values = np.sum([gradients_in_float64(each)["d_bias"] for each in calls], axis=0)
-    place = tuple(entry) if apart else (0,) * len(batch)
-    for h in range(group):
-        yield Part("d_bias", (*place, own.start + h), values[h], times * allowed[place][h])
+    given, batch, key_heads = arguments[name], arguments["query"].shape[:-3], arguments["key"].shape[-3]
+    group = arguments["query"].shape[-3] // key_heads
+    axes = given.shape[:-2] if name == "bias" else given.shape
+    axes = (1,) * (len(head) - len(axes)) + axes  # of (*B, Hq)
+    apart = axes[-1] > 1
+    entries = [
+        other
+        for other in np.ndindex(batch)
+        if all(size == 1 or i == j for size, i, j in zip(axes, other, entry, strict=False))
+    ]
+    heads = [shared] if apart else range(key_heads)
+    calls = ([of_head(arguments, (*other, own)) for own in heads] for other in entries)
+    found = np.sum([[gradients_in_float64(call)[f"d_{name}"] for call in each] for each in calls], axis=0)
+    found = found.reshape(-1, *found.shape[2:])  # (Hq, ...)
+    call = _of_key_head(arguments, shared) if apart else arguments
+    allowed = budget("attention_vjp", call, dtype, **options)[f"d_{name}"]
+    first = tuple(i if size > 1 else 0 for size, i in zip(axes, entry, strict=False))
+    missing = len(axes) - (given.ndim - 2 if name == "bias" else given.ndim)
+    for h, values in enumerate(found if apart else [found.sum(axis=0)]):
+        place = (*first, shared * group + h if apart else 0)[missing:]
+        yield Part(f"d_{name}", place, values, times * allowed[(*first, h)[missing:]])
+
+
+def _of_key_head(arguments: Mapping[str, Any], shared: int) -> dict[str, Any]:
+    """Return the call of one key head and its query heads for all batch entries."""
+    group = arguments["query"].shape[-3] // arguments["key"].shape[-3]
+    own, other = slice(shared * group, (shared + 1) * group), slice(shared, shared + 1)
+    cut = {"query": own, "d_output": own, "key": other, "value": other}
+    found = dict(arguments)
+    for name, x in arguments.items():
+        if name in cut or (name in _OF_PAIRS and np.ndim(x) > 2 and x.shape[-3] > 1):
+            found[name] = x[..., cut.get(name, own), :, :]
+        elif name == "d_lse":
+            found[name] = x[..., own, :]
+        elif name == "sinks":
+            found[name] = x[own]
+    return found
 
 
 def gradients_in_float64(call: Mapping[str, Any]) -> dict[str, Numbers]:
@@ -197,7 +228,7 @@ def gradients_in_float64(call: Mapping[str, Any]) -> dict[str, Numbers]:
     scale = call.get("scale")
     scale = 1 / np.sqrt(query.shape[-1]) if scale is None else float(scale)
     found = {"d_query": np.zeros(query.shape), "d_key": np.zeros(key.shape), "d_value": np.zeros(value.shape)}
-    found["d_bias"] = np.zeros((*query.shape[:-1], len(key)))
+    found |= {"d_bias": np.zeros((*query.shape[:-1], len(key))), "d_sinks": np.zeros(len(query))}
     for head, rows in enumerate(query):
         s, slope = scale * (rows @ key.T), np.ones((len(rows), len(key)))
         if call.get("softcap") is not None:
@@ -210,18 +241,22 @@ def gradients_in_float64(call: Mapping[str, Any]) -> dict[str, Numbers]:
         top = np.maximum(s.max(axis=-1, keepdims=True, initial=-np.inf), sink)
         top = np.where(np.isfinite(top), top, 0)
         e = np.exp(s - top)
-        whole = e.sum(axis=-1, keepdims=True) + np.exp(sink - top)
-        p = e / np.where(whole > 0, whole, 1)
+        of_sink = np.exp(sink - top)
+        whole = e.sum(axis=-1, keepdims=True) + of_sink
+        whole = np.where(whole > 0, whole, 1)
+        p = e / whole
         kept = np.ones(p.shape)
         if call.get("dropout_mask") is not None:
             kept = call["dropout_mask"][head] / (1 - call["dropout_rate"])
         r = kept * (g[head] @ value.T)
-        found["d_bias"][head] = t = p * (r - (p * r).sum(axis=-1, keepdims=True) + h[head][:, None])
+        level = h[head][:, None] - (p * r).sum(axis=-1, keepdims=True)
+        found["d_sinks"][head] = (of_sink / whole * level).sum()
+        found["d_bias"][head] = t = p * (r + level)
         t = t * slope
         found["d_query"][head] = scale * (t @ key)
         found["d_key"] += scale * (t.T @ rows)
         found["d_value"] += (p * kept).T @ g[head]
-    return found
+    return {name: x for name, x in found.items() if call.get(name.removeprefix("d_")) is not None}
 
 
 def _allowed(call: Mapping[str, Any], head: int, shape: tuple[int, ...]) -> NDArray[np.bool_]:
