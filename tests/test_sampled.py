@@ -13,7 +13,7 @@ from attnspec.backends import load
 from attnspec.conformance.attribution.causes import findings
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.render.reproduction import reproduction
-from attnspec.conformance.run.child import judged
+from attnspec.conformance.run.child import judged, with_traits
 from attnspec.conformance.sizes.cases import sized_cases
 from attnspec.conformance.sizes.chosen import ROWS, chosen_rows, exact_row, row_of
 from attnspec.conformance.sizes.sized import SizedCase
@@ -175,7 +175,7 @@ def test_the_printed_reproduction_prints_two_numbers_of_a_row(output, tmp_path, 
     item = next(
         one for one in sized_cases() if one.sampled and "is_causal" in one.named and one.formula.keys < 999
     )
-    verdict = judge(load(f"{name}:half"), item)
+    verdict = with_traits(judge(load(f"{name}:half"), item), item)
     assert (verdict.status, verdict.difference.output) == ("fail", output)
     script = reproduction(verdict)
     assert "exact_row(" in script  # all rows would take too long
