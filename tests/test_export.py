@@ -79,6 +79,11 @@ def compiled(folder, source, *words):
     return folder / "made"
 
 
+def judged(*words):
+    """Run a program on an exported folder."""
+    return subprocess.run(words, capture_output=True, text=True, check=False)
+
+
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
     """The part of the suite in the raw form."""
@@ -182,19 +187,9 @@ def test_a_kernel_in_c_is_judged_as_a_function_of_python_is(exported, program, t
     for words in ((), ("-DLATE",)):
         source = (ROOT / "examples" / "judged.c").read_text()
         (tmp_path / "alone").mkdir(exist_ok=True)
-        run = subprocess.run(
-            [compiled(tmp_path / "alone", source, *words), exported],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        function = ctypes.CDLL(
-            str(
-                compiled(tmp_path, source, "-DLIBRARY", "-shared", "-fPIC", *words).rename(
-                    tmp_path / f"lib{len(words)}.so"
-                )
-            )
-        ).attend
+        run = judged(compiled(tmp_path / "alone", source, *words), exported)
+        library = compiled(tmp_path, source, "-DLIBRARY", "-shared", "-fPIC", *words)
+        function = ctypes.CDLL(str(library.rename(tmp_path / f"lib{len(words)}.so"))).attend
 
         def attention(
             query, key, value, *, mask=None, is_causal=False, scale=None, return_lse=False, function=function
@@ -222,9 +217,8 @@ def test_a_kernel_in_c_is_judged_as_a_function_of_python_is(exported, program, t
             return (output, lse) if return_lse else output
 
         backend = Backend("c", load_library("numpy"), attention, ("float32", "float64"))
-        failing = {
-            line.split(": ")[1].partition("[")[0].partition("+")[0] for line in run.stdout.splitlines()[:-1]
-        }
+        lines = [line.split(": ")[1].partition("[")[0] for line in run.stdout.splitlines()[:-1]]
+        failing = {name.partition("+")[0] for name in lines}
         mine = [
             item
             for item in PART
@@ -246,18 +240,8 @@ def test_a_kernel_in_c_is_judged_as_a_function_of_python_is(exported, program, t
         assert bool(failing) == bool(words)
         assert run.returncode == bool(words)
         if words:
-            (tmp_path / "known.txt").write_text(
-                "".join(
-                    f"{line.split(': ')[1].partition('[')[0]} # late\n"
-                    for line in run.stdout.splitlines()[:-1]
-                )
-            )
-            again = subprocess.run(
-                [tmp_path / "alone" / "made", exported, tmp_path / "known.txt"],
-                capture_output=True,
-                text=True,
-                check=False,
-            )
+            (tmp_path / "known.txt").write_text("".join(f"{name} # late\n" for name in lines))
+            again = judged(tmp_path / "alone" / "made", exported, tmp_path / "known.txt")
             assert again.returncode == 0
             assert " 0 fail, " in again.stdout
 
@@ -306,7 +290,7 @@ def test_a_damaged_folder_is_refused_by_name(name, program, tmp_path):
     write([find("masking-causal-square-float32"), find("masking-no-keys-float32")], tmp_path, "raw")
     (tmp_path / "secret").write_text("")
     HOSTILE[name](tmp_path)
-    run = subprocess.run([program, tmp_path], capture_output=True, text=True, check=False)
+    run = judged(program, tmp_path)
     assert run.returncode == 2, run.stdout
     assert ": expected " in run.stderr
     assert len(run.stderr.splitlines()) <= 2

@@ -20,16 +20,35 @@ BY_PATTERN = replace(KNOWN, cases=("masking-*",))
 ENDED = replace(FAIL, status="error", difference=None, raised=Raise("", "", "/m.py", 7, "f"))
 
 
-def test_failures_are_new_or_known_and_entries_hold_or_are_stale():
-    found = sort_failures(RESULTS, [KNOWN])
-    assert found.new == (ERROR,)
-    assert found.known == ((FAIL, KNOWN),)
-    assert found.stale == ()
-    mended = sort_failures(RESULTS, [replace(KNOWN, cases=(PASS.case,))])
-    assert mended.new == (FAIL, ERROR)
-    assert [*map(stale_line, mended.stale)] == [
-        "MASK-6 softmax-000-float32 on m:f: does not fail any more; remove it"
-    ]
+@pytest.mark.parametrize(
+    ("results", "changes", "new", "stale"),
+    [
+        (RESULTS, {}, (ERROR,), ""),
+        (
+            RESULTS,
+            {"cases": (PASS.case,)},
+            (FAIL, ERROR),
+            "MASK-6 softmax-000-float32 on m:f: does not fail any more; remove it",
+        ),
+        (
+            RESULTS,
+            {"rule": "MASK-5"},
+            (FAIL, ERROR),
+            f"MASK-5 {FAIL.case} on m:f: fails under MASK-6 (fail) now, not as fail; look at it again",
+        ),
+        # Another backend, a case that was not judged, problems of another seed.
+        (RESULTS, {"backend": "other:f"}, (FAIL, ERROR), ""),
+        (RESULTS, {"cases": ("gone-float32",)}, (FAIL, ERROR), ""),
+        (PERFECT, {"cases": ("gone-float32",)}, (), ""),
+        (replace(RESULTS, headers=(Header("1", seed=3),)), {"cases": (PASS.case,)}, (FAIL, ERROR), ""),
+    ],
+)
+def test_failures_are_new_or_known_and_entries_hold_or_are_stale(results, changes, new, stale):
+    entry = replace(KNOWN, **changes)
+    found = sort_failures(results, [entry])
+    assert found.new == new
+    assert found.known == (() if changes else ((FAIL, entry),))
+    assert [*map(stale_line, found.stale)] == [stale] * bool(stale)
 
 
 @pytest.mark.parametrize("entry", [KNOWN, BY_RULE, BY_PATTERN, replace(KNOWN, backend="m:*")])
@@ -56,31 +75,6 @@ def test_a_wrong_value_that_became_a_crash_is_new():
         assert "not as fail; look at it again" in stale_line(found.stale[0])
     ended = replace(KNOWN, status="ended")
     assert sort_failures(replace(WHOLE, verdicts=(ENDED,)), [ended]).new == ()
-
-
-def test_the_entries_of_one_backend_do_not_excuse_another():
-    found = sort_failures(RESULTS, [replace(KNOWN, backend="other:f")])
-    assert found.new == (FAIL, ERROR)
-    assert found.stale == (), "the other was not judged"
-
-
-def test_under_another_rule_it_is_another_failure_and_not_mended():
-    found = sort_failures(RESULTS, [replace(KNOWN, rule="MASK-5")])
-    assert found.new == (FAIL, ERROR)
-    assert [*map(stale_line, found.stale)] == [
-        f"MASK-5 {FAIL.case} on m:f: fails under MASK-6 (fail) now, not as fail; look at it again",
-    ]
-
-
-def test_an_entry_of_a_case_that_was_not_judged_is_no_problem():
-    entry = replace(KNOWN, cases=("gone-float32",))
-    assert sort_failures(RESULTS, [entry]).stale == ()
-    assert sort_failures(PERFECT, [entry]).stale == ()
-
-
-def test_cases_of_another_seed_are_other_problems():
-    seeded = replace(RESULTS, headers=(Header("1", seed=3),))
-    assert sort_failures(seeded, [replace(KNOWN, cases=(PASS.case,))]).stale == ()
 
 
 def test_known_failures_are_written_and_keep_their_reasons(tmp_path):

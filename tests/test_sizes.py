@@ -90,37 +90,25 @@ def test_a_last_key_lost_past_512_is_told_where_it_is_odd():
         assert changed(lose, other).status == "pass"
 
 
-def test_one_wrong_row_is_counted_and_named():
-    def wrong(output, lse, _):
-        output[1, 3, 17] += 1
-        return output, lse
+@pytest.mark.parametrize(
+    ("changes", "output", "element", "count"),
+    [
+        ([("output", (1, 3, 17), 1)], "output", (1, 3, 17), 8),
+        ([("output", (0, 0, 3, 2), 1), ("output", (1, 1, 5, 4), 1000)], "output", (1, 1, 5, 4), 2),
+        ([("lse", (0, 2, 9), 0.01)], "lse", (0, 2, 9), 1),
+    ],
+)
+def test_what_is_wrong_is_counted_and_the_worst_is_named(changes, output, element, count):
+    def wrong(found, lse, _):
+        for name, place, off in changes:
+            (lse if name == "lse" else found)[place] += off
+        return found, lse
 
-    verdict = changed(wrong)
-    assert verdict.difference.element[:3] == (1, 3, 17)
-    assert verdict.difference.count == 8
-    assert verdict.difference.got == pytest.approx(verdict.difference.expected + 1)
-
-
-def test_the_worst_of_several_is_named():
-    def wrong(output, lse, _):
-        output[0, 0, 3, 2] += 1
-        output[1, 1, 5, 4] += 1000
-        return output, lse
-
-    verdict = changed(wrong)
-    assert verdict.difference.element == (1, 1, 5, 4)
-    assert verdict.difference.count == 2
-
-
-def test_an_lse_alone_is_told_as_the_lse():
-    def wrong(output, lse, _):
-        lse[0, 2, 9] += 0.01
-        return output, lse
-
-    verdict = changed(wrong)
-    assert (verdict.status, verdict.difference.output) == ("fail", "lse")
-    assert verdict.difference.element == (0, 2, 9)
-    assert (verdict.difference.count, verdict.difference.size) == (1, 2 * 4 * 40)
+    difference = changed(wrong).difference
+    assert (difference.output, difference.count) == (output, count)
+    assert difference.element[: len(element)] == element
+    assert difference.got == pytest.approx(difference.expected + changes[-1][2])
+    assert difference.size == 2 * 4 * 40 * (8 if output == "output" else 1)
 
 
 @pytest.mark.parametrize("number", [np.nan, np.inf])
