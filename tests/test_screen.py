@@ -29,7 +29,7 @@ FILLS = Diagnosis((Twin(("fills",), "Fill.", "MASK-6"),), 2, 1, 0.5, 2, 1)
 WHOLE = """
 m:f: does not conform: 1 case fails under 1 rule
 
-NUM-3 Every element stays within its error budget
+raises ValueError, in cases of NUM-3 Every element stays within its error budget
 case numerics-long, float32, on m:f
 raised ValueError: no | <b>\ufffd
 at /m.py, line 7, in f

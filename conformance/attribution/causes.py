@@ -25,7 +25,16 @@ from attnspec.conformance.attribution.common import (
     traits_of,
 )
 from attnspec.conformance.attribution.finding import Common, Diagnosis, Finding, Kind
-from attnspec.conformance.attribution.precision import PRECISE, TRACES, imprecise, is_gross, is_half_precision
+from attnspec.conformance.attribution.merging import merged
+from attnspec.conformance.attribution.precision import (
+    PRECISE,
+    TRACES,
+    empty_rows,
+    imprecise,
+    is_gross,
+    is_half_precision,
+)
+from attnspec.conformance.attribution.wide import calls_of, counted, explained, is_general, is_predicted
 from attnspec.conformance.verdict import Verdict
 from attnspec.dtypes import DTYPES, SHORT
 
@@ -33,14 +42,8 @@ from attnspec.dtypes import DTYPES, SHORT
 _MOST_CAUSES = 4
 #: The largest number of causes of exceptions and crashes that are shown.
 _MOST_WAYS = 4
-#: A cause may absorb others if at least this share of the calls with its traits fails.
-_NEARLY = 0.9
 #: With fewer calls than this, it is not said that no call returns.
 _FEW = 5
-#: Traits of the calls that show whether an option excludes keys, and the size of a pair of traits.
-_EXTREME, _PAIR = {traits.EMPTY, traits.LARGE}, 2
-#: The kinds of findings that are not merged with others.
-_SEPARATE = {"ended", "repeated", "earlier", "refused", PRECISE, TRACES}
 #: The order in which kinds of causes are shown. Within a kind, larger causes come first.
 _ORDER = {
     "ended": 0,
@@ -77,10 +80,19 @@ def findings(
     judged = _by_backend(verdicts)
     found: list[Finding] = []
     for backend, own in _by_backend(verdict for verdict in failures if verdict.bad).items():
-        for number, cause in enumerate(_causes(own, judged.get(backend, []))):
+        causes = sorted(_causes(own, judged.get(backend, [])), key=_importance)
+        for number, cause in enumerate(causes):
             diagnosis = (diagnoses or {}).get(backend) if number == 0 else None
             found.append(replace(cause.with_variant_first(), seed=seed, diagnosis=diagnosis))
     return found
+
+
+def _importance(cause: Finding) -> tuple[bool, bool, int]:
+    """Return a sort key: what explains more failures comes first, and roundings and refusals last."""
+    rounds = cause.kind in (PRECISE, TRACES) or (
+        cause.rule == "NUM-3" and not (cause.kind or cause.precision)
+    )
+    return cause.kind == "refused", rounds, -len(cause.failures)
 
 
 def unmet(verdicts: Iterable[Verdict]) -> list[Finding]:
@@ -149,7 +161,7 @@ def _causes(failures: Iterable[Verdict], judged: Sequence[Verdict]) -> list[Find
         # The logic of calls that are only imprecise is right.
         right = passing if key[0] in (PRECISE, TRACES) else [*passing, *separate]
         causes += _of_group(key, groups[key], right)
-    return _merged(causes)
+    return merged(explained(causes, passing))
 
 
 def _exceptions(failures: Iterable[Verdict]) -> list[Finding]:
@@ -162,60 +174,6 @@ def _exceptions(failures: Iterable[Verdict]) -> list[Finding]:
     return [Finding(group[0].main_rule, tuple(group), kind="always") for group in shown]
 
 
-def _merged(causes: Sequence[Finding]) -> list[Finding]:
-    """Merge a cause into a larger one that fails for nearly all calls of a kind and covers its calls."""
-    kept: list[Finding] = []
-    for cause in sorted(causes, key=lambda cause: -len(cause.failures)):
-        wider = next((other for other in kept if _covers(other, cause)), None)
-        if wider is None:
-            kept.append(cause)
-        else:
-            kept[kept.index(wider)] = replace(wider, failures=(*wider.failures, *cause.failures))
-    order = [cause.failures[0] for cause in causes]
-    return _merged_by_rule(sorted(kept, key=lambda cause: order.index(cause.failures[0])))
-
-
-def _merged_by_rule(causes: Iterable[Finding]) -> list[Finding]:
-    """Merge causes of wrong values under one rule or of one option, those of the first in front."""
-    kept: list[Finding] = []
-    for cause in causes:
-        first = next((other for other in kept if _is_same(other, cause)), None)
-        if first is None:
-            kept.append(cause)
-        else:
-            failures, further = (*first.failures, *cause.failures), (*first.further, cause.common)
-            kept[kept.index(first)] = replace(
-                first, failures=failures, further=further, mixed=first.mixed or cause.mixed
-            )
-    return kept
-
-
-def _is_same(cause: Finding, other: Finding) -> bool:
-    """Whether both are wrong values under one rule, or of one option where it must exclude keys entirely."""
-    forms = {cause.kind, other.kind, _form(cause), _form(other)}
-    same = cause.rule == other.rule or bool(_lowering(cause.common) & _lowering(other.common))
-    return forms == {""} and same and cause.precision == other.precision
-
-
-def _lowering(common: Common) -> set[str]:
-    """Return the option that fails only where nothing is left to attend to, or beside large scores.
-
-    An option that lowers scores by a finite number, instead of excluding keys, fails in both.
-    """
-    pair = set(common.traits)
-    return pair - _EXTREME if len(pair) == _PAIR and pair & _EXTREME else set()
-
-
-def _covers(wider: Finding, cause: Finding) -> bool:
-    having, common = set(wider.common.traits), wider.common
-    clear = bool(having) and common.failing >= _NEARLY * common.judged
-    separate = {wider.kind, cause.kind} & _SEPARATE
-    # Wrong values do not cause a wrong shape or dtype.
-    new_form = {_form(cause)} - {_form(wider), ""}
-    covered = all(having <= traits_of(verdict) for verdict in cause.failures)
-    return clear and not separate and not new_form and covered
-
-
 def _fewer(groups: Mapping[Key, list[Verdict]]) -> Groups:
     """Merge crashes or exceptions of too many kinds, except for the most frequent ones."""
     kept: Groups = {}
@@ -224,12 +182,6 @@ def _fewer(groups: Mapping[Key, list[Verdict]]) -> Groups:
         counts[key[0]] += 1
         kept.setdefault(key if counts[key[0]] < _MOST_WAYS else (key[0],), []).extend(group)
     return kept
-
-
-def _form(cause: Finding) -> str:
-    """Return ``shape`` or ``dtype`` if the cause is about these, or an empty string."""
-    difference = cause.failures[0].difference
-    return difference.kind if difference and difference.kind in ("shape", "dtype") else ""
 
 
 def _with_shapes(groups: Groups) -> Groups:
@@ -258,7 +210,9 @@ def _key(verdict: Verdict, unsteady: str) -> Key:
     if verdict.ended:
         # The place where it ended is not always known, but the way is.
         return "ended", verdict.reason
-    if verdict.main_rule == "NUM-4" or (raised and any(text in raised.message for text in _UNWRITABLE)):
+    if (verdict.main_rule == "NUM-4" and raised is None) or (
+        raised and any(text in raised.message for text in _UNWRITABLE)
+    ):
         return ("changed",)
     # Beside a refused call, the values of good calls are compared. They fail for the reasons of other calls.
     if traits.REFUSED in verdict.traits and not (traits.RELATED in verdict.traits and verdict.difference):
@@ -276,7 +230,7 @@ def _of_group(key: Key, failures: Sequence[Verdict], passing: Sequence[Verdict])
     kind = key[0]
     if kind in (PRECISE, TRACES):
         rule = _rule_of_traces(failures) if kind == TRACES else key[1]
-        common = if_significant(common_traits(_calls(failures), _values(passing), owners()))
+        common = if_significant(common_traits(calls_of(failures), _values(passing), owners()))
         yield Finding(rule, _under_rule_first(failures, rule), common, cast(Kind, kind))
     elif kind == "repeated":
         # The calls whose result changed when repeated show it best.
@@ -317,21 +271,50 @@ def _values(passing: Sequence[Verdict]) -> list[Verdict]:
     return [verdict for verdict in passing if not {traits.REFUSED, traits.RELATED} & set(verdict.traits)]
 
 
-def _calls(failures: Sequence[Verdict]) -> Sequence[Verdict]:
-    """Leave out relations, unless there is nothing else."""
-    return [verdict for verdict in failures if traits.RELATED not in verdict.traits] or failures
-
-
 def _divided(failures: Sequence[Verdict], passing: Sequence[Verdict]) -> Iterator[Finding]:
+    """Divide failures by common traits.
+
+    Where errors in half precision hide them, first those in wide dtypes, then what these do not explain.
+    """
+    empty = empty_rows(failures)
+    if 0 < len(empty) < len(failures):
+        yield from _divided(empty, passing)
+        failures = [verdict for verdict in failures if verdict not in empty]
+    short = [verdict for verdict in failures if verdict.dtype in SHORT]
+    if not 0 < len(short) < len(failures):
+        yield from _by_traits(failures, passing)
+        return
+    wide = [verdict for verdict in failures if verdict.dtype not in SHORT]
+    right = [verdict for verdict in passing if verdict.dtype not in SHORT]
+    if clarity(common_traits(calls_of(failures), passing, owners())) >= CLEAR:  # the dtypes agree
+        yield from _by_traits(failures, passing)
+        return
+    causes = [*_by_traits(wide, right)]
+    own = {verdict.stem: number for number, cause in enumerate(causes) for verdict in cause.failures}
+    general = [number for number, cause in enumerate(causes) if is_general(cause, right)]
+    added: dict[int, list[Verdict]] = {}
+    left: list[Verdict] = []
+    for verdict in short:
+        # The same call in a wide dtype, or calls of a kind of which nearly all fail.
+        covering = (number for number in general if set(causes[number].common.traits) <= traits_of(verdict))
+        number = own.get(verdict.stem, next(covering, None))
+        (left if number is None else added.setdefault(number, [])).append(verdict)
+    for number, cause in enumerate(causes):
+        yield counted(replace(cause, failures=(*cause.failures, *added.get(number, ()))), passing)
+    if left:
+        yield from _by_traits(left, [verdict for verdict in passing if verdict.dtype in SHORT])
+
+
+def _by_traits(failures: Sequence[Verdict], passing: Sequence[Verdict]) -> Iterator[Finding]:
     """Divide failures by common traits, starting with the most significant traits."""
     # Relations and other operations fail for the same reasons as calls of attention.
     left = list(failures)
-    common = common_traits(_calls(left), passing, owners())
+    common = common_traits(calls_of(left), passing, owners())
     gross = [verdict for verdict in left if is_gross(verdict)]
     if gross and clarity(common) < CLEAR and not is_half_precision(left):
         # Large errors may show common traits that small errors hide.
         fine = [verdict for verdict in left if verdict not in gross]
-        common = common_traits(_calls(gross), [*passing, *_calls(fine)], owners())
+        common = common_traits(calls_of(gross), [*passing, *calls_of(fine)], owners())
         if clarity(common) >= CLEAR and if_significant(common).traits:
             own = [verdict for verdict in gross if set(common.traits) <= traits_of(verdict)]
             yield _cause(own, common, passing)
@@ -339,10 +322,10 @@ def _divided(failures: Sequence[Verdict], passing: Sequence[Verdict]) -> Iterato
     for number in range(_MOST_CAUSES):
         if not left:
             return
-        common = common_traits(_calls(left), passing, owners())
+        common = common_traits(calls_of(left), passing, owners())
         if clarity(common) < CLEAR and number < _MOST_CAUSES - 1:
             # Several causes are left. One of them may be all calls of some kind.
-            pure = pure_traits(_calls(left), passing)
+            pure = pure_traits(calls_of(left), passing)
             common = pure if pure.traits else common
         # Remaining failures without common traits are not divided further.
         unclear = clarity(common) < CLEAR and not is_pure(common)
@@ -359,7 +342,7 @@ def _cause(
     failures: Sequence[Verdict], common: Common, passing: Sequence[Verdict], kind: Kind = ""
 ) -> Finding:
     """Make a finding of failures, with its rule."""
-    if is_half_precision(failures):
+    if is_half_precision(failures) and is_predicted(failures, common, passing):
         rule = "GRAD-19" if are_gradients(failures) else "NUM-3"
         return Finding(rule, _under_rule_first(failures, rule), common, kind, "float16")
     # A single call has too many traits that others lack.
@@ -378,12 +361,12 @@ def _first(failures: Sequence[Verdict], wanted: Callable[[Verdict], bool]) -> tu
     return tuple(sorted(failures, key=lambda verdict: not wanted(verdict)))
 
 
-def _simplicity(verdict: Verdict) -> tuple[bool, int, bool, int, bool, bool, str]:
-    """Return a sort key: single calls first, then named cases, then fewer numbers, then longer dtypes."""
+def _simplicity(verdict: Verdict) -> tuple[bool, int, bool, bool, int, bool, str]:
+    """Return a sort key: single calls first, then longer dtypes, named cases, and fewer numbers."""
     named = bool(verdict.variant or verdict.precision)
     kind = 2 * (traits.RELATED in verdict.traits) + (traits.REFUSED in verdict.traits)
     short, generated = verdict.dtype in SHORT, bool(verdict.group)
-    return verdict.status == "error", kind, not named, verdict.numbers, short, generated, verdict.case
+    return verdict.status == "error", kind, short, not named, verdict.numbers, generated, verdict.case
 
 
 def _plainness(verdict: Verdict) -> tuple[bool, bool, bool, int, int, str]:

@@ -16,6 +16,8 @@ _CLEARER = 0.05
 _USUAL = 0.85
 #: Of the calls with pure traits at least this many, and this share, fail; of all others at most this share.
 _FEW, _PURE, _RARE = 5, 0.9, 0.05
+#: At least this share of the calls with the traits fails, unless no other call does.
+_PREDICTS = 0.25
 #: Calls with the traits must fail at least this many times as often as other calls.
 _OFTENER = 3
 #: The number of calls for each set of traits.
@@ -49,6 +51,11 @@ def common_traits(
     return clearest if clarity(clearest) > clarity(best) + _CLEARER else best
 
 
+def count_of(traits_: tuple[str, ...], failing: Sequence[Verdict], passing: Sequence[Verdict]) -> Common:
+    """Count the calls with some traits, and the others."""
+    return _count(traits_, _by_traits(failing), _by_traits(passing))
+
+
 def pure_traits(failing: Sequence[Verdict], passing: Sequence[Verdict]) -> Common:
     """Find the traits of the most failing calls of which nearly all calls fail, and hardly any others.
 
@@ -77,7 +84,8 @@ def if_significant(common: Common) -> Common:
     rate, other = common.failing / max(common.judged, 1), common.others / max(common.of_others, 1)
     once = common.failing == 1 < common.judged
     often = not once and common.of_others and rate >= _OFTENER * other and common.failing >= common.others
-    return common if often or is_pure(common) else Common()
+    predicts = rate >= _PREDICTS or (not common.others and rate >= _RARE)
+    return common if (often and predicts) or is_pure(common) else Common()
 
 
 def clarity(common: Common) -> float:

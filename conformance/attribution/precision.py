@@ -30,6 +30,8 @@ _MIDDLE = 10.0
 _GROSS = 0.05
 #: An error of fewer budgets than this may be due to wrong rounding.
 _FEW_BUDGETS = 100.0
+#: The largest share of the other failures that may be NaN, where NaN shows empty rows.
+_FEW_NAN = 0.1
 #: With fewer failures than this, no precision is named. Nearly all of them must show it.
 _FEW, _NEARLY = 5, 0.8
 
@@ -51,6 +53,21 @@ def absolute_error(verdict: Verdict) -> float:
     if off is None or off.kind != "value" or isinstance(off.got, str) or isinstance(off.expected, str):
         return float("inf")
     return abs(off.got - off.expected)
+
+
+def empty_rows(failures: Sequence[Verdict]) -> list[Verdict]:
+    """Return the calls in which a row with nothing to attend to is NaN, if hardly any other result is."""
+    nans = [verdict for verdict in failures if _is_nan(verdict)]
+    empty = [verdict for verdict in nans if traits.EMPTY in verdict.traits]
+    others = [verdict for verdict in failures if traits.EMPTY not in verdict.traits]
+    return empty if len(nans) - len(empty) <= _FEW_NAN * len(others) else []
+
+
+def _is_nan(verdict: Verdict) -> bool:
+    """Whether NaN was got and a number was expected, from a call without NaN and infinity."""
+    off = verdict.difference
+    wrong = off is not None and off.kind == "pattern" and off.got != off.got and off.expected == off.expected
+    return wrong and traits.SPECIAL not in verdict.traits
 
 
 def is_half_precision(failures: Sequence[Verdict]) -> bool:

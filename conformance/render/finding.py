@@ -73,16 +73,16 @@ def accepted_text(finding: Finding, *, every: bool = False) -> str:
     counted = ", ".join(f"{rule} ({by_rule[rule]})" for rule in dict.fromkeys(rules))
     lines = [f"refusals: {calls} accepted that the standard rejects: {counted}"]
     lines += _by_rule(dict.fromkeys(rules), finding.failures) if every else ()
-    command = check_command(finding.failures[0], finding.seed)
-    return plain(
-        "\n".join([*lines, f"    fails with --require refusals, as in: {command} --require refusals"])
-    )
+    return plain("\n".join([f"{lines[0]} (with --require refusals they fail)", *lines[1:]]))
 
 
 def finding_title(finding: Finding) -> str:
     """Return the broken rule. If no call returns a result, this is no matter of one rule."""
     if finding.kind == "always":
         return never_returns(finding.failures) or "no call returns"
+    raised = finding.verdict.raised
+    if finding.kind == "raised" and raised is not None and not raised.conversion:
+        return f"raises {raised.type}, in cases of {title(finding.verdict)}"
     return title(finding.verdict)
 
 

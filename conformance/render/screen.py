@@ -35,7 +35,7 @@ from attnspec.conformance.render.summary import (
     run_line,
     stale_line,
     totals,
-    unmet_line,
+    unmet_lines,
     why_not_whole,
 )
 from attnspec.conformance.render.text import address
@@ -90,7 +90,7 @@ def screen(report: Report, *, color: bool = False, width: int | None = None, eve
     accepted = [
         (accepted_text(finding, every=every), STYLES[ACCEPTED]) for finding in report.accepted_findings
     ]
-    details, end = [*_details(report)], [*_end(report)]
+    details, end = [*_details(report)], [*_end(report, every=every)]
     tables = [] if not every and _only_raises(report) else [*_tables(report, width, every=every)]
     most = _MOST_SHORT
     if not every:
@@ -191,13 +191,11 @@ def _details(report: Report) -> Iterator[tuple[str, str]]:
             yield f"{'' if alone else f'{subject.name}: '}{text}", ""
 
 
-def _end(report: Report) -> Iterator[tuple[str, str]]:
+def _end(report: Report, *, every: bool) -> Iterator[tuple[str, str]]:
     """Yield what was run, what was counted, errors, and where the rest is."""
     # With only one backend, each line is about it.
     alone = len(report.results.subjects) == 1
-    for finding in () if _only_raises(report) else report.unmet:
-        named = "" if alone else f"{finding.backend}: "
-        yield f"{named}{unmet_line(finding)}", STYLES["should not met"]
+    yield from () if _only_raises(report) else _unmet(report, every=every)
     yield run_line(report.results), ""
     for subject in report.results.subjects:
         named = "" if alone else f"{subject.name}: "
@@ -216,6 +214,15 @@ def _end(report: Report) -> Iterator[tuple[str, str]]:
             yield f"error: {subject.problem}", STYLES["error"]
     if report.pages:
         yield f"pages: {report.pages}", ""
+
+
+def _unmet(report: Report, *, every: bool) -> Iterator[tuple[str, str]]:
+    """Yield the SHOULD rules that the backends do not meet."""
+    for subject in report.results.subjects:
+        own = [finding for finding in report.unmet if finding.backend == subject.name]
+        for text in unmet_lines(own, every=every):
+            named = "" if len(report.results.subjects) == 1 else f"{subject.name}: "
+            yield f"{named}{text}", STYLES["should not met"]
 
 
 def _rules_line(report: Report) -> Iterator[tuple[str, str]]:

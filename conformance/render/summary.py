@@ -196,6 +196,15 @@ def run_line(results: Results) -> str:
     return f"run: {parts} (the fixed cases; --seed N draws others)"
 
 
+def unmet_lines(unmet: Sequence[Finding], *, every: bool) -> Iterator[str]:
+    """Describe the SHOULD rules that one backend does not meet, in a line each if every one is asked for."""
+    if every or len(unmet) == 1:
+        yield from map(unmet_line, unmet)
+    elif unmet:
+        rules = ", ".join(f"{finding.rule} ({_number(len(finding.failures), 'case')})" for finding in unmet)
+        yield f"SHOULD not met, which fails no run: {rules}"
+
+
 def unmet_line(finding: Finding) -> str:
     """Describe an unmet SHOULD without its title, which is in the table."""
     number = len(finding.failures)
