@@ -44,7 +44,7 @@ def check(monkeypatch):
             def diagnose(self, cases, seconds):
                 assert list(cases)
                 twin = Twin(("fills_with_a_number" if seconds else "fills_always",), "It fills.", "MASK-5")
-                return Diagnosis((twin,), 2, 3, 0.0, 2, 3) if named else None
+                return Diagnosis((twin,), 2, 3, 0.0, 3) if named else None
 
         def events(pool, selection, known, stop):
             assert (pool.name, selection, known) == (NAME, checked.selection, {})

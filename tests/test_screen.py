@@ -25,7 +25,7 @@ from attnspec.conformance.suite import find
 from attnspec.conformance.verdict import from_json
 from attnspec.conformance.verdict import to_json as verdict_to_json
 
-FILLS = Diagnosis((Twin(("fills",), "Fill.", "MASK-6"),), 2, 1, 0.5, 2, 1)
+FILLS = Diagnosis((Twin(("fills",), "Fill.", "MASK-6"),), 2, 1, 0.5, 1)
 WHOLE = """
 m:f: does not conform: 1 case fails under 1 rule
 

@@ -5,13 +5,11 @@ result where the backend passes. The diagnosis names one entry, or two or three 
 distinguishes, in the first of these cases that applies:
 
 - The entry agrees on every call.
-- The entry is similar: it agrees on every call except those of a few kinds, such as calls with NaN. The
-  diagnosis names these kinds.
-- The entry is similar: it agrees on nearly every call of any kind.
 - The entry has the same result on all failing calls, and is also wrong on calls that a trait
   distinguishes from these. The backend then has the bug on one path.
 
-In all other cases the diagnosis is empty.
+In all other cases the diagnosis is empty. Calls with NaN and infinity are not asked for if other calls fail,
+because two implementations of one bug often differ there.
 """
 
 from collections.abc import Iterable, Sequence
@@ -141,7 +139,7 @@ def tally_entries(
     backend: Backend, cases: Iterable[Case], gallery: Gallery, until: float = inf
 ) -> tuple[list[Tally], CallCounts]:
     """Compare a backend with each entry, and return the near ones, or none if too few calls distinguish."""
-    failing, passing = _calls(backend, cases)
+    failing, passing = _finite(*_calls(backend, cases))
     counts = CallCounts.of([kinds for kinds, *_ in failing], [kinds for kinds, *_ in passing])
     if len(failing) < (_FEWEST if len(passing) < _PASSING else 1):
         return [], counts
@@ -166,21 +164,20 @@ def tally_entries(
 
 
 def nearest(tallies: Sequence[Tally], counts: CallCounts) -> Diagnosis | None:
-    """Choose the entries equal on every call, otherwise the nearest, otherwise those equal on one path."""
-    best = min((tally.rank(counts) for tally in tallies), default=None)
-    near = [tally for tally in tallies if tally.rank(counts) == best]
+    """Choose the entries equal on every call, otherwise those equal on every call of one path."""
+    possible = [tally for tally in tallies if tally.may_be(counts)]
+    near = [tally for tally in possible if not tally.outside] or possible
     if len(_twins(near)) > _MOST:
-        fewest = min(tally.misfits[False] for tally in near)
-        near = [tally for tally in near if tally.misfits[False] == fewest]
+        fewest = min(len(tally.outside) for tally in near)
+        near = [tally for tally in near if len(tally.outside) == fewest]
     twins = _twins(near)
     if not near or len(twins) > (_MOST if counts.failing >= _FEWEST else 1):
         return None
     first = near[0]
-    same_failing, same_passing = (counts[bad] - first.misfits[bad] for bad in (True, False))
     share = max(tally.share for tally in near)
-    diagnosis = Diagnosis(twins, counts.failing, counts.passing, share, same_failing, same_passing)
-    if first.is_near(counts):
-        return replace(diagnosis, apart=first.named)
+    diagnosis = Diagnosis(twins, counts.failing, counts.passing, share, counts.passing - len(first.outside))
+    if not first.outside:
+        return diagnosis
     common = [path for path in first.paths(counts) if all(path in tally.paths(counts) for tally in near)]
     return replace(diagnosis, path=common[0]) if common else None
 
@@ -221,6 +218,14 @@ def _calls(backend: Backend, cases: Iterable[Case]) -> tuple[list[Call], list[Ca
     if not values:
         return failing, passing
     return values, [call for call in passing if call[1].misuse is None]
+
+
+def _finite(failing: list[Call], passing: list[Call]) -> tuple[list[Call], list[Call]]:
+    """Leave out calls with NaN and infinity, if enough other calls fail."""
+    plain = [call for call in failing if traits.SPECIAL not in call[0]]
+    if len(plain) < _FEWEST:
+        return failing, passing
+    return plain, [call for call in passing if traits.SPECIAL not in call[0]]
 
 
 def _is_offered(backend: Backend, case: Case) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from attnspec.conformance.traits import GRADIENT, REFUSED, RELATED
 from attnspec.conformance.verdict import Verdict
+from attnspec.dtypes import DTYPES
 
 #: ``ended``: the process ended or hung. ``raised``: an exception. ``always``: no call returns a result.
 #: ``changed``: an input was changed. ``repeated``: a repeated call has another result. ``earlier``: a call
@@ -77,10 +78,8 @@ class Diagnosis:
         The number of compared calls that the backend fails, and that it passes.
     share : float
         The largest distance between the results, in budgets.
-    same_failing, same_passing : int
-        The number of failing and of passing calls on which the results are the same.
-    apart : tuple of str
-        Traits of the other calls, each of which has one of them. Empty if there are no other calls.
+    same_passing : int
+        The number of passing calls on which the results are the same.
     path : (str, bool) or None
         The trait that distinguishes the calls on which the backend has the bug, and whether they have it.
     """
@@ -89,9 +88,7 @@ class Diagnosis:
     failing: int
     passing: int
     share: float
-    same_failing: int
     same_passing: int
-    apart: tuple[str, ...] = ()
     path: tuple[str, bool] | None = None
 
     @property
@@ -104,7 +101,7 @@ class Diagnosis:
         """Make a diagnosis from `dataclasses.asdict` of one that went through JSON."""
         twins = tuple(Twin(**{**twin, "names": tuple(twin["names"])}) for twin in data["twins"])
         path = tuple(data["path"]) if data["path"] else None
-        return cls(**{**data, "twins": twins, "apart": tuple(data["apart"]), "path": path})
+        return cls(**{**data, "twins": twins, "path": path})
 
 
 @dataclass(frozen=True)
@@ -230,6 +227,13 @@ def with_argument(name: str, failures: Sequence[Verdict]) -> list[Verdict]:
     ]
 
 
+def _widest(verdicts: Sequence[Verdict]) -> Sequence[Verdict]:
+    """Leave out other dtypes than the widest in which a value is wrong. Some libraries lack float64."""
+    wrong = {verdict.dtype for verdict in verdicts if verdict.bad and verdict.difference is not None}
+    dtype = next((dtype for dtype in ("float32", *DTYPES[::-1]) if dtype in wrong), "")
+    return [verdict for verdict in verdicts if verdict.dtype == dtype] if dtype else verdicts
+
+
 def cases_to_diagnose(verdicts: Sequence[Verdict], *, many: bool = True) -> Iterator[tuple[str, str]]:
     """Choose failing and passing cases of a run, spread over all cases, each with its group.
 
@@ -240,7 +244,7 @@ def cases_to_diagnose(verdicts: Sequence[Verdict], *, many: bool = True) -> Iter
     for bad, most in _MOST_DIAGNOSED[many].items():
         names = [
             (verdict.case, verdict.group)
-            for verdict in verdicts
+            for verdict in _widest(verdicts)
             if (verdict.bad if bad else verdict.status == "pass")
             and verdict.case
             and not verdict.ended

@@ -144,18 +144,12 @@ def diagnosis_text(diagnosis: Diagnosis) -> str:
     names = ", or ".join(
         f"{' or '.join(twin.names)} ({twin.sentence.rstrip('.')}; {twin.rule})" for twin in diagnosis.twins
     )
-    same, passing = diagnosis.same_failing, diagnosis.same_passing
-    calls = f"{same} of {diagnosis.failing} failing cases, {passing} of {diagnosis.passing} passing ones"
+    same, number = diagnosis.same_passing, diagnosis.failing
+    calls = f"{number} of {number} failing cases, {same} of {diagnosis.passing} passing ones"
     if diagnosis.path:
         trait, has = diagnosis.path
         where = f"{'only' if has else 'but not'} in calls {trait_text(trait)}"
-        return f"similar to: {names}, {where} (the same on {calls})"
-    if diagnosis.apart:
-        kinds = " or ".join(map(trait_text, diagnosis.apart))
-        others = f"all other cases are calls {kinds}, and have other results"
-        return f"similar to: {names} (the same on {calls}; {others})"
-    if (same, passing) != (diagnosis.failing, diagnosis.passing):
-        return f"similar to: {names} (the same on {calls})"
+        return f"consistent with: {names}, {where} (the same on {calls})"
     return f"consistent with: {names} ({calls}, within {diagnosis.share:.1f} budgets)"
 
 
