@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from attnspec.backends import load
 from attnspec.conformance.attribution.report import Outcome, Report
 from attnspec.conformance.cli.main import main
+from attnspec.conformance.gallery import entry
 from attnspec.conformance.judge.deviation import not_shown
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.render.screen import screen
@@ -291,3 +292,12 @@ def test_options_of_other_projects_are_left_alone(tmp_path):
     ]
     run = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_explain_knows_the_bugs_that_a_report_names():
+    done = CliRunner().invoke(main, ["explain", "key_heads_tiled"])
+    assert done.exit_code == 0
+    assert "which breaks HEAD-1" in done.output
+    assert entry("key_heads_tiled").sentence.split()[0] in done.output
+    assert "attnspec check attnspec.conformance.gallery:key_heads_tiled -k HEAD-1" in done.output
+    assert CliRunner().invoke(main, ["explain", "no_such_bug"]).exit_code == 2

@@ -8,8 +8,9 @@ import pytest
 from attnspec.backends import load
 from attnspec.conformance import traits
 from attnspec.conformance.attribution.diagnosis import Gallery, diagnose, nearest
-from attnspec.conformance.attribution.finding import Diagnosis, cases_to_diagnose
+from attnspec.conformance.attribution.finding import Diagnosis
 from attnspec.conformance.attribution.resemblance import CallCounts, Tally
+from attnspec.conformance.attribution.sample import cases_to_diagnose
 from attnspec.conformance.gallery import correct_entries, entry
 from attnspec.conformance.gallery.splits import RELATIVE
 from attnspec.conformance.render.finding import diagnosis_text

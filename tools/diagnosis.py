@@ -13,7 +13,7 @@ from typing import Any
 
 from attnspec import Case, cases
 from attnspec.backends import Backend
-from attnspec.conformance.attribution.diagnosis import Gallery, nearest, tally_entries
+from attnspec.conformance.attribution.diagnosis import Gallery, calls_to_compare, nearest, tally_entries
 from attnspec.conformance.attribution.finding import Diagnosis
 from attnspec.conformance.gallery import Entry, entry, wrong_entries
 from attnspec.conformance.judge.dtypes import in_each
@@ -71,7 +71,8 @@ def on_another_base(wrong: Entry) -> Backend:
 
 def diagnose_entry(wrong: Entry, probes: Sequence[Case], gallery: Gallery) -> Naming:
     """Diagnose one entry."""
-    tallies, counts = tally_entries(on_another_base(wrong), probes, gallery)
+    backend = on_another_base(wrong)
+    tallies, counts = tally_entries(backend, calls_to_compare(backend, probes), gallery)
     others = [tally for tally in tallies if tally.entry is not wrong]
     return Naming(wrong.name, _names(nearest(tallies, counts)), _names(nearest(others, counts)))
 

@@ -123,8 +123,15 @@ def diagnose_run(backend: Backend, items: Iterable[Item], seconds: float = inf) 
     cases = {item.name: item for item in items if isinstance(item, Case)}
     if len(cases) < _FEWEST_CASES:
         return None
-    with suppress(TimeoutError):
-        return diagnose(backend, cases.values(), until=process_time() + seconds)
+    until = process_time() + seconds
+    calls = calls_to_compare(backend, cases.values())
+    # In a short time, the entries that break the rule of the first case are compared first.
+    rule = next(iter(cases.values())).rules[0]
+    near = Gallery(tuple(entry for entry in wrong_entries() if entry.rule == rule))
+    for gallery in (*([near] if near.entries and seconds < inf else []), Gallery()):
+        with suppress(TimeoutError):
+            if found := nearest(*tally_entries(backend, calls, gallery, until)):
+                return found
     return None
 
 
@@ -132,14 +139,17 @@ def diagnose(
     backend: Backend, cases: Iterable[Case], gallery: Gallery | None = None, until: float = inf
 ) -> Diagnosis | None:
     """Find the entries of the gallery that give the results of a backend, or raise `TimeoutError`."""
-    return nearest(*tally_entries(backend, cases, gallery or Gallery(), until))
+    return nearest(*tally_entries(backend, calls_to_compare(backend, cases), gallery or Gallery(), until))
 
 
 def tally_entries(
-    backend: Backend, cases: Iterable[Case], gallery: Gallery, until: float = inf
+    backend: Backend, asked: tuple[list[Call], list[Call]], gallery: Gallery, until: float = inf
 ) -> tuple[list[Tally], CallCounts]:
-    """Compare a backend with each entry, and return the near ones, or none if too few calls distinguish."""
-    failing, passing = _finite(*_calls(backend, cases))
+    """Compare a backend with each entry in failing and passing calls, and return the entries that may be it.
+
+    If too few calls distinguish, there are none.
+    """
+    failing, passing = asked
     counts = CallCounts.of([kinds for kinds, *_ in failing], [kinds for kinds, *_ in passing])
     if len(failing) < (_FEWEST if len(passing) < _PASSING else 1):
         return [], counts
@@ -220,8 +230,9 @@ def _calls(backend: Backend, cases: Iterable[Case]) -> tuple[list[Call], list[Ca
     return values, [call for call in passing if call[1].misuse is None]
 
 
-def _finite(failing: list[Call], passing: list[Call]) -> tuple[list[Call], list[Call]]:
-    """Leave out calls with NaN and infinity, if enough other calls fail."""
+def calls_to_compare(backend: Backend, cases: Iterable[Case]) -> tuple[list[Call], list[Call]]:
+    """Make the failing and the passing calls, without NaN and infinity if enough other calls fail."""
+    failing, passing = _calls(backend, cases)
     plain = [call for call in failing if traits.SPECIAL not in call[0]]
     if len(plain) < _FEWEST:
         return failing, passing

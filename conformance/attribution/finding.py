@@ -1,14 +1,13 @@
 """The record of a finding: failures with one cause, the rule they break, and what is known of the cause."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
-from attnspec.conformance.traits import GRADIENT, REFUSED, RELATED
+from attnspec.conformance.traits import GRADIENT, RELATED
 from attnspec.conformance.verdict import Verdict
-from attnspec.dtypes import DTYPES
 
 #: ``ended``: the process ended or hung. ``raised``: an exception. ``always``: no call returns a result.
 #: ``changed``: an input was changed. ``repeated``: a repeated call has another result. ``earlier``: a call
@@ -22,9 +21,6 @@ Kind = Literal[
 _ENOUGH = 0.25
 #: A precision is named if at least this share of the failures under its rule shows it.
 _NEARLY = 0.9
-#: The largest number of failing cases (True) and of passing cases (False) that a diagnosis repeats: in a
-#: second, and in more time.
-_MOST_DIAGNOSED = ({True: 30, False: 60}, {True: 100, False: 300})
 
 
 @dataclass(frozen=True)
@@ -225,29 +221,3 @@ def with_argument(name: str, failures: Sequence[Verdict]) -> list[Verdict]:
         for verdict in failures
         if name in verdict.traits and verdict.group and RELATED not in verdict.traits
     ]
-
-
-def _widest(verdicts: Sequence[Verdict]) -> Sequence[Verdict]:
-    """Leave out other dtypes than the widest in which a value is wrong. Some libraries lack float64."""
-    wrong = {verdict.dtype for verdict in verdicts if verdict.bad and verdict.difference is not None}
-    dtype = next((dtype for dtype in ("float32", *DTYPES[::-1]) if dtype in wrong), "")
-    return [verdict for verdict in verdicts if verdict.dtype == dtype] if dtype else verdicts
-
-
-def cases_to_diagnose(verdicts: Sequence[Verdict], *, many: bool = True) -> Iterator[tuple[str, str]]:
-    """Choose failing and passing cases of a run, spread over all cases, each with its group.
-
-    Calls that ended the process or hung are left out, because they would do so again.
-    """
-    # If values are wrong, calls that must be refused give no information.
-    refusals = not any(verdict.bad and REFUSED not in verdict.traits for verdict in verdicts)
-    for bad, most in _MOST_DIAGNOSED[many].items():
-        names = [
-            (verdict.case, verdict.group)
-            for verdict in _widest(verdicts)
-            if (verdict.bad if bad else verdict.status == "pass")
-            and verdict.case
-            and not verdict.ended
-            and (REFUSED in verdict.traits) == refusals
-        ]
-        yield from names[:: -(-len(names) // most) or 1]

@@ -61,10 +61,19 @@ def list_rules(chapter: str | None) -> None:
 
 
 @main.command()
-@click.argument("rule_id", metavar="ID")
-def explain(rule_id: str) -> None:
-    """Print a rule: its sentence, its variants and its golden vectors."""
-    rule = find_rule(rule_id.upper())
+@click.argument("name", metavar="NAME")
+def explain(name: str) -> None:
+    """Print a rule, with its sentence, variants and golden vectors, or a bug that a report names."""
+    if "-" not in name:
+        from attnspec.conformance.gallery import wrong_entries
+
+        for wrong in (wrong for wrong in wrong_entries() if wrong.name == name):
+            click.echo(f"{name}, a wrong implementation of the gallery, which breaks {wrong.rule}\n")
+            click.echo(click.wrap_text(wrong.sentence, 80))
+            place = f"attnspec.conformance.gallery:{name}"
+            click.echo(f"\njudge it: attnspec check {place} -k {wrong.rule}")
+            return
+    rule = find_rule(name.upper())
     click.echo(f"{rule.id} {rule.title}   ({rule.level}, chapter {rule.chapter})\n")
     click.echo(click.wrap_text(rule.sentence, 80))
     for variant in rule.variants:

@@ -19,8 +19,9 @@ from typing import TextIO
 from attnspec import __version__
 from attnspec.backends.errors import BackendError
 from attnspec.conformance.attribution.causes import never_returns
-from attnspec.conformance.attribution.finding import Diagnosis, cases_to_diagnose
+from attnspec.conformance.attribution.finding import Diagnosis
 from attnspec.conformance.attribution.report import Outcome
+from attnspec.conformance.attribution.sample import cases_to_diagnose
 from attnspec.conformance.outside import plain
 from attnspec.conformance.results import Footer, Header, Results, Run, Subject, gather, line
 from attnspec.conformance.run.events import Event, events
