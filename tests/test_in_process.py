@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from plugged import kernel
+from conventions import kernel
 
 from attnspec import SpecError, reference
 from attnspec.backends import BackendError, implementation, load
@@ -97,7 +97,7 @@ def test_a_key_that_is_not_known():
 def test_a_decorator_in_place_of_a_file(tmp_path, monkeypatch):
     (tmp_path / "decorated.py").write_text(
         "from attnspec.backends import implementation\n"
-        "from plugged import kernel as inner, rope\n\n"
+        "from conventions import kernel as inner, rope\n\n"
         f"@implementation(**{SAID!r}, dtypes=['float32'], companions={{'rotary': rope}})\n"
         "def kernel(q, k, v, softmax_scale=None, causal=None, attn_mask=None, dropout_p=0.0):\n"
         "    return inner(q, k, v, softmax_scale, causal, attn_mask)\n"

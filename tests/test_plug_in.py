@@ -5,8 +5,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import conventions
 import numpy as np
-import plugged
 import pytest
 from test_cli import TESTS, attnspec
 
@@ -68,7 +68,7 @@ def _here(monkeypatch):
 def folder(tmp_path):
     """A project of somebody's own, with its kernels and its attnspec.toml."""
     (tmp_path / "attnspec.toml").write_text(TOML)
-    (tmp_path / "kernels.py").write_text(Path(plugged.__file__).read_text())
+    (tmp_path / "kernels.py").write_text(Path(conventions.__file__).read_text())
     sys.modules.pop("kernels", None)
     return tmp_path
 
@@ -103,9 +103,9 @@ def test_a_library_with_options_stands_for_its_backends_with_them():
 def test_a_function_with_options():
     backend = load("broken:half?dtype=float16,bfloat16&array=numpy")
     assert backend.dtypes == ("float16", "bfloat16")
-    assert load("plugged:kernel_of_keywords?array=jax").library == "jax"
-    assert load("plugged:kernel_of_keywords?array=strict").xp.__name__ == "array_api_strict"
-    backend = load("plugged:kernel_of_keywords?array=dask.array")
+    assert load("conventions:kernel_of_keywords?array=jax").library == "jax"
+    assert load("conventions:kernel_of_keywords?array=strict").xp.__name__ == "array_api_strict"
+    backend = load("conventions:kernel_of_keywords?array=dask.array")
     assert backend.to_numpy(backend.to_library(np.arange(3.0))).tolist() == [0.0, 1.0, 2.0]
 
 
@@ -164,12 +164,12 @@ def test_every_part_of_a_convention_matters(change):
     full = conforms(
         replace(
             numpy,
-            attention=adapt("k", plugged.kernel, CONVENTION, numpy.xp),
+            attention=adapt("k", conventions.kernel, CONVENTION, numpy.xp),
             companions={},
             dtypes=("float32",),
         )
     )
-    function = adapt("k", plugged.kernel, replace(CONVENTION, **change), numpy.xp)
+    function = adapt("k", conventions.kernel, replace(CONVENTION, **change), numpy.xp)
     backend = replace(numpy, attention=function, companions={}, dtypes=("float32",))
     assert conforms(backend) < full
 
