@@ -15,6 +15,7 @@ from test_results import FORMAT
 from attnspec.conformance.attribution.finding import Diagnosis, Twin
 from attnspec.conformance.attribution.known_failures import read_known
 from attnspec.conformance.attribution.levels import rules_of
+from attnspec.conformance.cli import check as cli
 from attnspec.conformance.cli.main import main
 from attnspec.conformance.results import Footer, Header
 from attnspec.conformance.results_file import read
@@ -249,3 +250,21 @@ def test_one_table_of_several_runs(check, tmp_path):
     assert done.exit_code == 1
     assert "FAIL " in done.stdout
     assert "m:f (b)" in done.stdout, "two runs of one backend are not added up"
+
+
+def test_the_first_failure_is_printed_while_the_suite_runs(check, monkeypatch):
+    order = []
+    monkeypatch.setattr(cli, "_show_first", lambda verdict: order.append(verdict.case))
+    check(ends=lambda: order.append("end"))
+    assert order == [FAIL.case, "end"]
+
+
+def test_the_first_failure_has_a_line_of_its_own(check):
+    done = check()
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("first failure: ")]
+    assert line.startswith(
+        "first failure: MASK-6 A row with nothing to attend to gives zero: output[2, 0]: got"
+    )
+    assert line.endswith(": attnspec check m:f --case masking-empty-last-float32")
+    assert "first failure" not in done.stdout
+    assert "first failure" not in check(verdicts=[PASS]).stderr

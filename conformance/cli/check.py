@@ -74,6 +74,7 @@ def judge_all(
         stop=stop,
         known=earlier,
         explain=explain,
+        show=_show_first,
     )
     pages = html / "index.html" if html and runs.results.subjects else None
     report = Report(runs.results, known, require or VALUES, pages, runs.diagnoses)
@@ -110,6 +111,16 @@ def _unfinished(path: Path | None, selection: Selection, names: Sequence[str]) -
     from attnspec.conformance.run.resume import unfinished
 
     return unfinished(path, selection, names)
+
+
+def _show_first(verdict: Verdict) -> None:
+    """Print the first failure, long before the report, with the command that judges its case again."""
+    from attnspec.conformance.outside import one_line
+    from attnspec.conformance.render.reproduction import check_command
+    from attnspec.conformance.render.text import verdict_line
+
+    command = f": {check_command(verdict)}" if verdict.case else ""
+    click.echo(one_line(f"first failure: {verdict_line(verdict)}") + one_line(command), err=True)
 
 
 def _without_diagnosis(report: Report) -> list[str]:

@@ -135,8 +135,9 @@ def run_all(
     stop: bool = False,
     known: Iterable[Verdict] = (),
     explain: bool = False,
+    show: Callable[[Verdict], None] = lambda _: None,
 ) -> Runs:
-    """Run the suite on backends.
+    """Run the suite on backends, and show the first failure of each at once.
 
     If a run ends early, the verdicts up to then are returned, and are in the file. A diagnosis takes a second
     at most, unless `explain` allows more.
@@ -151,7 +152,8 @@ def run_all(
             for name in dict.fromkeys(names):
                 before = {verdict.case: verdict for verdict in known if verdict.backend == name}
                 with Pool(name, selection, jobs, seconds, echo) as pool:
-                    run = _run(pool, runs, lines.write, before, fails if stop else lambda _: False)
+                    stops = fails if stop else lambda _: False
+                    run = _run(pool, runs, lines.write, before, stops, _First(fails, show))
                     if diagnosis := _diagnose(
                         pool, run.verdicts, fails, None if explain else DIAGNOSIS_SECONDS
                     ):
@@ -204,12 +206,28 @@ def search_all(names: Sequence[str], number: int, seed: int | None, folder: Path
             worker.stop()
 
 
+@dataclass
+class _First:
+    """The first failure of a run, which is shown when it is found."""
+
+    fails: Callable[[Verdict], bool]
+    show: Callable[[Verdict], None]
+    _seen: bool = False
+
+    def is_due(self, verdict: Verdict) -> bool:
+        """Whether a verdict is the first failure."""
+        due = not self._seen and self.fails(verdict)
+        self._seen |= due
+        return due
+
+
 def _run(
     pool: Pool,
     runs: list[Run],
     write: Callable[[Event], None],
     known: Mapping[str, Verdict],
     stop: Callable[[Verdict], bool],
+    first: "_First",
 ) -> Run:
     """Run the suite on one backend, and add the run to `runs` at its start."""
     progress = Progress(plain(pool.name), 0)
@@ -221,7 +239,10 @@ def _run(
                 progress.planned = len(event.cases)
             runs[-1].add(event)
             if isinstance(event, Verdict):
-                progress.add(failing=event.bad)
+                if first.is_due(event):
+                    progress.end()
+                    first.show(event)
+                progress.add(failing=first.fails(event))
     finally:
         progress.end()
     return runs[-1]
