@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from hashlib import blake2b
 from typing import Any, Literal
 
@@ -156,7 +156,7 @@ class Case:
     def dtype(self) -> str:
         """The dtype of its first array, in which it is judged."""
         arrays = (self.arguments.get(name) for name in OPERATIONS[self.operation].arrays)
-        return next((str(array.dtype) for array in arrays if isinstance(array, np.ndarray)), "")
+        return next((_spelling(array.dtype) for array in arrays if isinstance(array, np.ndarray)), "")
 
     @property
     def name(self) -> str:
@@ -187,6 +187,9 @@ class Case:
     def fingerprint(self) -> str:
         """A digest that is equal for calls of the same operation with the same numbers, in any dtype."""
         return fingerprint(self.operation, self.arguments)
+
+
+_spelling = cache(str)  # NumPy spells a dtype anew each time
 
 
 def fingerprint(operation: str, arguments: Mapping[str, Any]) -> str:

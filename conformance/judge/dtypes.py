@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,12 @@ _GRADIENTS_OF_LSES = frozenset(
 
 def is_real(thing: Any) -> bool:
     """Whether something is an array of a dtype of the standard, not a mask, ids or a number."""
-    return isinstance(thing, np.ndarray) and thing.dtype.name in DTYPES
+    return isinstance(thing, np.ndarray) and _is_of_standard(thing.dtype)
+
+
+@cache  # NumPy spells the name of a dtype anew each time
+def _is_of_standard(dtype: np.dtype[Any]) -> bool:
+    return dtype.name in DTYPES
 
 
 def lse_dtype(dtype: str) -> str:

@@ -5,12 +5,15 @@ and most dtypes hold each number exactly.
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnspec.backends.constraints import Constraints
+
+Array = NDArray[np.float64]
 
 
 class Shape(NamedTuple):
@@ -145,10 +148,23 @@ def grid(random: np.random.Generator, shape: tuple[int, ...], amplitude: float) 
 
 def problem_of(shape: Shape, dtype: str, seed: int, amplitude: float = 1.0) -> Problem:
     """Make the problem of a shape and a seed: the same numbers in every dtype."""
+    query, key, value, state = _drawn(shape, seed, amplitude)
+    random = np.random.Generator(np.random.PCG64(_ANY))
+    random.bit_generator.state = state
+    return Problem(query.astype(dtype), key.astype(dtype), value.astype(dtype), random)
+
+
+#: The seed of a generator whose state is set.
+_ANY = np.random.SeedSequence(0)
+
+
+@lru_cache(maxsize=1)
+def _drawn(shape: Shape, seed: int, amplitude: float) -> tuple[Array, Array, Array, Any]:
+    """Draw the three arrays, and return the state of the generator after it. The next dtype has the same."""
     random = np.random.default_rng(seed)
-    return Problem(
-        grid(random, (*shape.outer, shape.queries, shape.depth), amplitude).astype(dtype),
-        grid(random, (*shape.key_outer, shape.keys, shape.depth), amplitude).astype(dtype),
-        grid(random, (*shape.key_outer, shape.keys, shape.value_depth), 1.0).astype(dtype),
-        random,
+    return (
+        grid(random, (*shape.outer, shape.queries, shape.depth), amplitude),
+        grid(random, (*shape.key_outer, shape.keys, shape.depth), amplitude),
+        grid(random, (*shape.key_outer, shape.keys, shape.value_depth), 1.0),
+        random.bit_generator.state,
     )
