@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from attnspec import SpecError
 from attnspec.backends import Backend
 from attnspec.backends.user.function import describe
 from attnspec.conformance.judge.deviation import not_shown
@@ -36,7 +37,7 @@ class Judged:
 
     @property
     def good(self) -> bool:
-        """Whether it was judged without a failure."""
+        """Whether it was judged without a wrong value; calls that must be refused may be accepted."""
         return self.report.good
 
     @property
@@ -60,6 +61,7 @@ def check(
     quick: bool = False,
     rules: Collection[str] = (),
     cases: Collection[str] = (),
+    level: str = "",
     seed: int | None = None,
     **said: Any,
 ) -> Judged:
@@ -74,6 +76,8 @@ def check(
         Run only a fixed part of the suite that touches every rule.
     rules, cases : collection of str, optional
         Run only cases of these rules, or only these cases, by id or name.
+    level : str, optional
+        Run only cases of the rules of this level.
     seed : int, optional
         Draw other problems than the fixed ones.
     **said
@@ -95,10 +99,14 @@ def check(
     >>> check(kernel, names={"query": "q", "key": "k", "value": "v"}, rules=["SCORE-2"]).good
     True
     """
+    from attnspec.conformance.attribution.levels import rules_of
     from attnspec.conformance.attribution.report import Report
 
     backend = describe(function, name=name, **said)
-    selection = Selection(quick, tuple(rules), tuple(cases), seed=seed)
+    if level and rules:
+        raise SpecError("level: expected either level or rules, got both")
+    chosen = rules_of(level) if level else tuple(rules)
+    selection = Selection(quick, chosen, tuple(cases), level=level, seed=seed)
     run = Run(Header(""))
     for event in events(_Here(backend, Cases(seed, selection.files)), selection):
         run.add(event)

@@ -146,9 +146,12 @@ class Run:
         declined = sum(one.declined for one in own)
         judged = sum(one.status != "unsupported" for one in own)
         if declined > judged:  # a backend that declines most cases was not judged
+            # The keys about the layout describe attention only.
+            of_attention = any(one.operation.startswith("attention") for one in own if one.declined)
+            keys = ("axes, always, " if of_attention else "") + "depths, multiple, heads, value_depth"
             return (
                 f"declined {declined} of {declined + judged} cases that its arguments offer; expected at "
-                "most half. To declare what it takes, use axes, depths, multiple, heads, always"
+                f"most half. To declare what it takes, use {keys}"
             )
         missing = self.missing(subject)
         return (

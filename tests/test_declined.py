@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from attnspec import Case, Misuse, find_case, reference
-from attnspec.backends import Unsupported, load
+from attnspec.backends import Unsupported, describe, load
+from attnspec.conformance import check
 from attnspec.conformance.judge.judge import judge
-from attnspec.conformance.verdict import from_json, to_json
+from attnspec.conformance.results import Header, Run, Subject
+from attnspec.conformance.verdict import Verdict, from_json, to_json
 
 PORTABLE = load("numpy-portable")
 
@@ -67,3 +69,41 @@ def test_what_is_not_offered_need_not_name_an_argument(error):
     verdict = judge(backend, case)
     assert verdict.status == ("should not met" if error is ValueError else "unsupported")
     assert not verdict.declined, "it is no call that the standard offers"
+
+
+#: A value of each key that a message advises.
+VALUES = {
+    "axes": 4,
+    "always": {"is_causal": True},
+    "depths": [64],
+    "multiple": 2,
+    "heads": "equal",
+    "value_depth": "key",
+}
+
+
+@pytest.mark.parametrize("operation", ["attention", "packed_attention"])
+def test_each_key_that_the_message_advises_is_accepted(operation):
+    declined = Verdict("k", "a-float32", "", ("SOFT-1",), "unsupported", "float32", operation, declined=True)
+    run = Run(Header("1", cases=(declined.case,)), [Subject("k", "numpy", "2")], [declined], ended=True)
+    (subject,) = run.judged()
+    keys = subject.problem.partition("use ")[2].split(", ")
+    assert len(keys) > 3
+    function = getattr(reference, operation)
+    for key in keys:
+        backend = describe(function, operation=operation, **{key: VALUES[key]})
+        assert backend.constraints.suffix or key == "axes"
+
+
+def test_a_companion_that_says_what_it_takes_declines_nothing():
+    def packed_attention(query, key, value, *, query_starts, key_starts):
+        if query.shape[-3] != key.shape[-3]:
+            raise NotImplementedError("heads")
+        options = {"query_starts": query_starts, "key_starts": key_starts}
+        return reference.packed_attention(query, key, value, **options, dtype=query.dtype)
+
+    said = {"operation": "packed_attention", "quick": True, "rules": ["PACK-1", "HEAD-1"]}
+    (before, after) = (check(packed_attention, **said, **more).report for more in ({}, {"heads": "equal"}))
+    assert any(verdict.declined for verdict in before.results.verdicts)
+    assert not any(verdict.declined for verdict in after.results.verdicts)
+    assert after.outcome.status == 0

@@ -22,7 +22,10 @@ from attnspec.conformance.results import Header
 
 
 def test_junit():
-    root = ET.fromstring(to_junit(Report(RESULTS, [OTHER])))
+    (plain,) = ET.fromstring(to_junit(Report(RESULTS, [OTHER])))
+    assert (plain.get("tests"), plain.get("skipped")) == ("5", "1"), "only the known failure"
+    assert "unsupported" in plain.find("properties/property[@name='totals']").get("value")
+    root = ET.fromstring(to_junit(Report(RESULTS, [OTHER], unsupported=True)))
     (suite,) = root
     assert suite.attrib == {
         "name": "m:f",

@@ -51,6 +51,8 @@ class Report:
     The default is ``values``, because a wrong value misleads every caller, and a check that is missing only
     those with a wrong call; kernels leave it to their callers.
 
+    JUnit lists unsupported cases if `unsupported` says so.
+
     `pages` is the first page of the folder of pages that was written for the same run. A backend may have no
     diagnosis.
     """
@@ -60,6 +62,7 @@ class Report:
     required: str = VALUES
     pages: Path | None = None
     diagnoses: Mapping[str, Diagnosis] = field(default_factory=dict)
+    unsupported: bool = False
 
     @cached_property
     def reported(self) -> Results:

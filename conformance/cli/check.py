@@ -36,6 +36,7 @@ def judge_all(
     write_known_failures: Path | None,
     resume: bool = False,
     explain: bool = False,
+    junit_unsupported: bool = False,
     html: Path | None = None,
     **reports: Path | None,
 ) -> None:
@@ -77,7 +78,7 @@ def judge_all(
         show=_show_first,
     )
     pages = html / "index.html" if html and runs.results.subjects else None
-    report = Report(runs.results, known, require or VALUES, pages, runs.diagnoses)
+    report = Report(runs.results, known, require or VALUES, pages, runs.diagnoses, junit_unsupported)
     try:
         click.echo(screen(report, color=wants_color(), every=every), nl=False)
     finally:  # the pipe that standard output goes to may be closed
@@ -183,6 +184,7 @@ _SECONDS = _Seconds()
 _REPORTS = (
     click.option("--results", type=_FILE, help="Write the verdicts to this file as JSON lines."),
     *(click.option(f"--{option}", type=_FILE, help=text) for option, text in formats.options().items()),
+    click.option("--junit-unsupported", is_flag=True, help="List unsupported cases as skipped in --junit."),
     click.option(
         "--html",
         type=click.Path(file_okay=False, path_type=Path),

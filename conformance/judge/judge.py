@@ -167,7 +167,7 @@ def require_calls(backend: Backend, item: Item) -> None:
     for case in item.calls:
         if backend.function("attention") is None and backend.function(case.operation) is None:
             raise Missing(f"{backend.name} has no {case.operation}", f"operation {case.operation}")
-        misfit = fits(backend.constraints, case.arguments) if primal(case.operation) == "attention" else ""
+        misfit = fits(backend.constraints, case.arguments)
         if misfit:
             raise Missing(f"{backend.name} {misfit}")
         if case.group:  # a golden vector is judged in the dtype of its first array

@@ -15,8 +15,9 @@ from attnspec.conformance.verdict import Verdict
 def to_junit(report: Report) -> str:
     """Write a suite for each backend, and a case for each of its verdicts.
 
-    Errors include planned cases that were not judged. Unsupported cases and known failures are
-    skipped, with the reason. Deviations, unmet SHOULDs and accepted calls that fail no run pass, with a note.
+    Errors include planned cases that were not judged. Known failures are skipped, with the reason, and so is
+    what a limit left out, and unsupported cases if the report asks for them. Deviations, unmet SHOULDs and
+    accepted calls that fail no run pass, with a note.
     """
     root = ET.Element("testsuites", name="attnspec")
     known = {
@@ -25,7 +26,7 @@ def to_junit(report: Report) -> str:
     for subject in report.results.subjects:
         suite = ET.SubElement(root, "testsuite", _counts(report, subject))
         _properties(suite, report, subject)
-        for verdict in report.verdicts(subject):
+        for verdict in _listed(report, subject):
             text, accepted = known.get(verdict, "").strip(), report.marks.get(verdict) == ACCEPTED
             _case(suite, verdict, text, report.seed, accepted=accepted)
         for name in _lost(report, subject):
@@ -41,8 +42,17 @@ def to_junit(report: Report) -> str:
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
 
 
+def _listed(report: Report, subject: Subject) -> list[Verdict]:
+    """Return the verdicts that have a test case."""
+    return [
+        verdict
+        for verdict in report.verdicts(subject)
+        if report.unsupported or verdict.status != "unsupported" or verdict.code == "left out"
+    ]
+
+
 def _counts(report: Report, subject: Subject) -> dict[str, str]:
-    verdicts = report.verdicts(subject)
+    verdicts = _listed(report, subject)
     new = [verdict.status for verdict in verdicts if verdict not in report.marks]
     known = sum(verdict in report.known_verdicts for verdict in verdicts)
     errors = bool(subject.problem) + len(_lost(report, subject))
