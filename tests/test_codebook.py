@@ -91,15 +91,7 @@ def test_intervals_are_the_allowed_pairs(options: dict[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class Long:
-    """Some blocks of a problem of a million keys.
-
-    Attributes
-    ----------
-    formula : Formula
-    arguments : dict
-    blocks : dict of int to (Block, int)
-        For some rows, the block that has it and the place of the row in it.
-    """
+    """Some blocks of a problem of a million keys: for some rows, the block and the place of the row in it."""
 
     formula: Formula
     arguments: dict[str, Any]

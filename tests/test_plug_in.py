@@ -26,15 +26,6 @@ from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.results_file import read
 from attnspec.conformance.suite import find
 
-NAMES = {
-    "query": "q",
-    "key": "k",
-    "value": "v",
-    "scale": "softmax_scale",
-    "is_causal": "causal",
-    "mask": "attn_mask",
-}
-CONVENTION = Convention(NAMES, layout="BSHD", mask="ignore", axes=4, returns=("output", "lse"))
 TOML = """
 [backend]
 function = "kernels:kernel"
@@ -146,32 +137,6 @@ def test_a_result_on_another_device_is_a_failure():
 def test_options_that_cannot_be_had(name, message):
     with pytest.raises(BackendError, match=message):
         load(name)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"layout": "BHSD"},
-        {"mask": "attend"},
-        {"axes": None},
-        {"returns": ()},
-        {"names": {name: own for name, own in NAMES.items() if name != "mask"}},
-    ],
-)
-def test_every_part_of_a_convention_matters(change):
-    """Left out, what is in it either fails the vectors, or is not asked any more."""
-    numpy = load("numpy-portable")
-    full = conforms(
-        replace(
-            numpy,
-            attention=adapt("k", conventions.kernel, CONVENTION, numpy.xp),
-            companions={},
-            dtypes=("float32",),
-        )
-    )
-    function = adapt("k", conventions.kernel, replace(CONVENTION, **change), numpy.xp)
-    backend = replace(numpy, attention=function, companions={}, dtypes=("float32",))
-    assert conforms(backend) < full
 
 
 def test_calls_of_several_sizes_through_a_function_of_four_axes():
