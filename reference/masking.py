@@ -23,7 +23,7 @@ def allowed_keys(shape: tuple[int, ...], **masks: Any) -> NDArray[np.bool_]:
         The scores' shape, ``(*B, Hq, L, S)`` or ``(L, S)``.
     **masks
         The arguments of `attention` that mask: ``bias``, ``mask``, ``is_causal``, ``query_offset``,
-        ``window``, the lengths and the segment ids.
+        ``window``, the lengths, the segment ids and the positions.
 
     Returns
     -------
@@ -36,7 +36,7 @@ def allowed_keys(shape: tuple[int, ...], **masks: Any) -> NDArray[np.bool_]:
 
     Notes
     -----
-    Rules MASK-1 to MASK-4 and MASK-7 to MASK-11.
+    Rules MASK-1 to MASK-4, MASK-7 to MASK-11, MASK-14 and MASK-15.
 
     Examples
     --------
@@ -126,8 +126,31 @@ def check_segments(call: Attention) -> Attention:
     return call.but(**taken)
 
 
+@step
+def check_query_and_key_positions(call: Attention) -> Attention:
+    """Check that positions are integers, one for each query or key, and exclude an offset (ERR-18)."""
+    taken = {}
+    for name, count in (("query_positions", call.queries), ("key_positions", call.keys)):
+        given = getattr(call, name)
+        if given is not None:
+            need(name, not is_integer(given), f"integers of shape {(*call.batch, count)}", given, "ERR-18")
+            taken[name] = integers(call, name, given, (*call.batch, count), "ERR-18")
+    if "query_positions" in taken:
+        offset = call.query_offset
+        alone = is_integer(offset) and offset == 0
+        need("query_positions", alone, "no query_offset beside it", described(offset), "ERR-18")
+    return call.but(**taken)
+
+
 #: The arguments of `allowed_keys`.
-MASK_CHECKS = (check_masks, check_window, check_integers, check_ranges, check_segments)
+MASK_CHECKS = (
+    check_masks,
+    check_window,
+    check_integers,
+    check_ranges,
+    check_segments,
+    check_query_and_key_positions,
+)
 
 
 @step
@@ -154,20 +177,28 @@ def by_bias(call: Attention) -> Mask:
 @step
 def by_causality(call: Attention) -> Mask:
     """Disallow keys after the query (MASK-3)."""
-    return call.j <= position(call) if call.is_causal else True
+    return key_position(call) <= position(call) if call.is_causal else True
 
 
 @step
 def position(call: Attention) -> Array:
-    """Position of each query among the keys, ``(*B, 1, L, 1)`` (MASK-7)."""
-    return call.i + of_batch(call.query_offset)
+    """Position of each query among the keys, ``(*B, 1, L, 1)`` (MASK-7, MASK-14)."""
+    if call.query_positions is None:
+        return call.i + of_batch(call.query_offset)
+    return call.query_positions[..., None, :, None]
+
+
+@step
+def key_position(call: Attention) -> Array:
+    """Position of each key, ``(S,)`` or ``(*B, 1, 1, S)`` (MASK-14)."""
+    return call.j if call.key_positions is None else call.key_positions[..., None, None, :]
 
 
 @step
 def by_window(call: Attention) -> Mask:
     """Allow keys within the bounds of the window, inclusive (MASK-8)."""
     left, right = call.window or (None, None)
-    ahead = call.j - position(call)  # distance of the key after the query
+    ahead = key_position(call) - position(call)  # distance of the key after the query
     after = True if left is None else ahead >= -left
     return after if right is None else after & (ahead <= right)
 
@@ -193,5 +224,20 @@ def by_segments(call: Attention) -> Mask:
     return equal[..., None, :, :]
 
 
+@step
+def by_key_positions(call: Attention) -> Mask:
+    """Disallow keys at a negative position (MASK-15)."""
+    return True if call.key_positions is None else key_position(call) >= 0
+
+
 #: Every source must allow the pair (MASK-4).
-SOURCES = (by_mask, by_bias, by_causality, by_window, by_key_lengths, by_query_lengths, by_segments)
+SOURCES = (
+    by_mask,
+    by_bias,
+    by_causality,
+    by_window,
+    by_key_lengths,
+    by_query_lengths,
+    by_segments,
+    by_key_positions,
+)

@@ -37,6 +37,8 @@ class Attention(Call):
     key_lengths: Any = None
     query_segment_ids: Array = None  # (*B, L)
     key_segment_ids: Array = None  # (*B, S)
+    query_positions: Array = None  # (*B, L)
+    key_positions: Array = None  # (*B, S), negative for no key
     sinks: Array = None  # (Hq,)
     dropout_mask: Mask = None  # broadcasts to (*B, Hq, L, S)
     dropout_rate: float = 0.0

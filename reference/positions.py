@@ -22,7 +22,7 @@ from attnspec.reference.errors import (
 )
 from attnspec.reference.functions import public
 from attnspec.reference.heads import check_heads
-from attnspec.reference.masking import check_integers, position
+from attnspec.reference.masking import check_integers, check_query_and_key_positions, key_position, position
 from attnspec.reference.notation import (
     Attention,
     check_axes,
@@ -306,7 +306,7 @@ def turned(_call: Call, a: Array, b: Array, cosine: Array, sine: Array) -> tuple
     return a * cosine - b * sine, a * sine + b * cosine
 
 
-def alibi_bias_of(call: Call, query: Array, key: Array, *, query_offset: Any, slopes: Array) -> Array:
+def alibi_bias_of(call: Call, query: Array, key: Array, *, slopes: Array, **positions: Any) -> Array:
     """Return the bias of ALiBi, which decreases with the distance of query and key.
 
     Notes
@@ -320,8 +320,8 @@ def alibi_bias_of(call: Call, query: Array, key: Array, *, query_offset: Any, sl
     >>> alibi_bias(np.ones((1, 1, 2)), np.ones((1, 3, 2)), query_offset=1).tolist()
     [[[-0.00390625, -0.0, -0.00390625]]]
     """
-    each = Attention(call.steps, call.xp, call.dtype, query, key, key, query_offset=query_offset)
-    for check in (check_dtypes, check_axes, check_heads, check_integers):
+    each = Attention(call.steps, call.xp, call.dtype, query, key, key, **positions)
+    for check in (check_dtypes, check_axes, check_heads, check_integers, check_query_and_key_positions):
         each = check(each)
     if slopes is not None:
         check_slopes(each, slopes)
@@ -343,7 +343,7 @@ def check_slopes(call: Attention, given: Array) -> None:
 def _alibi_bias(call: Attention, given: Array) -> Array:
     xp, shape = call.xp, call.shape
     slope = each_slope(call, shape[-3] if len(shape) > 2 else 1, given)[:, None, None]
-    bias = distant(call, slope, position(call), call.j)  # (*B, Hq, L, S)
+    bias = distant(call, slope, position(call), key_position(call))  # (*B, Hq, L, S)
     bias = xp.broadcast_to(bias if len(shape) > 2 else bias[0, ...], shape)
     return narrow(call, bias, stored(call, call.query))
 

@@ -130,7 +130,8 @@ def test_a_list_that_is_not_of_variants_is_left_alone():
 
 PAGE = (Path(attnspec.__file__).parent / "levels.md").read_text(encoding="utf-8").partition(DEFINITIONS)[0]
 NAMES = (
-    *("core", "strict", "masked", "grouped", "cached", "padded", "segmented", "windowed", "biased", "capped"),
+    *("core", "strict", "masked", "grouped", "cached", "padded", "segmented", "positioned"),
+    *("windowed", "biased", "capped"),
     *("mergeable", "sinks", "weights", "dropout", "seeded-dropout", "block-sparse", "listed"),
     *("trainable", "exact", "invariant"),
     *("projected", "multi-head", "paged", "paged-attention", "packed", "merged", "latent"),
@@ -159,7 +160,7 @@ def test_nothing_on_the_page_is_lost_by_the_loader():
 
 def test_the_levels_and_what_they_build_on():
     assert tuple(one.name for one in levels()) == NAMES
-    on_masked = {"cached", "padded", "segmented", "windowed", "block-sparse", "listed"}
+    on_masked = {"cached", "padded", "segmented", "positioned", "windowed", "block-sparse", "listed"}
     assert {one.name for one in levels() if one.builds_on == "masked"} == on_masked
     assert {one.name for one in levels() if not one.builds_on} == {"core", *COMPANIONS}
     assert {one.builds_on for one in levels()} == {"", "core", "masked"}
@@ -214,7 +215,10 @@ def test_all_levels_are_reached_by_what_passes_everything():
     ("rule", "lost"),
     [
         ("SOFT_1", NAMES[: -len(COMPANIONS)]),
-        ("MASK_6", ("masked", "cached", "padded", "segmented", "windowed", "block-sparse", "listed")),
+        (
+            "MASK_6",
+            ("masked", "cached", "padded", "segmented", "positioned", "windowed", "block-sparse", "listed"),
+        ),
         ("MASK_7", ("cached",)),
         ("HEAD_1", ("grouped",)),
         ("NUM_11", ("exact",)),

@@ -191,6 +191,7 @@ def test_both_options_of_a_pair_matter(group):
 _ARGUMENTS = {
     "segments": ("query_segment_ids", "key_segment_ids"),
     "dropout": ("dropout_mask", "dropout_rate"),
+    "positions": ("query_positions", "key_positions"),
 }
 
 

@@ -168,6 +168,7 @@ def _minus_infinity(case: Case) -> bool:
 
 _OFFSET = ("is_causal", "query_offset")
 _SEGMENTS = ("query_segment_ids", "key_segment_ids")
+_POSITIONS = ("is_causal", "query_positions", "key_positions")
 _INTEGERS = {"query_offset": _OFFSET, "query_lengths": ("query_lengths",), "key_lengths": ("key_lengths",)}
 #: The forms of options, by name.
 FORMS: Mapping[str, Form] = MappingProxyType(
@@ -196,6 +197,7 @@ FORMS: Mapping[str, Form] = MappingProxyType(
         "window": _form("window"),
         "window and offset": _form("window", "query_offset"),
         "segments": _form(*_SEGMENTS),
+        "positions": _form(*_POSITIONS),
         "sinks": _form("sinks"),
         "dropout": _form("dropout_mask"),
         "dropout_rate": _form("dropout_mask", "dropout_rate"),
@@ -214,7 +216,7 @@ FORMS: Mapping[str, Form] = MappingProxyType(
 #: The arguments of each source of masking.
 SOURCES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {name: (name,) for name in ("mask", "bias", "is_causal", "window", "query_lengths", "key_lengths")}
-    | {"query_offset": _OFFSET, "segments": _SEGMENTS}
+    | {"query_offset": _OFFSET, "segments": _SEGMENTS, "positions": _POSITIONS}
 )
 #: The sizes in which a pair of sources is called: long in both axes, or one query with many keys.
 PAIR_CLASSES: Mapping[str, Callable[[Sizes], bool]] = MappingProxyType(
@@ -263,8 +265,9 @@ def missing_forms(items: Iterable[Item]) -> list[tuple[str, str, str]]:
 
 def _wanted() -> Iterator[tuple[str, str, str]]:
     pairs = [" and ".join(pair) for pair in combinations(sorted(SOURCES), 2)]
-    # An offset comes with a causal mask.
-    pairs.remove("is_causal and query_offset")
+    # Offsets and positions come with a causal mask, and exclude each other.
+    for pair in ("is_causal and query_offset", "is_causal and positions", "positions and query_offset"):
+        pairs.remove(pair)
     for forms, classes in ((FORMS, SIZE_CLASSES), (pairs, PAIR_CLASSES)):
         for form in forms:
             for size_class in classes:

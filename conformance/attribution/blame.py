@@ -28,6 +28,8 @@ _LAST = {
     "dropout_mask": "DROP-1",
     "query_segment_ids": "MASK-11",
     "key_segment_ids": "MASK-11",
+    "query_positions": "MASK-14",
+    "key_positions": "MASK-14",
     "float64": "NUM-2",
     traits.NO_SCALE: "SCORE-2",
     traits.MORE_QUERIES: "SHAPE-5",

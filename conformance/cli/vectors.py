@@ -43,7 +43,8 @@ def write(folder: Path, only_check: bool, only: str | None) -> None:
 @click.argument("folder", type=_FOLDER)
 @click.option("--check", "only_check", is_flag=True, help="Write nothing; fail if a byte would change.")
 @click.option("--only", metavar="CHAPTER", help="Compute only the values of this chapter.")
-def expected(folder: Path, only_check: bool, only: str | None) -> None:
+@click.option("--missing", is_flag=True, help="Keep the values that are stored, and compute only the others.")
+def expected(folder: Path, only_check: bool, only: str | None, missing: bool) -> None:
     """Compute the expected values of the generated cases with both oracles, a file for each chapter.
 
     The index of the suite, by which runs are planned, is written with them.
@@ -59,7 +60,8 @@ def expected(folder: Path, only_check: bool, only: str | None) -> None:
     others = set((folder / FOLDER.name).glob("*.npz")) if only is None else set()
     stale = False
     for chapter, cases in chapters(only):
-        path, data = folder / FOLDER.name / f"{chapter}.npz", encode(values_by_fingerprint(cases))
+        path = folder / FOLDER.name / f"{chapter}.npz"
+        data = encode(values_by_fingerprint(cases, only_missing=missing))
         others.discard(path)
         changed = not path.exists() or members(path.read_bytes()) != members(data)
         stale |= changed

@@ -198,7 +198,10 @@ def one_query_at_a_time(call: Attention) -> Any:
     full = {name: np.broadcast_to(array, call.shape) for name, array in given.items() if array is not None}
     full["mask"] = allowed  # it contains all sources
     none: dict[str, Any] = dict.fromkeys(
-        ("window", "query_lengths", "key_lengths", "query_segment_ids", "key_segment_ids")
+        (
+            *("window", "query_lengths", "key_lengths", "query_segment_ids", "key_segment_ids"),
+            *("query_positions", "key_positions"),
+        )
     )
     rows = []
     for i in range(call.queries):

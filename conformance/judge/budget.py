@@ -61,6 +61,7 @@ def _computed(backend: Backend, case: Case, accuracy: Accuracy, *, probed: bool)
     if operation == "alibi_bias" and backend.dialect.get("POS-8") == "key-position":
         # Compute each row for a query at position 0, whose distance from key j is j.
         first = {**arguments, "query": arguments["query"][..., :1, :], "query_offset": 0}
+        first.pop("query_positions", None)
         row = budget(operation, first, dtype, **options)["bias"]
         return {"bias": np.broadcast_to(row, (*arguments["query"].shape[:-1], row.shape[-1]))}
     if primal(operation) != "attention":
@@ -141,8 +142,14 @@ def _aligned(arguments: Mapping[str, Any], dialect: Mapping[str, str]) -> dict[s
     """Rewrite causality and a window in a dialect as a mask."""
     plain = dict(arguments)
     queries, keys = plain["query"].shape[-2], plain["key"].shape[-2]
-    distance = np.arange(keys) - np.arange(queries)[:, None]  # (L, S): j - i
-    if dialect.get("MASK-3") == "bottom-right" and plain.get("is_causal") and "query_offset" not in plain:
+    standing, places = np.arange(queries)[:, None], np.arange(keys)
+    if "query_positions" in plain:
+        standing = plain["query_positions"][..., None, :, None]  # (*B, 1, L, 1)
+    if "key_positions" in plain:
+        places = plain["key_positions"][..., None, None, :]  # (*B, 1, 1, S)
+    distance = places - standing
+    unplaced = "query_offset" not in plain and "query_positions" not in plain
+    if dialect.get("MASK-3") == "bottom-right" and plain.get("is_causal") and unplaced:
         plain["is_causal"] = False
         plain["mask"] = _also(plain, distance <= keys - queries)
     window = plain.get("window")

@@ -14,7 +14,7 @@ from attnspec import Case
 from attnspec.backends import Backend
 from attnspec.conformance.judge.expected import expected
 from attnspec.conformance.judge.judge import judge
-from attnspec.conformance.suite.options import OPTIONS, draw_option
+from attnspec.conformance.suite.options import EXCLUSIVE, OPTIONS, draw_option
 from attnspec.conformance.suite.problem import Problem, Shape
 from attnspec.conformance.verdict import Verdict
 from attnspec.dialect import in_dtype
@@ -92,6 +92,8 @@ def calls(draw: st.DrawFn, backend: Backend) -> Case:
     for name in names:
         if name.endswith("lengths") and min(problem.shape[-2:]) == 1:
             continue  # no length is between none and all
+        if any((other, name) in EXCLUSIVE for other in own):
+            continue
         # Each option has its own numbers, so that removing one does not change another.
         needs, its = draw_option(replace(problem, random=np.random.default_rng([*map(ord, name)])), name)
         if all(backend.has("attention", argument) for argument in (*needs, *its)):

@@ -19,7 +19,7 @@ FILES = {
     "notation": ("notation",),
     "projection": ("projection",),
     "scores": ("scores",),
-    "masking": ("masking", "tiled_masks"),
+    "masking": ("masking", "tiled_masks", "position_masks"),
     "softmax": ("softmax", "tiles"),
     "heads": ("heads",),
     "caching": ("caching",),

@@ -70,8 +70,17 @@ Sizes = tuple[tuple[str, int], ...]
 
 @cache
 def malformed(sizes: Sizes = ()) -> tuple[Malformed, ...]:
-    """List every call that a rule refuses. The order and the names are the same for all sizes."""
-    return tuple(call for call in every(sizes) if call.asked)
+    """List every call that a rule refuses. The order and the names are the same for all sizes.
+
+    Newer arguments come last, so that cases whose names contain a number or a dtype keep their names.
+    """
+    calls = (call for call in every(sizes) if call.asked)
+    return tuple(sorted(calls, key=lambda call: _since(call) > "2026.11.22"))
+
+
+def _since(call: Malformed) -> str:
+    argument = OPERATIONS[call.operation].arguments.get(call.argument)
+    return argument.since if argument else ""
 
 
 @cache
@@ -206,6 +215,8 @@ def _alone(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed]:
             yield _call(operation, at_fault, f"{argument.noun} alone", "alone", changes, sizes)
         for other in argument.excludes:
             both = _with(operation, argument, sizes) | _with(operation, known[other], sizes)
+            if known[other].kind == "integers":  # 0 is the default, as if it were absent
+                both[other] = 1
             yield _call(operation, argument, f"{argument.noun} and {known[other].noun}", "alone", both, sizes)
 
 

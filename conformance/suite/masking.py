@@ -332,10 +332,14 @@ def _routes(problem: Problem) -> dict[str, tuple[NDArray[np.bool_], dict[str, An
                 "key_segment_ids": np.broadcast_to(mask, (*problem.batch, keys)).astype(np.int64),
             },
         ),
+        "key_positions": (
+            ~mask,
+            {"key_positions": np.broadcast_to(np.where(mask, position, -1), (*problem.batch, keys)).copy()},
+        ),
     }
 
 
-_SOURCES = ("mask", "bias", "is_causal", "window", "key_lengths", "segments")
+_SOURCES = ("mask", "bias", "is_causal", "window", "key_lengths", "segments", "key_positions")
 
 
 @chapter.group("MASK-12", each=tuple(product(_SOURCES, ("large", "largest"))))

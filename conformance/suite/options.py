@@ -86,6 +86,18 @@ def segments(problem: Problem) -> Options:
     }
 
 
+def positions(problem: Problem) -> Options:
+    """Draw positions in any order: some keys share one, and the last place of an entry may hold no key."""
+    queries, keys = problem.shape[-2:]
+    dtype = problem.choice(np.int32, np.int64)
+    places = problem.random.permuted(np.tile(np.arange(keys), (*problem.batch, 1)), axis=-1)
+    places[..., 0] = 0  # so that few rows are empty
+    if keys > 2:
+        places[..., -1] = np.where(problem.random.random(problem.batch) < 0.5, -1, places[..., 1])
+    standing = problem.random.integers(0, keys, (*problem.batch, queries))
+    return {"query_positions": standing.astype(dtype), "key_positions": places.astype(dtype)}
+
+
 def sinks(problem: Problem) -> Options:
     """Draw a sink for each query head, large enough to matter."""
     heads = problem.shape[-3] if len(problem.shape) > 2 else 1
@@ -118,6 +130,7 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
         "sinks": Option("SOFT-5", sinks),
         "dropout": Option("DROP-1", dropout),
         "dropout_rate": Option("DROP-2", lambda _: {"dropout_rate": 0.5}, dropout),
+        "positions": Option("MASK-14", positions, lambda _: {"is_causal": True}),
     }
 )
 
@@ -211,8 +224,13 @@ FORMS: Mapping[str, Option] = MappingProxyType(
         "sinks": OPTIONS["sinks"],
         "dropout": Option("DROP-1", full_dropout),
         "dropout_rate": Option("DROP-2", lambda p: full_dropout(p, dropout_rate=0.25)),
+        "positions": Option("MASK-14", lambda p: positions(p) | {"is_causal": True}),
     }
 )
+#: Options that exclude each other.
+EXCLUSIVE = frozenset({("query_offset", "positions")})
+#: Pairs of options that are not drawn as a pair: the second comes with the first, or excludes it.
+NO_PAIRS = EXCLUSIVE | {("is_causal", "query_offset"), ("is_causal", "positions")}
 #: Integers of each batch entry.
 PER_ENTRY: Mapping[str, Option] = MappingProxyType(
     {

@@ -16,7 +16,15 @@ from numpy.typing import NDArray
 
 from attnspec.case import Misuse
 from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
-from attnspec.conformance.suite.options import EMPTY_ROWS, FORMS, OF_SCORES, OVER_TILES, PER_ENTRY, Options
+from attnspec.conformance.suite.options import (
+    EMPTY_ROWS,
+    FORMS,
+    NO_PAIRS,
+    OF_SCORES,
+    OVER_TILES,
+    PER_ENTRY,
+    Options,
+)
 from attnspec.conformance.suite.problem import Problem, Shape
 from attnspec.conformance.suite.tiles import with_levels
 from attnspec.conformance.suite.words import in_two_dtypes
@@ -113,12 +121,11 @@ _MASKS = (
     "query_lengths",
     "key_lengths",
     "segments",
+    "positions",
 )
 
 
-@chapter.group(
-    "MASK-4", each=tuple(pair for pair in combinations(_MASKS, 2) if pair != ("is_causal", "query_offset"))
-)
+@chapter.group("MASK-4", each=tuple(pair for pair in combinations(_MASKS, 2) if pair not in NO_PAIRS))
 def large_masks_in_pairs(draw: Draw, pair: tuple[str, str]) -> Iterator[Yielded]:
     """Each of two options takes keys away past tiles of 64 and 128."""
     # The length of one query and its causal mask leave nothing for the other option to take away.

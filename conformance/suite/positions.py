@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from attnspec.conformance.judge.dtypes import lse_dtype
 from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
-from attnspec.conformance.suite.problem import Shape, grid
+from attnspec.conformance.suite.options import positions
+from attnspec.conformance.suite.problem import MASKED, Shape, grid
 
 chapter = Chapter("positions")
 
@@ -57,6 +58,16 @@ def alibi(draw: Draw, heads: int) -> Iterator[Yielded]:
     """Slopes are those of heads in powers of two and in other numbers, for keys after the query too."""
     for problem in draw.in_each_dtype(Shape((heads,), 3, 4, 2, 2)):
         yield {"query": problem.query, "key": problem.key}
+
+
+@chapter.group("POS-8", "MASK-14", operation="alibi_bias", each=("queries", "keys", "both"))
+def alibi_at_positions(draw: Draw, of: str) -> Iterator[Yielded]:
+    """ALiBi takes the distance of the positions that are given, a negative one like any other."""
+    for problem in draw.problems(MASKED):
+        drawn = positions(problem)
+        names = {"queries": ("query_positions",), "keys": ("key_positions",)}.get(of, tuple(drawn))
+        own = {name: drawn[name] for name in names}
+        yield {name: problem.arguments[name] for name in ("query", "key")} | own
 
 
 @chapter.group("POS-8", operation="alibi_bias", each=tuple(_OFFSETS))

@@ -25,7 +25,7 @@ _EDGES = (Shape((1, 2), 17, 65, 8, 8), Shape((2,), 31, 63, 8, 8), Shape((2,), 16
 #: The number of each key and value that must not be read.
 GARBAGE = 500
 #: The options that mask, and the others that both operations take.
-MASKING = ("mask", "bias", "is_causal", "query_offset", "window", "key_lengths")
+MASKING = ("mask", "bias", "is_causal", "query_offset", "window", "key_lengths", "positions")
 OTHERS = ("scale", "softcap", "sinks")
 
 Options = dict[str, Any]

@@ -143,7 +143,7 @@ def _paged(arguments: Mapping[str, Any]) -> tuple[int, ...]:
 
 def _alibi_bias(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
     storage, work = arithmetic.storage, arithmetic.work
-    own = {name: arguments[name] for name in ("query_offset", "slopes") if name in arguments}
+    own = {name: arguments[name] for name in OPERATIONS["alibi_bias"].options if name in arguments}
     value = alibi_bias(arguments["query"], arguments["key"], **own)
     heads = value.shape[-3] if value.ndim > 2 else 1
     # A slope by repeated multiplication is rounded once for each head before it. A given one is exact.

@@ -63,6 +63,10 @@ class _Question:
         alone = np.ndim(arguments.get("query_offset", 0)) == 0
         if variant == "bottom-right" and alone and self.offset == 0:
             self.diagonal = keys - queries
+        places = arguments.get("query_positions")
+        self.standing = None if places is None else np.asarray(places)[batch].tolist()
+        places = arguments.get("key_positions")
+        self.stored = range(keys) if places is None else np.asarray(places)[batch].tolist()
         self.window = arguments.get("window") or (None, None)
         self.exclusive = variant == "exclusive-left"
         self.query_length = _of_entry(arguments.get("query_lengths", queries), batch)
@@ -73,10 +77,13 @@ class _Question:
     def positions_allow(self, i: int, j: int) -> bool:
         if i >= self.query_length or j >= self.key_length:
             return False
-        if self.is_causal and j > i + self.diagonal:
+        at = self.stored[j]
+        if at < 0:
+            return False
+        if self.is_causal and at > (i + self.diagonal if self.standing is None else self.standing[i]):
             return False
         left, right = self.window
-        ahead = j - (i + self.offset)
+        ahead = at - (i + self.offset if self.standing is None else self.standing[i])
         if left is not None and (ahead <= -left if self.exclusive else ahead < -left):
             return False
         if right is not None and ahead > right:

@@ -225,14 +225,18 @@ def alibi_bias(arguments: Arguments, variant: str | None, dtype: str) -> dict[st
     heads = query.shape[-3] if query.ndim > 2 else 1
     starts = np.broadcast_to(arguments.get("query_offset", 0), query.shape[:-3])
     shape = (*query.shape[:-1], key.shape[-2])
+    standing, stored = arguments.get("query_positions"), arguments.get("key_positions")
     exponents, given = _exponents(heads), arguments.get("slopes")
     places = list(np.ndindex(*shape))
 
     def factor(place: Place) -> tuple[int, int]:
         *outer, i, j = place
         start = int(starts[tuple(outer[:-1])]) if outer else int(starts)
-        ahead = j - (i + start)
-        factors = {"signed": ahead, "key-position": j}
+        row = (*outer[:-1], i)
+        p = i + start if standing is None else int(standing[row])
+        at = j if stored is None else int(stored[(*outer[:-1], j)])
+        ahead = at - p
+        factors = {"signed": ahead, "key-position": at}
         return outer[-1] if outer else 0, factors.get(variant or "", -abs(ahead))
 
     def balls() -> list[arb]:

@@ -199,17 +199,21 @@ def alibi_bias(arguments: Arguments, dialect: Mapping[str, str]) -> dict[str, ND
         slopes = [Decimal(float(slope)) for slope in arguments["slopes"]]
     for index in itertools.product(*map(range, result.shape)):
         *entry, i, j = index
+        b = tuple(entry[:-1])
         p = i + (of_entry(arguments.get("query_offset", 0), batch, index) or 0)
-        times = _steps(p, j, dialect.get("POS-8"))
+        if arguments.get("query_positions") is not None:
+            p = int(arguments["query_positions"][b][i])
+        place = j if arguments.get("key_positions") is None else int(arguments["key_positions"][b][j])
+        times = _steps(p, place, dialect.get("POS-8"))
         result[index] = float(slopes[entry[-1] if entry else 0] * times)
     return {"bias": result}
 
 
-def _steps(p: int, j: int, variant: str | None) -> int:
-    """Return the factor of the slope for a query at position `p` and a key at `j`."""
+def _steps(p: int, place: int, variant: str | None) -> int:
+    """Return the factor of the slope for a query at position `p` and a key at `place`."""
     if variant == "key-position":
-        return j
-    return j - p if variant == "signed" else -abs(p - j)
+        return place
+    return place - p if variant == "signed" else -abs(p - place)
 
 
 def _slopes(heads: int) -> list[Decimal]:

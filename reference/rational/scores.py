@@ -63,19 +63,24 @@ class Sources:
     key_length: int | None
     query_ids: list[int] | None
     key_ids: list[int] | None
+    query_places: list[int] | None
+    key_places: list[int] | None
 
     def allow(self, i: int, j: int, *, biased: bool = True) -> bool:
         """Return whether query i may attend to key j, or whether all arguments but the bias allow it."""
-        p = i + self.offset
+        p, last = i + self.offset, None if self.causal_offset is None else i + self.causal_offset
+        if self.query_places is not None:
+            p, last = self.query_places[i], None if last is None else self.query_places[i]
+        place = j if self.key_places is None else self.key_places[j]
         if self.mask is not None and not self.mask[i][j]:
             return False
         if biased and self.bias is not None and self.bias[i][j] == float("-inf"):
             return False
-        if self.causal_offset is not None and j > i + self.causal_offset:
+        if place < 0 or (last is not None and place > last):
             return False
-        if self.left is not None and j < p - self.left:
+        if self.left is not None and place < p - self.left:
             return False
-        if self.right is not None and j > p + self.right:
+        if self.right is not None and place > p + self.right:
             return False
         if self.query_length is not None and i >= self.query_length:
             return False
@@ -114,6 +119,8 @@ def sources(
         key_length=of_entry(arguments.get("key_lengths"), batch, index),
         query_ids=_ids(arguments.get("query_segment_ids"), index),
         key_ids=_ids(arguments.get("key_segment_ids"), index),
+        query_places=_ids(arguments.get("query_positions"), index),
+        key_places=_ids(arguments.get("key_positions"), index),
     )
 
 

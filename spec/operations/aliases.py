@@ -37,6 +37,8 @@ ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
         "query_segment_ids": ("q_segment_ids", "segment_ids"),
         "key_segment_ids": ("kv_segment_ids", "segment_ids"),
+        "query_positions": ("q_positions", "positions", "position_ids", "q_pos"),
+        "key_positions": ("kv_positions", "key_position_ids", "kv_pos", "k_pos"),
         "sinks": ("sink", "s_aux", "attention_sinks"),
         "dropout_mask": ("keep_mask", "drop_mask"),
         "key_scales": ("k_scale", "k_descale", "descale_k", "key_scale", "k_scales", "key_cache_scale"),

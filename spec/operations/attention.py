@@ -10,6 +10,7 @@ _FLAG = MappingProxyType({"form": "ERR-3"})
 _PER_ENTRY = MappingProxyType({"form": "ERR-8", "dtype": "ERR-8", "shape": "ERR-8"})
 _LENGTHS = MappingProxyType({**_PER_ENTRY, "bounds": "ERR-9"})
 _IDS = MappingProxyType({"dtype": "ERR-10", "shape": "ERR-10", "alone": "ERR-10"})
+_POSITIONS = MappingProxyType({"dtype": "ERR-18", "shape": "ERR-18", "alone": "ERR-18"})
 _BESIDE_QUERY = MappingProxyType(
     {"dtype": "ERR-2", "mixed": "ERR-1", "shape": "SHAPE-6", "Hkv": "HEAD-2", "axes": "SHAPE-6"}
 )
@@ -162,6 +163,34 @@ KEY_SEGMENT_IDS = Argument(
     refusals=_IDS,
     called="ids of keys",
 )
+QUERY_POSITIONS = Argument(
+    "query_positions",
+    "array",
+    "position of each query, instead of its index and the offset",
+    ("masks",),
+    "MASK-14",
+    (BATCH, "L"),
+    "integer",
+    default=None,
+    excludes=("query_offset",),
+    matters_with=("is_causal", "window"),
+    refusals=_POSITIONS,
+    called="positions of queries",
+    since="2026.11.24",
+)
+KEY_POSITIONS = Argument(
+    "key_positions",
+    "array",
+    "position of each key, instead of its index; negative for no key",
+    ("masks",),
+    "MASK-14",
+    (BATCH, "S"),
+    "integer",
+    default=None,
+    refusals=MappingProxyType({"dtype": "ERR-18", "shape": "ERR-18"}),
+    called="positions of keys",
+    since="2026.11.24",
+)
 SINKS = Argument(
     "sinks",
     "array",
@@ -228,6 +257,8 @@ ATTENTION = Operation(
         KEY_LENGTHS,
         QUERY_SEGMENT_IDS,
         KEY_SEGMENT_IDS,
+        QUERY_POSITIONS,
+        KEY_POSITIONS,
         SINKS,
         DROPOUT_MASK,
         DROPOUT_RATE,

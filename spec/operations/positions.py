@@ -4,7 +4,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from attnspec.operations.attention import IS_CAUSAL, KEY, QUERY, QUERY_OFFSET
+from attnspec.operations.attention import (
+    IS_CAUSAL,
+    KEY,
+    KEY_POSITIONS,
+    QUERY,
+    QUERY_OFFSET,
+    QUERY_POSITIONS,
+)
 from attnspec.operations.companions import array, per_entry, rules
 from attnspec.operations.letters import BATCH
 from attnspec.operations.operation import Argument, Bounds, Numbers, Operation, Output, Shape
@@ -227,6 +234,8 @@ ALIBI_BIAS = Operation(
     ),
     (
         replace(QUERY_OFFSET, role=("form",), rule="POS-8", matters_with=()),
+        replace(QUERY_POSITIONS, role=("form",), matters_with=()),
+        replace(KEY_POSITIONS, role=("form",)),
         _given("slopes", "slope of each head, instead of the sequence", "POS-26", ("Hq",), "lse"),
     ),
     (Output("bias", (BATCH, "Hq", "L", "S"), rule="POS-8"),),

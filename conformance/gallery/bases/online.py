@@ -47,18 +47,38 @@ def of_one_sequence(call: Attention) -> Attention:
     return Attention(**own | {"mask": base.allowed(call), "is_causal": False, "window": None})
 
 
+def has_positions(call: Attention) -> bool:
+    """Whether positions of queries or keys are given, which need not be those of the memory."""
+    return call.query_positions is not None or call.key_positions is not None
+
+
+def with_positions(call: Attention) -> Attention:
+    """Return the call with positions of both queries and keys, because a tile counts from its first one."""
+    *batch, queries, keys = *call.batch, call.queries, call.keys
+    own = np.broadcast_to(
+        base.position(call)[..., 0, :, 0] if batch else base.position(call)[..., 0], (*batch, queries)
+    )
+    other = np.broadcast_to(call.j if call.key_positions is None else call.key_positions, (*batch, keys))
+    return call.but(query_positions=own, key_positions=other, query_offset=0)
+
+
 def cut(call: Attention, rows: slice, keys: slice) -> Attention:
     """Slice some queries and keys from a call, with their parts of the options."""
+    placed = has_positions(call)
+    call = with_positions(call) if placed else call
     changes: dict[str, Any] = {
         "query": call.query[..., rows, :],
         "key": call.key[..., keys, :],
         "value": call.value[..., keys, :],
-        "query_offset": call.query_offset + rows.start - keys.start,
+        "query_offset": 0 if placed else call.query_offset + rows.start - keys.start,
     }
     for name, start in (("query_lengths", rows.start), ("key_lengths", keys.start)):
         if getattr(call, name) is not None:
             changes[name] = getattr(call, name) - start
-    for name, part in (("query_segment_ids", rows), ("key_segment_ids", keys)):
+    for name, part in (
+        *(("query_segment_ids", rows), ("key_segment_ids", keys)),
+        *(("query_positions", rows), ("key_positions", keys)),
+    ):
         if getattr(call, name) is not None:
             changes[name] = getattr(call, name)[..., part]
     for name in ("mask", "bias", "dropout_mask"):
@@ -272,6 +292,8 @@ def positions(call: Attention, rows: slice) -> tuple[int, int]:
 def visited(loop: Online, call: Attention, rows: slice) -> list[slice]:
     """List the tiles that have a key that window, causal mask and lengths allow to some query."""
     (first, last), (least, most) = positions(call, rows), bounds(call)
+    if has_positions(call):
+        least = most = None
     begin = 0 if least is None else first + least
     end = call.keys if most is None else last + most + 1
     if call.key_lengths is not None:
@@ -284,7 +306,7 @@ def masked_at_edges(tile: Tile, call: Attention) -> Mask:
     whole = tile.whole
     (first, last), (least, most) = positions(whole, tile.rows), bounds(whole)
     inside = least is None or tile.keys.start >= last + least
-    inside = inside and (most is None or tile.keys.stop - 1 <= first + most)
+    inside = inside and (most is None or tile.keys.stop - 1 <= first + most) and not has_positions(whole)
     result: Mask = base.allowed(call.but(is_causal=False, window=None) if inside else call)
     return result
 
