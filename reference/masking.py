@@ -146,10 +146,10 @@ def check_query_and_key_positions(call: Attention) -> Attention:
 MASK_CHECKS = (
     check_masks,
     check_window,
+    check_query_and_key_positions,  # before offsets become arrays, as a compiler makes them
     check_integers,
     check_ranges,
     check_segments,
-    check_query_and_key_positions,
 )
 
 

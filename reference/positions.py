@@ -321,7 +321,7 @@ def alibi_bias_of(call: Call, query: Array, key: Array, *, slopes: Array, **posi
     [[[-0.00390625, -0.0, -0.00390625]]]
     """
     each = Attention(call.steps, call.xp, call.dtype, query, key, key, **positions)
-    for check in (check_dtypes, check_axes, check_heads, check_integers, check_query_and_key_positions):
+    for check in (check_dtypes, check_axes, check_heads, check_query_and_key_positions, check_integers):
         each = check(each)
     if slopes is not None:
         check_slopes(each, slopes)

@@ -54,12 +54,9 @@ def has_positions(call: Attention) -> bool:
 
 def with_positions(call: Attention) -> Attention:
     """Return the call with positions of both queries and keys, because a tile counts from its first one."""
-    *batch, queries, keys = *call.batch, call.queries, call.keys
-    own = np.broadcast_to(
-        base.position(call)[..., 0, :, 0] if batch else base.position(call)[..., 0], (*batch, queries)
-    )
-    other = np.broadcast_to(call.j if call.key_positions is None else call.key_positions, (*batch, keys))
-    return call.but(query_positions=own, key_positions=other, query_offset=0)
+    rows = np.broadcast_to(base.position(call), (*call.batch, 1, call.queries, 1))[..., 0, :, 0]
+    places = np.broadcast_to(base.key_position(call), (*call.batch, 1, 1, call.keys))[..., 0, 0, :]
+    return call.but(query_positions=rows, key_positions=places, query_offset=0)
 
 
 def cut(call: Attention, rows: slice, keys: slice) -> Attention:
