@@ -15,6 +15,10 @@ _PER_ENTRY = ("query_offset", "query_lengths", "key_lengths")
 
 
 ENTRIES = rows(
+    ("positions_and_an_offset_accepted", "check_query_and_key_positions", "ERR-18", "K",
+     lambda call: base.check_query_and_key_positions(call.but(query_offset=0)).but(
+         query_offset=call.query_offset),
+     "Ignore an offset beside the positions of queries."),
     ("imaginary_part_dropped", "check_dtypes", "ERR-2", "L",
      lambda call: base.check_dtypes(call.but(**{name: getattr(call, name).real for name in _ARRAYS})),
      "Take the real part of complex numbers."),

@@ -18,7 +18,7 @@ _COMPARED: Mapping[str, Options] = MappingProxyType(
     {
         "causal": {"is_causal": True},
         "window": {"window": (2, 1)},
-        "left": {"window": (1, None)},
+        "open window": {"window": (1, None)},
         "causal and window": {"is_causal": True, "window": (2, None)},
     }
 )
