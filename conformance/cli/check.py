@@ -358,7 +358,9 @@ def check(
         wanted = [distrusted(name, call_limit) for name in wanted]
     check_options(wanted)
     if search is not None:
-        _search(wanted, search, seed)
+        from attnspec.conformance.cli.trace import print_search
+
+        print_search(wanted, search, seed)
     ids = [text for text in match if re.fullmatch(r"[A-Za-z]+-[1-9][0-9]*", text)]
     texts = tuple(part for text in match if text not in ids for part in re.split(r"\s+or\s+", text))
     found = tuple(rule.upper() for rule in (*rules, *ids))
@@ -378,26 +380,6 @@ def check(
             raise click.UsageError("--sizes: expected neither --quick nor --seed, which have other cases")
         selection = replace(selection, sizes=True, within=within, memory=memory or 0.0)
     judge_all(wanted, selection, resume=resume, **reports)
-
-
-def _search(names: Sequence[str], number: int, seed: int | None) -> None:
-    """Search for failing calls, print what is found, and exit."""
-    from attnspec.conformance.outside import plain
-    from attnspec.conformance.render.text import verdict_text
-    from attnspec.conformance.run.run import search_all
-
-    outcomes = []
-    for found in search_all(names, number, seed, Path.cwd()):
-        outcomes.append(found.outcome)
-        if found.problem:
-            click.echo(plain(f"error: {found.problem}"))
-        elif found.verdict is None:
-            click.echo(f"{found.backend}: {number} calls searched, none of them wrong")
-        else:
-            click.echo(f"{found.verdict.rule} does not hold, in the smallest call that was found:")
-            click.echo("".join(f"  {line}\n" for line in found.call) + verdict_text(found.verdict))
-            click.echo(f"judge it again: attnspec check {found.backend} --case {found.verdict.case}")
-    sys.exit(max(outcome.status for outcome in outcomes))
 
 
 @click.command()

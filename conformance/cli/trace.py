@@ -1,8 +1,16 @@
-"""The command ``attnspec trace``."""
+"""What looks for calls: ``attnspec trace``, and ``attnspec check --search``."""
+
+from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from attnspec.conformance.verdict import Verdict
 
 
 @click.command()
@@ -30,3 +38,43 @@ def trace(rule_ids: tuple[str, ...], *, no_backends: bool, needed: bool) -> None
     for case in unneeded_vectors() if needed else ():
         click.echo(f"no entry needs: {case}")
     sys.exit(bool(missing))
+
+
+def print_search(names: Sequence[str], number: int, seed: int | None) -> None:
+    """Search for failing calls of backends, each in its own process, print what is found, and exit."""
+    from attnspec.backends.errors import BackendError
+    from attnspec.conformance.attribution.report import Outcome
+    from attnspec.conformance.outside import plain
+    from attnspec.conformance.run.plan import Selection
+    from attnspec.conformance.run.worker import Ended, Worker
+
+    outcomes = []
+    for name in dict.fromkeys(names):
+        worker = Worker(Selection(seed=seed))
+        try:
+            worker.load(name)
+            verdict, call = worker.search(number, Path.cwd())
+        except BackendError as error:
+            outcomes.append(Outcome.NOT_LOADED)
+            click.echo(plain(f"error: {error}"))
+        except Ended as end:
+            outcomes.append(Outcome.NOT_WHOLE)
+            place = f", at {end.raised.file}, line {end.raised.line}" if end.raised else ""
+            click.echo(plain(f"error: {name}: the search did not finish: {end}{place}"))
+        else:
+            outcomes.append(Outcome.FAILS if verdict else Outcome.GOOD)
+            _print_found(name, number, verdict, call)
+        finally:
+            worker.stop()
+    sys.exit(max(outcome.status for outcome in outcomes))
+
+
+def _print_found(name: str, number: int, verdict: Verdict | None, call: Sequence[str]) -> None:
+    from attnspec.conformance.render.text import verdict_text
+
+    if verdict is None:
+        click.echo(f"{name}: {number} calls searched, none of them wrong")
+        return
+    click.echo(f"{verdict.rule} does not hold, in the smallest call that was found:")
+    click.echo("".join(f"  {line}\n" for line in call) + verdict_text(verdict))
+    click.echo(f"judge it again: attnspec check {name} --case {verdict.case}")

@@ -17,17 +17,14 @@ from types import FrameType
 from typing import TextIO
 
 from attnspec import __version__
-from attnspec.backends.errors import BackendError
 from attnspec.conformance.attribution.causes import never_returns
 from attnspec.conformance.attribution.finding import Diagnosis
-from attnspec.conformance.attribution.report import Outcome
 from attnspec.conformance.attribution.sample import cases_to_diagnose
 from attnspec.conformance.outside import plain
 from attnspec.conformance.results import Footer, Header, Results, Run, Subject, gather, line
 from attnspec.conformance.run.events import Event, events
 from attnspec.conformance.run.plan import Selection
 from attnspec.conformance.run.pool import Pool
-from attnspec.conformance.run.worker import Ended, Worker
 from attnspec.conformance.verdict import Verdict
 
 #: Seconds between updates, on a terminal and in a log.
@@ -176,34 +173,6 @@ def _diagnose(
         return None
     telling = [verdict for verdict in verdicts if not verdict.bad or fails(verdict)]
     return pool.diagnose(cases_to_diagnose(telling, many=seconds is None), seconds)
-
-
-@dataclass(frozen=True)
-class Search:
-    """The outcome of a search on one backend: a verdict on a wrong call, and the call, or a problem."""
-
-    backend: str
-    outcome: Outcome
-    verdict: Verdict | None = None
-    call: Sequence[str] = ()
-    problem: str = ""
-
-
-def search_all(names: Sequence[str], number: int, seed: int | None, folder: Path) -> Iterator[Search]:
-    """Search for failing calls of backends, each in its own process."""
-    for name in dict.fromkeys(names):
-        worker = Worker(Selection(seed=seed))
-        try:
-            worker.load(name)
-            verdict, call = worker.search(number, folder)
-            yield Search(name, Outcome.FAILS if verdict else Outcome.GOOD, verdict, call)
-        except BackendError as error:
-            yield Search(name, Outcome.NOT_LOADED, problem=str(error))
-        except Ended as end:
-            place = f", at {end.raised.file}, line {end.raised.line}" if end.raised else ""
-            yield Search(name, Outcome.NOT_WHOLE, problem=f"{name}: the search did not finish: {end}{place}")
-        finally:
-            worker.stop()
 
 
 @dataclass
