@@ -1,5 +1,6 @@
 """Describes a function as an ``attnspec.toml``, for ``attnspec init``."""
 
+import json
 from collections.abc import Iterator, Mapping
 from importlib import metadata
 from types import ModuleType
@@ -51,8 +52,7 @@ def _lines(place: str, array: str, inference: Inference, library: str) -> Iterat
     yield f'layout = "{convention.layout}"' + _because(why, "layout")
     if convention.axes is not None:
         yield f"axes = {convention.axes}" + _because(why, "axes")
-    if inference.depths:
-        yield f"depths = [{', '.join(map(str, inference.depths))}]{_because(why, 'depths')}"
+    yield from _limits(inference)
     if "mask" in why:
         yield f'mask = "{convention.mask}"' + _because(why, "mask")
     for key, words in (
@@ -71,6 +71,14 @@ def _lines(place: str, array: str, inference: Inference, library: str) -> Iterat
         yield "\n[backend.dialect]"
         for rule, variant in inference.dialect.items():
             yield f'{rule} = "{variant}"{_because(why, rule)}'
+
+
+def _limits(inference: Inference) -> Iterator[str]:
+    """Yield the keys about what a function takes."""
+    if inference.depths:
+        yield f"depths = [{', '.join(map(str, inference.depths))}]{_because(inference.why, 'depths')}"
+    for key, value in inference.limits.items():
+        yield f"{key} = {json.dumps(value)}{_because(inference.why, key)}"
 
 
 def _head(place: str, array: str, library: str) -> Iterator[str]:

@@ -123,6 +123,8 @@ class Inference:
     why: Mapping[str, str] = field(default_factory=dict)
     #: The tried depths that it takes; empty if it takes the first.
     depths: tuple[int, ...] = ()
+    #: Other keys about what it takes: ``heads``, ``value_depth``, ``dtypes``.
+    limits: Mapping[str, Any] = field(default_factory=dict)
 
 
 def probe(backend: Backend, function: Callable[..., Any]) -> Inference:
@@ -191,13 +193,14 @@ class _Probe:
     def infer(self, called: Convention) -> Inference:
         """Test one parameter after the other, starting from the convention of the call without options."""
         convention = self.infer_axes(called)
+        limits = self.infer_limits(convention)
         dialect = dict(self.variants)
         ignored = []
         for own, ours in self.guesses.items():
             if ours and ours[0] in _OPERATION_PROBE.arrays:
                 continue
             confirmed = next(self.meanings(convention, own, ours), None)
-            if confirmed is not None:
+            if confirmed is not None and self.has_open_sides(confirmed[0], ours):
                 convention, variants = confirmed
                 dialect |= variants
                 if ours[:2] == ("mask", "bias") and "mask" in convention.names:  # one parameter for both
@@ -207,9 +210,11 @@ class _Probe:
             elif own not in _OPERATION_PROBE.arguments:  # a canonical name is tested by the suite in any case
                 ignored.append(own)
         if ignored:
-            self.why["ignore"] = "no canonical argument, or it does not do what its name says"
+            known = (f"{own} ({' or '.join(meant(own))}?)" for own in ignored if meant(own))
+            said = f"; no call confirmed {', '.join(known)}" if any(map(meant, ignored)) else ""
+            self.why["ignore"] = f"never passed, so no case tests what these do{said}"
         names = {ours: own for ours, own in convention.names.items() if ours != own}
-        return Inference(replace(convention, names=names), dialect, tuple(ignored), self.why)
+        return Inference(replace(convention, names=names), dialect, tuple(ignored), self.why, limits=limits)
 
     def names(self) -> dict[str, str]:
         """Map the arrays and the other arguments without a default to the function's names."""
@@ -265,6 +270,43 @@ class _Probe:
                 self.why["axes"] = f"with {4 - fewer} axes it raised an error or did not compute attention"
                 return replace(convention, axes=4)
         return replace(convention, axes=None)
+
+    def infer_limits(self, convention: Convention) -> dict[str, Any]:
+        """Infer from calls that raise which heads, depths of values and dtypes it takes."""
+        random = np.random.default_rng(1)
+        dtype, depth = self.arrays["query"].dtype, self.depth
+
+        def call(heads: int, key_heads: int, value_depth: int, dtype: Any) -> dict[str, Any] | None:
+            shapes = ((heads, _L, depth), (key_heads, _S, depth), (key_heads, _S, value_depth))
+            arrays = {
+                name: random.normal(size=(_B, *shape)).astype(dtype)
+                for name, shape in zip(_OPERATION.arrays, shapes, strict=True)
+            }
+            return self.run(convention, self.drop_batch(convention, arrays))
+
+        limits: dict[str, Any] = {}
+        if call(4, 2, depth, dtype) is None:
+            limits["heads"] = "equal"
+            self.why["heads"] = "it raised an error with two key heads for four query heads"
+        if depth == _DEPTHS[0] and call(_H, _H, depth + 2, dtype) is None:
+            limits["value_depth"] = "key"
+            self.why["value_depth"] = "it raised an error with values of another depth"
+        taken = [name for name in self.backend.dtypes if call(_H, _H, depth, np.dtype(name)) is not None]
+        if taken and len(taken) < len(self.backend.dtypes):
+            limits["dtypes"] = taken
+            self.why["dtypes"] = "it raised an error in the other dtypes of its library"
+        return limits
+
+    def has_open_sides(self, convention: Convention, guesses: tuple[str, ...]) -> bool:
+        """Whether a window may have None on a side, as in the standard, if the parameter is one."""
+        if "window" not in guesses:
+            return True
+        arrays = self.drop_batch(convention, self.arrays)
+        for window in ((None, 1), (1, None)):
+            got = self.run(convention, arrays, {"window": window})
+            if got is None or not self.agrees(got, arrays, {"window": window}):
+                return False
+        return True
 
     def meanings(
         self, convention: Convention, own: str, guesses: tuple[str, ...]
