@@ -1,8 +1,10 @@
 """Results made by hand, for tests of reports."""
 
+import re
 from dataclasses import replace
 
 from attnspec import rules
+from attnspec.conformance.attribution.finding import Diagnosis, Twin
 from attnspec.conformance.attribution.known_failures import Known
 from attnspec.conformance.results import Header, Results, Subject
 from attnspec.conformance.verdict import Difference, Raise, Verdict
@@ -85,3 +87,37 @@ PERFECT = Results(
 )
 KNOWN = Known("MASK-6", "m:f", "fail", "filled with -1e9", "https://x.example/1", (FAIL.case,))
 OTHER = Known("NUM-3", "m:f", "error", "raises | today", "", (ERROR.case,))
+FILLS = Diagnosis((Twin(("fills",), "Fill.", "MASK-6"),), 2, 1, 0.5, 1)
+
+
+def perfect(*verdicts, **changes):
+    """Results in which every rule passes, and these verdicts."""
+    return replace(PERFECT, verdicts=(*PERFECT.verdicts, *verdicts), **changes)
+
+
+def row(text, rule):
+    """The cells of one rule, or of a chapter, in a table that was printed, but for its title."""
+    (line,) = [line for line in text.splitlines() if line.startswith(f"│ {rule} ")]
+    return [part.strip() for part in line.strip("│").split("│")][2:]
+
+
+def rows(text, prefix="[A-Z]+-"):
+    return re.findall(rf"^│ ({prefix}[0-9]+)", text, re.MULTILINE)
+
+
+ACCEPTED = replace(
+    FAIL,
+    case="r-float32",
+    rules=("SHAPE-6",),
+    rule="SHAPE-6",
+    refusal=True,
+    code="not refused",
+    difference=None,
+    traits=("refused",),
+    reason="expected an error, got output",
+)
+
+
+def lacking(number, *missing, **fields):
+    case = replace(PASS, status="unsupported", lacks=missing, share=0.0, accuracy="", **fields)
+    return [replace(case, case=f"c-{'-'.join(missing)}-{n}-float32") for n in range(number)]

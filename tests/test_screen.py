@@ -1,17 +1,25 @@
-"""A run on the terminal: findings, one table, and lines that say how it ended and why."""
+"""A run on the terminal: lines that say how it ended and why."""
 
-import re
-import sys
 from dataclasses import replace
-from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
-from reported import ERROR, FAIL, KNOWN, OTHER, PASS, PERFECT, RESULTS, SUBJECT, UNMET, UNSUPPORTED
+from reported import (
+    ACCEPTED,
+    ERROR,
+    FAIL,
+    KNOWN,
+    PASS,
+    PERFECT,
+    RESULTS,
+    SUBJECT,
+    UNSUPPORTED,
+    lacking,
+    perfect,
+    rows,
+)
 
-from attnspec import levels, rules
+from attnspec import levels
 from attnspec.backends import describe
-from attnspec.conformance.attribution.finding import Diagnosis, Twin
 from attnspec.conformance.attribution.levels import rules_of
 from attnspec.conformance.attribution.report import Outcome, Report
 from attnspec.conformance.judge.judge import judge
@@ -19,199 +27,11 @@ from attnspec.conformance.render import summary
 from attnspec.conformance.render.badge import to_json, to_svg
 from attnspec.conformance.render.junit import to_junit
 from attnspec.conformance.render.markdown import to_markdown
-from attnspec.conformance.render.screen import screen, wants_color
+from attnspec.conformance.render.screen import screen
 from attnspec.conformance.results import Footer, Header, Run, gather
 from attnspec.conformance.suite import find
 from attnspec.conformance.verdict import from_json
 from attnspec.conformance.verdict import to_json as verdict_to_json
-
-FILLS = Diagnosis((Twin(("fills",), "Fill.", "MASK-6"),), 2, 1, 0.5, 1)
-WHOLE = """
-m:f: does not conform: 1 case fails under 1 rule
-
-raises ValueError, in cases of NUM-3 Every element stays within its error budget
-case numerics-long, float32, on m:f
-raised ValueError: no | <b>\ufffd
-at /m.py, line 7, in f
-consistent with: fills (Fill; MASK-6) (2 of 2 failing cases, 1 of 1 passing ones, within 0.5 budgets)
-reproduce:
-    from attnspec.backends import load
-    from attnspec.conformance import find, observe
-    print(observe(load("m:f"), find("numerics-long-float32")))
-
-results by rule, in cases
-┏━━━━━━━━━━━━┳━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━┳━━━━━━━━━━━━━━━━━━━━━━━━┓
-┃            ┃                                             ┃ m:f                    ┃
-┃ rule       ┃ title                                       ┃ numpy 2.4              ┃
-┡━━━━━━━━━━━━╇━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━╇━━━━━━━━━━━━━━━━━━━━━━━━┩
-│ MASK-1     │ A boolean mask says where to attend         │ pass 1                 │
-│ MASK-3     │ Causal means not after the query            │ deviation 1 of 1       │
-│ MASK-6     │ A row with nothing to attend to gives zero  │ known 1 of 1           │
-│ SOFT-1     │ Weights are the softmax of each row         │ pass 1                 │
-│ SOFT-5     │ A sink is one more logit in the denominator │ unsupported            │
-│ NUM-3      │ Every element stays within its error budget │ ERROR 1 of 1           │
-│ NUM-9      │ A repeated call gives the same bits         │ not met 1 of 1         │
-│ NUM-10     │ A batch entry gives the same bits alone     │ not shown 1 of 1       │
-└────────────┴─────────────────────────────────────────────┴────────────────────────┘
-not offered: 1 case of the argument sinks
-of the budget used: float32 0.50
-SHOULD not met: NUM-9: output[0]: got 1.0, expected 1.5; fails no run; see attnspec explain NUM-9
-run: chosen (the fixed cases; --seed N draws others)
-values: 1 pass, 1 error, 1 known, 2 unsupported, 1 deviation, 1 should not met
-1 known failure, shown only in the table
-error: known failures: NUM-3 softmax-000-float32 on m:f: does not fail any more; remove it
-"""
-
-
-def perfect(*verdicts, **changes):
-    """Results in which every rule passes, and these verdicts."""
-    return replace(PERFECT, verdicts=(*PERFECT.verdicts, *verdicts), **changes)
-
-
-def row(text, rule):
-    """The cells of one rule, or of a chapter, in a table that was printed, but for its title."""
-    (line,) = [line for line in text.splitlines() if line.startswith(f"│ {rule} ")]
-    return [part.strip() for part in line.strip("│").split("│")][2:]
-
-
-def rows(text, prefix="[A-Z]+-"):
-    return re.findall(rf"^│ ({prefix}[0-9]+)", text, re.MULTILINE)
-
-
-def test_a_run_that_fails():
-    stale = replace(OTHER, cases=(PASS.case,))
-    text = screen(Report(RESULTS, [KNOWN, stale], diagnoses={"m:f": FILLS}), width=110)
-    assert [line.rstrip() for line in text.splitlines()] == WHOLE.splitlines()
-
-
-def test_a_run_that_conforms_has_a_line_for_each_chapter():
-    text = screen(Report(PERFECT))
-    assert "reproduce" not in text
-    assert row(text, "masking") == ["13 pass, 13 cases"]
-    assert rows(text) == []
-    assert text.splitlines()[1] == "m:f: conforms to every level"
-    assert len(text.splitlines()) <= len({rule.chapter for rule in rules()}) + 12
-    every = screen(Report(PERFECT), every=True)
-    assert row(every, "MASK-6") == ["pass 1"]
-    assert "│ masking" not in every
-    assert rows(every) == [rule.id for rule in rules()]
-
-
-def test_rules_that_do_not_pass_have_a_row_above_the_rest_of_their_chapter(monkeypatch):
-    monkeypatch.setattr("attnspec.conformance.render.screen._MOST_LINES", 100)
-    text = screen(Report(perfect(FAIL, UNSUPPORTED)), width=200)
-    assert row(text, "MASK-6") == ["FAIL 1 of 2"]
-    assert re.search(r"^│ masking +│ 12 others ", text, re.MULTILINE)
-    assert row(text, "softmax") == ["9 pass, 9 cases"], "where it is offered it passes"
-    both = replace(RESULTS, verdicts=(FAIL, replace(FAIL, case="other-float32")))
-    assert row(screen(Report(both, [KNOWN]), width=200), "MASK-6") == ["FAIL 1, known 1 of 2"]
-    (single,) = [verdict for verdict in PERFECT.verdicts if verdict.rules == ("MASK-7",)]
-    assert row(screen(Report(replace(PERFECT, verdicts=(single, FAIL))), width=200), "masking") == [
-        "1 pass, 1 case"
-    ]
-
-
-def test_chapters_of_which_nothing_is_offered_share_the_last_row():
-    lacking = ("positions", "dropout")
-    chapter_of = {rule.id: rule.chapter for rule in rules()}
-    verdicts = tuple(
-        replace(verdict, status="unsupported") if chapter_of[verdict.rules[0]] in lacking else verdict
-        for verdict in PERFECT.verdicts
-    )
-    text = screen(Report(replace(PERFECT, verdicts=verdicts)))
-    number = sum(chapter in lacking for chapter in chapter_of.values())
-    assert re.search(rf"^│ 2 others +│ {number} rules: positions, dropout ", text, re.MULTILINE)
-    assert row(text, "2 others") == ["unsupported"]
-    assert not any(f"│ {chapter} " in text for chapter in lacking)
-
-
-def test_a_report_of_many_failures_has_40_lines_and_names_every_failing_rule():
-    ids = [rule.id for rule in rules()][:40]
-    failing = [
-        replace(
-            error,
-            case=f"{rule}-{number}",
-            rules=(rule,),
-            rule=rule,
-            raised=replace(ERROR.raised, line=most % 3),
-        )
-        for most, (rule, error) in enumerate(zip(ids, [ERROR, FAIL] * 20, strict=True))
-        for number in range(1 + most % 5)
-    ]
-    report = Report(perfect(*failing, ACCEPTED, UNMET), pages=Path("report/index.html"))
-    text = screen(report, width=100)
-    assert sum(-(-len(line) // 100) or 1 for line in text.splitlines()) <= 40
-    assert text.splitlines()[1].startswith("m:f: values: does not conform: ")
-    assert text.splitlines()[-1] == "pages: report/index.html"
-    folded = " ".join(text.split())
-    for finding in report.findings[:6]:
-        assert f"case {finding.verdict.stem}" in text or finding.verdict.case in text
-    for rule in ids:
-        assert f" {rule} {1 + ids.index(rule) % 5}" in folded
-    assert {*ids} <= {*rows(screen(report, every=True))}
-
-
-def test_the_column_of_a_function_has_the_version_of_its_library():
-    assert "│ numpy 2.4" in screen(Report(PERFECT), every=True).replace("┃", "│")
-
-
-@pytest.mark.parametrize("number", [1, 2, 3, 7])
-def test_nothing_is_wider_than_a_terminal_of_80_columns(number):
-    names = [f"my_project.kernels.attention_{n}:forward?array=torch" for n in range(number)]
-    verdicts = [replace(verdict, backend=name) for name in names for verdict in (*PERFECT.verdicts, UNMET)]
-    subjects = tuple(replace(SUBJECT, name=name) for name in names)
-    report = Report(replace(PERFECT, subjects=subjects, verdicts=tuple(verdicts)))
-    lines = screen(report, width=80, every=True).splitlines()
-    assert max(map(len, lines)) <= 80
-    assert sum(line.startswith("│ NUM-9") for line in lines) == {1: 1, 2: 1, 3: 1, 7: 3}[number]
-    wide = screen(report, width=450, every=True)
-    assert max(map(len, wide.splitlines())) <= 450
-    assert all(f"┃ {name} " in wide for name in names), "there is room for the whole name"
-
-
-def test_where_every_call_raises_neither_table_nor_counts_are_shown():
-    raised = tuple(replace(ERROR, case=f"c-{n}", rule="SHAPE-5") for n in range(9))
-    report = Report(replace(PERFECT, verdicts=raised))
-    text = screen(report, width=80)
-    assert text.startswith("\nm:f: does not conform: every call raises\n")
-    assert "┏" not in text
-    assert "┏" in screen(report, width=80, every=True)
-    some = screen(Report(replace(PERFECT, verdicts=(*raised, PASS))), width=200)
-    assert "┏" in some
-    assert "does not conform: 9 cases fail under 1 rule" in some
-
-
-def test_colours_and_links_on_a_terminal_alone(monkeypatch):
-    monkeypatch.setattr("attnspec.conformance.render.screen._MOST_LINES", 100)
-    failing = Report(perfect(FAIL))
-    assert "\x1b" not in screen(failing)
-    found = re.findall(r"\x1b]8;[^;]*;([^\x1b]+)\x1b", screen(failing, color=True, width=200))
-    (link,) = set(found)
-    assert re.fullmatch(r"\S+/masking\.md#mask-6-a-row-with-nothing-to-attend-to-gives-zero", link)
-    monkeypatch.setattr(sys, "stdout", SimpleNamespace(isatty=lambda: True))
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    monkeypatch.setenv("TERM", "xterm")
-    assert wants_color()
-    for name, value in (("NO_COLOR", "1"), ("TERM", "dumb")):
-        with monkeypatch.context() as other:
-            other.setenv(name, value)
-            assert not wants_color()
-    monkeypatch.setattr(sys, "stdout", SimpleNamespace(isatty=lambda: False))
-    assert not wants_color()
-
-
-def test_of_each_cause_one_failure_is_shown_and_the_others_are_counted():
-    large = replace(FAIL, case="a", numbers=600)
-    nameless = replace(FAIL, case="b", variant="", numbers=1)
-    drawn = replace(FAIL, case="c", group="plain")
-    other = replace(FAIL, case="d", rule="MASK-5", variant="", numbers=9)
-    report = Report(replace(RESULTS, verdicts=(ERROR, large, nameless, drawn, FAIL, other, UNMET, PASS)))
-    found = [(one.verdict, one.others[one.rule], len(one.failures)) for one in report.findings]
-    assert found == [(FAIL, 3, 5), (ERROR, 0, 1)]
-    text = screen(report)
-    assert "(and 3 more of m:f under MASK-6)" in text
-    assert "also: 1 case under another rule, which may have other causes: MASK-5" in text
-
 
 UNKNOWN = "backend m:f: not understood: causal (is_causal?); no case tests this. Map each"
 GIVEN_UP = "backend m:f: abandoned after 3 cases that did not end"
@@ -430,19 +250,6 @@ def test_values_and_refusals_are_counted_separately_and_known_failures_too():
     assert summary.totals([]) == ["no verdict"]
 
 
-ACCEPTED = replace(
-    FAIL,
-    case="r-float32",
-    rules=("SHAPE-6",),
-    rule="SHAPE-6",
-    refusal=True,
-    code="not refused",
-    difference=None,
-    traits=("refused",),
-    reason="expected an error, got output",
-)
-
-
 @pytest.mark.parametrize(
     ("required", "outcome"),
     [
@@ -473,11 +280,6 @@ def test_values_and_refusals_are_two_verdicts(required, outcome):
 def test_a_wrong_value_of_a_call_that_may_be_refused_is_a_wrong_value():
     assert Report(perfect(replace(ACCEPTED, code="differs"))).outcome is Outcome.FAILS
     assert Report(perfect(replace(ACCEPTED, code="ended", status="error"))).outcome is Outcome.FAILS
-
-
-def lacking(number, *missing, **fields):
-    case = replace(PASS, status="unsupported", lacks=missing, share=0.0, accuracy="", **fields)
-    return [replace(case, case=f"c-{'-'.join(missing)}-{n}-float32") for n in range(number)]
 
 
 def test_what_is_unsupported_is_told_by_frequency():
