@@ -265,8 +265,9 @@ def keys_of_each_list(draw: Draw) -> Iterator[Yielded]:
 def long_lists(draw: Draw, width: int) -> Iterator[Yielded]:
     """Lists of one key and of more than a tile have keys of all tiles."""
     for problem in draw.problems(_LONG):
-        lists = _key_lists(problem, width)
-        lists[..., 0] = problem.shape[-1] - 1
+        lists, last = _key_lists(problem, width), problem.shape[-1] - 1
+        lists = np.where(lists == last, lists[..., :1], lists)  # no list holds a key twice
+        lists[..., 0] = last
         yield _spoil_other_keys(problem, lists) | {"key_indices": lists}
 
 
@@ -278,8 +279,7 @@ def entries_of_no_key(draw: Draw, place: str) -> Iterator[Yielded]:
         lists = _key_lists(problem, 4)
         if place == "wider than the keys":
             wide = np.full((*lists.shape[:-1], 2 * keys + 3), -1, lists.dtype)
-            wide[..., 1::2] = np.tile(lists, (2 * keys // 4 + 1))[..., : keys + 1]
-            wide[..., : keys + 1] = -1
+            wide[..., -4:] = lists
             yield problem.arguments | {"key_indices": wide}
             continue
         chosen = {"first": slice(0, 2), "last": slice(2, 4), "between": slice(1, 4, 2)}[place]
