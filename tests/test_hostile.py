@@ -235,3 +235,17 @@ def test_an_exception_of_every_call_is_told_once(tmp_path, monkeypatch):
     assert text.count("no image") == 1
     assert "every call raises" in text
     assert ran.diagnoses == {}
+
+
+@pytest.mark.parametrize(("variable", "threads"), [("", "1"), ("OPENBLAS_NUM_THREADS", "3")])
+def test_matrix_products_have_one_thread_unless_asked_otherwise(variable, threads, tmp_path, monkeypatch):
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    if variable:
+        monkeypatch.setenv(variable, threads)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.py").write_text(
+        "import os\n\n\ndef attention(query, key, value):\n"
+        "    raise ValueError(os.environ['OPENBLAS_NUM_THREADS'])\n"
+    )
+    results = run_all(["./own.py:attention"], Selection(names=CASES[:1])).results
+    assert [verdict.raised.message for verdict in results.verdicts] == [threads]

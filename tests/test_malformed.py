@@ -4,6 +4,7 @@ import re
 
 import pytest
 from tests_support import run_operation
+from whole import ALL
 
 from attnspec import OPERATIONS, find_rule, reference
 from attnspec.backends import load
@@ -140,3 +141,14 @@ def test_what_a_rule_asks_to_refuse_is_cited():
 
 def test_names_are_said_once():
     assert len({call.name for call in every()}) == len(every())
+
+
+def test_a_refusal_is_asked_of_the_operations_that_its_rule_names():
+    """A rule that names operations is about them alone."""
+    wrong = set()
+    for item in ALL:
+        rule = find_rule(item.rules[0])
+        named = {*re.findall(r"`(\w+)`", rule.sentence)} & {*OPERATIONS}
+        if item.refusal and named and item.operation not in named:
+            wrong.add((rule.id, item.operation))
+    assert wrong == set()

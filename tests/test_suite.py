@@ -234,3 +234,15 @@ def test_grouped_heads_are_cited_by_calls_that_have_them():
         if "HEAD-1" in item.rules and calls:
             shapes = [[case.arguments[name].shape[-3:-2] for name in ("query", "key")] for case in calls]
             assert any(heads != shared for heads, shared in shapes), item.name
+
+
+def test_weights_that_are_not_returned_cost_few_scores():
+    """A call shows the weights of as many keys as values are wide: 370 calls of 740 keys took 30 s."""
+    for case in ALL:
+        judged = (
+            isinstance(case, Case) and not case.refusal and (not case.outputs or "weights" in case.outputs)
+        )
+        if judged and case.operation == "attention" and case.arguments["value"].shape[-1]:
+            keys, depth = case.arguments["value"].shape[-2:]
+            rows = case.arguments["query"].size // case.arguments["query"].shape[-1]
+            assert -(-keys // depth) * rows * keys <= 10**7, case.name

@@ -143,7 +143,9 @@ def main(folder: Path, names: tuple[str, ...], *, alone: bool, write: bool) -> N
     found = []
     for cheat in each:
         home = folder.resolve()
-        found.append((cheat, ask(cheat, home), judge_untrusted(cheat, home)))
+        # Without confinement, these leave files on this machine.
+        before = "-" if cheat.file == "others.py" else ask(cheat, home)
+        found.append((cheat, before, judge_untrusted(cheat, home)))
         click.echo(json.dumps([cheat.name, *found[-1][1:]]))
     if write:
         (folder / "README.md").write_text(page(found), encoding="utf-8", newline="\n")

@@ -32,9 +32,11 @@ class Process:
         *,
         environment: Mapping[str, str] | None = None,
         leads: bool = False,
+        supervised: bool = False,
         echo: bool = False,
     ) -> None:
         self._leads = leads
+        self._supervised = supervised
         self._echo = echo
         try:
             self._process = subprocess.Popen(  # noqa: S603 - the command is the user's
@@ -119,8 +121,10 @@ class Process:
         with contextlib.suppress(OSError):
             assert self._process.stdin is not None  # noqa: S101 - for the type checker: it is a pipe
             self._process.stdin.close()
+        if self._supervised:  # it ends all that was left behind, then itself
+            self._process.terminate()
         try:
-            status = self._process.wait(_STOP_LIMIT if line else 0)
+            status = self._process.wait(_STOP_LIMIT if line or self._supervised else 0)
         except subprocess.TimeoutExpired:
             status = None
         # End the processes that it has started, too.

@@ -2,6 +2,7 @@
 
 import atexit
 import contextlib
+import os
 import shlex
 import shutil
 import tempfile
@@ -111,7 +112,8 @@ class Program:
         return ended
 
     def _start(self) -> Process:
-        process = Process(self._words, self._place)
+        environment = {**os.environ, "ATTNSPEC_FOLDER": str(self._folder)}
+        process = Process(self._words, self._place, environment=environment)
         try:
             process.send(HELLO)
             self.handshake: Handshake = parse_handshake(self._name, process.receive(START_LIMIT))

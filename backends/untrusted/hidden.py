@@ -6,16 +6,20 @@ operating system confines stays confined in the program and in all that it start
 
 import ctypes
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
 import attnspec
-from attnspec.backends.untrusted.confine import by_system, end_with_parent
+from attnspec.backends.untrusted.confine import by_system, supervise
 
 _SET_DUMPABLE = 4
+#: The variable with the folder of the calls, to which a program must write.
+FOLDER = "ATTNSPEC_FOLDER"
 #: The beginnings of environment variables that say that a process belongs to a test.
 _TELLING = ("ATTNSPEC", "PYTEST", "COVERAGE", "COV_CORE", "HYPOTHESIS", "NOX", "TOX", "CI")
 
@@ -38,12 +42,6 @@ def hidden_places() -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(map(str, sorted(folders))), tuple(map(str, sorted(files)))
 
 
-def guarded_places() -> tuple[str, ...]:
-    """Return the folders from which Python imports, to which the function must not write."""
-    places = (sys.prefix, sys.base_prefix, *(path for path in sys.path if path))
-    return tuple(dict.fromkeys(str(Path(path).resolve()) for path in places if Path(path).is_dir()))
-
-
 def close_memory() -> bool:
     """Forbid other processes of this user to read or write the memory of this one. True if it is done.
 
@@ -64,9 +62,11 @@ def plain_environment(environment: Mapping[str, str]) -> dict[str, str]:
 def main() -> None:
     """Become the program whose command follows."""
     folders, _ = hidden_places()
-    end_with_parent()
-    by_system(list(folders), list(guarded_places()))
-    os.execvpe(sys.argv[1], sys.argv[1:], plain_environment(os.environ))  # noqa: S606 - the command is the user's
+    scratch = tempfile.mkdtemp()
+    _, own = supervise(lambda: shutil.rmtree(scratch, ignore_errors=True))
+    by_system(list(folders), [scratch, *own, *filter(None, [os.environ.get(FOLDER)])])
+    environment = plain_environment(os.environ) | {"TMPDIR": scratch}
+    os.execvpe(sys.argv[1], sys.argv[1:], environment)  # noqa: S606 - the command is the user's
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from attnspec.backends.errors import BackendError, Broken, Late
 from attnspec.backends.program.process import Process
 from attnspec.backends.program.protocol import PROTOCOL, parse_json, quote_start
-from attnspec.backends.untrusted.hidden import guarded_places, hidden_places, plain_environment
+from attnspec.backends.untrusted.hidden import hidden_places, plain_environment
 from attnspec.schema import spell
 
 #: The dtypes that a result may say that it has.
@@ -107,9 +107,23 @@ def _view(buffer: NDArray[Any], like: NDArray[Any], offset: int) -> NDArray[Any]
 CALL_LIMIT, START_LIMIT = 60.0, 120.0
 #: Number of calls without an answer in time after which the function is not called again.
 _MOST_HANGS = 5
-#: The files that run in the other process, and import nothing of this package.
-_SERVER = ("server.py", "confine.py")
-_OWN = Path(__file__).parent
+#: What the other process runs, which imports nothing of this package. It is sent, and lies in no file that
+#: another process could change. The built-in functions are its own too.
+_SOURCES = [
+    Path(__file__).with_name(name).read_text(encoding="utf-8") for name in ("confine.py", "server.py")
+]
+_START = """
+import builtins, json, os
+lines = os.fdopen(os.dup(0), "r", encoding="utf-8")
+confine, server = ({"__name__": name, "__builtins__": dict(vars(builtins))} for name in ("confine", "server"))
+sources, request = json.loads(lines.readline())
+exec(sources[0], confine)
+confined = confine["confine"](request)  # before NumPy starts threads
+exec(sources[1], server)
+server["main"](lines, confined)
+"""
+#: Variables that say where libraries keep what they have compiled.
+_CACHES = ("XDG_CACHE_HOME", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "NUMBA_CACHE_DIR")
 #: Bytes of an element of the widest dtype.
 _WIDEST = 16
 
@@ -134,15 +148,17 @@ class Remote:
     ) -> None:
         self._name, self._seconds, self._place = name, seconds, folder
         folders, files = hidden_places()
-        confine = {"folders": folders, "files": files, "guarded": guarded_places(), "system": system}
+        # It is made before the process is confined, which can write to no other folder.
+        self._home = Path(tempfile.mkdtemp())
+        confine = {"folders": folders, "files": files, "writable": [str(self._home)], "system": system}
         hello = {"do": "hello", "protocol": PROTOCOL, "place": place, "array": array, "device": device}
-        self._hello = json.dumps(hello | {"confine": confine})
+        self._hello = f"{json.dumps([_SOURCES, confine])}\n{json.dumps(hello)}"
         self._process: Process | None = None
         self._hung = 0
         #: What the last call returned, which further calls leave unchanged.
         self._last: list[NDArray[Any]] = []
-        # It is made before the process is confined, which cannot write to all folders that are made later.
-        self._home = Path(tempfile.mkdtemp())
+        #: The folder of the last call, and its arguments with what they were, which stay unchanged as well.
+        self._before: tuple[Path, dict[str, tuple[NDArray[Any], bytes]]] | None = None
         try:
             self._start()
         except Broken as broken:
@@ -189,7 +205,8 @@ class Remote:
             self._discard()
             raise
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            if self._before is None or self._before[0] != folder:
+                shutil.rmtree(folder, ignore_errors=True)
 
     def close(self) -> None:
         """End the process."""
@@ -227,6 +244,8 @@ class Remote:
         if answer.get("status") != "ok" or not isinstance(results, list) or len(results) > 100:
             raise Broken(f"gave an invalid answer: got {quote_start(json.dumps(answer))}")
         self._compare_last(folder)
+        self._compare_arguments()
+        self._before = folder, {name: (array, array.tobytes()) for name, array in arrays.items()}
         most = _largest_result(arrays)
         parts = [
             None if one is None else self._result(folder / f"result-{place}.bin", one, most)
@@ -243,6 +262,19 @@ class Remote:
             if after.tobytes() != before.tobytes():
                 raise Broken("changed the result of an earlier call, which its caller keeps")
 
+    def _compare_arguments(self) -> None:
+        """Compare the arguments of the last call, whose memory the function may keep, with what they were."""
+        before, self._before = self._before, None
+        if before is None:
+            return
+        folder, arrays = before
+        try:
+            for name, (array, octets) in arrays.items():
+                if read_again(folder / f"{name}.bin", array).tobytes() != octets:
+                    raise Broken(f"changed {name} after an earlier call, which its caller keeps")
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
     def _result(self, path: Path, tensor: Any, most: int) -> NDArray[Any]:
         array = read_result(path, tensor, most)
         if tensor.get("aliases"):
@@ -250,20 +282,17 @@ class Remote:
         return array
 
     def _start(self) -> Process:
-        # A new copy for each process: the process before may have written to its own.
-        with tempfile.TemporaryDirectory() as copy:
-            for file in _SERVER:
-                shutil.copyfile(_OWN / file, Path(copy, file))
-            command = [sys.executable, "-P", "-s", str(Path(copy, _SERVER[0]))]
-            own = {"TMPDIR": str(self._home), "PYTHONDONTWRITEBYTECODE": "1"}
-            environment = plain_environment(os.environ) | own
-            process = Process(command, self._place, environment=environment, leads=True)
-            try:
-                process.send(self._hello)
-                self._read_greeting(parse_json(process.receive(START_LIMIT)))
-            except BaseException:
-                process.stop()
-                raise
+        caches = dict.fromkeys(_CACHES, str(self._home / "cache"))
+        own = {"TMPDIR": str(self._home), "PYTHONDONTWRITEBYTECODE": "1", **caches}
+        environment = plain_environment(os.environ) | own
+        command = [sys.executable, "-P", "-s", "-c", _START]
+        process = Process(command, self._place, environment=environment, leads=True, supervised=True)
+        try:
+            process.send(self._hello)
+            self._read_greeting(parse_json(process.receive(START_LIMIT)))
+        except BaseException:
+            process.stop()
+            raise
         self._process = process
         return process
 
@@ -284,7 +313,9 @@ class Remote:
 
     def _discard(self) -> None:
         process, self._process = self._process, None
-        self._last = []
+        self._last, before, self._before = [], self._before, None
+        if before is not None:
+            shutil.rmtree(before[0], ignore_errors=True)
         if process is not None:
             process.stop()
 

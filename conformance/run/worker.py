@@ -28,6 +28,8 @@ DIAGNOSIS_LIMIT = 30.0
 SEARCH_LIMIT = 3600.0
 #: Seconds to wait for the stack of a process that hangs.
 _TRACE_LIMIT = 0.5
+#: How many threads multiply matrices, by library.
+_OF_PRODUCTS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 #: A line of a stack, in the format of `faulthandler`.
 _FRAME = re.compile(r'^  File "(.*)", line ([0-9]+) in (.*)$', re.MULTILINE)
 
@@ -82,8 +84,11 @@ class Worker:
         settings = json.dumps([copies, selection.seed, *selection.files])
         # -P: a module in the current folder must not hide one of the standard library.
         command = [sys.executable, "-P", "-m", "attnspec.conformance.run.child", settings]
+        # Threads of matrix products take turns on small matrices. What the user has set is kept.
+        pinned = dict.fromkeys(_OF_PRODUCTS, "1")
         # OpenBLAS and PyTorch read this variable, too.
-        environment = {"OMP_NUM_THREADS": str(threads), **os.environ} if threads else None
+        pinned |= {"OMP_NUM_THREADS": str(threads)} if threads else {}
+        environment = {**pinned, **os.environ}
         self._process = Process(command, environment=environment, leads=True, echo=echo)
         self._waiting: deque[Outline] = deque()
         self._is_loading = False

@@ -155,7 +155,7 @@ _OF_WEIGHTS = ((3, 300), (257, 257), (740, 740))
 def many_returned_weights(draw: Draw, which: tuple[tuple[int, int], float]) -> Iterator[Yielded]:
     """With a query of zeros, all keys of a row have one weight, or none if they are dropped."""
     (queries, keys), rate = which
-    for problem in draw.in_each_dtype(Shape((), queries, keys, 2, 2), dtypes=("float32", "float64")):
+    for problem in draw.in_each_dtype(Shape((), queries, keys, 64, 64), dtypes=("float32", "float64")):
         row, key = np.indices((queries, keys))
         causal = queries == keys  # not with an offset, which many functions lack
         allowed = (key <= row) | (not causal)
