@@ -361,7 +361,7 @@ def test_levels_are_told_of_whole_runs_alone():
     assert line(lost) == "not determined, because the backend was not judged completely"
     lame = [one for one in PERFECT.verdicts if one.rules not in (("MASK-7",), ("MASK-9",))]
     text = line(replace(PERFECT, verdicts=tuple(lame)))
-    assert text.startswith("core, strict, masked, grouped, segmented, windowed, biased, capped, ")
+    assert text.startswith("core, strict, masked, grouped, segmented, positioned, windowed, biased, capped, ")
     assert text.endswith("; padded lacks MASK-9 (not judged)")
 
 

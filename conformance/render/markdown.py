@@ -103,7 +103,7 @@ def _details(finding: Finding) -> Iterator[str]:
     link = f' (<a href="{_html(where)}">the rule</a>)' if where else ""
     yield from (
         "",
-        f"<details><summary>{_html(plain(finding_title(finding)))}{more}{link}</summary>",
+        f"<details><summary>{_html(plain(finding_title(finding))).translate(_LINKING)}{more}{link}</summary>",
         "",
     )
     yield from (f"{fence}text", text, fence)
@@ -136,6 +136,10 @@ def code(text: str) -> str:
 def _text(text: str) -> str:
     """Escape a text that may contain external words."""
     return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", plain(text))
+
+
+#: What makes links, images and mentions of text that is not code.
+_LINKING = {ord(letter): f"&#{ord(letter)};" for letter in "[]!@:"}
 
 
 def _html(text: str) -> str:
