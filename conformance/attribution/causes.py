@@ -81,8 +81,10 @@ def findings(
     found: list[Finding] = []
     for backend, own in _by_backend(verdict for verdict in failures if verdict.bad).items():
         causes = sorted(_causes(own, judged.get(backend, [])), key=_importance)
+        wrong = (number for number, cause in enumerate(causes) if cause.verdict.difference is not None)
+        diagnosed = next(wrong, 0)  # only values are compared with those of the gallery
         for number, cause in enumerate(causes):
-            diagnosis = (diagnoses or {}).get(backend) if number == 0 else None
+            diagnosis = (diagnoses or {}).get(backend) if number == diagnosed else None
             found.append(replace(cause.with_variant_first(), seed=seed, diagnosis=diagnosis))
     return found
 

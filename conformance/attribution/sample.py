@@ -17,8 +17,8 @@ _MOST_OF_RULE = 6
 def cases_to_diagnose(verdicts: Sequence[Verdict], *, many: bool = True) -> Iterator[tuple[str, str]]:
     """Choose failing and passing cases of a run, spread over all cases, each with its group.
 
-    The first cases are of the rule of the first finding. All are of one dtype, the widest in which a value is
-    wrong. Calls that ended the process or hung are left out, because they would do so again.
+    The first cases are of the rule of the first cause of wrong values. All are of one dtype, the widest in
+    which a value is wrong. Calls that ended the process or hung are left out, because they would do so again.
     """
     # If values are wrong, calls that must be refused give no information.
     refusals = not any(verdict.bad and REFUSED not in verdict.traits for verdict in verdicts)
@@ -27,7 +27,8 @@ def cases_to_diagnose(verdicts: Sequence[Verdict], *, many: bool = True) -> Iter
         for verdict in _widest(verdicts)
         if verdict.case and not verdict.ended and (REFUSED in verdict.traits) == refusals
     ]
-    first = next(iter(findings(asked, asked)), None)
+    causes = findings(asked, asked)
+    first = next((cause for cause in causes if cause.verdict.difference is not None), None)
     own = [
         (verdict.case, verdict.group)
         for verdict in (first.failures if first else ())

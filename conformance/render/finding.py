@@ -12,7 +12,7 @@ from attnspec.conformance.attribution.finding import Common, Diagnosis, Finding
 from attnspec.conformance.attribution.precision import PRECISE, TRACES, absolute_error
 from attnspec.conformance.outside import one_line, plain
 from attnspec.conformance.render.reproduction import check_command
-from attnspec.conformance.render.text import brief, details, exception, title, with_title
+from attnspec.conformance.render.text import details, exception, title, with_title
 from attnspec.conformance.verdict import Raise, Verdict
 from attnspec.dtypes import DTYPES
 
@@ -61,8 +61,8 @@ def finding_line(finding: Finding) -> str:
     verdict, number = finding.verdict, len(finding.failures)
     cases = f" ({number} cases)" if number > 1 else ""
     command = check_command(verdict, finding.seed) if verdict.case else ""
-    parts = (f"{finding_title(finding)}{cases}", brief(verdict), command)
-    return one_line(": ".join(filter(None, parts)))
+    named = f" ({', '.join(finding.diagnosis.names)})" if finding.diagnosis else ""
+    return one_line(": ".join(filter(None, (f"{finding_title(finding)}{named}{cases}", command))))
 
 
 def accepted_text(finding: Finding, *, every: bool = False) -> str:
