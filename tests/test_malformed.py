@@ -3,8 +3,7 @@
 import re
 
 import pytest
-from tests_support import run_operation
-from whole import ALL
+from tests_support import run_operation, whole_suite
 
 from attnspec import OPERATIONS, find_rule, reference
 from attnspec.backends import load
@@ -146,7 +145,7 @@ def test_names_are_said_once():
 def test_a_refusal_is_asked_of_the_operations_that_its_rule_names():
     """A rule that names operations is about them alone."""
     wrong = set()
-    for item in ALL:
+    for item in whole_suite():
         rule = find_rule(item.rules[0])
         named = {*re.findall(r"`(\w+)`", rule.sentence)} & {*OPERATIONS}
         if item.refusal and named and item.operation not in named:
