@@ -86,7 +86,7 @@ def test_the_model_of_a_call_is_the_call(onnx_model, opset, options):
             {"key_lengths": np.array([4]), "is_causal": True},
             "places the last query at the last valid key",
         ),
-        (25, {"is_causal": True, "query_offset": 1}, "has no offset, except for past keys"),
+        (25, {"is_causal": True, "query_offset": 6}, "has no offset, except for past keys"),
         (25, {"mask": np.ones((3, 5), bool), "bias": np.ones((3, 5))}, "has one attn_mask"),
         (25, {"bias": np.ones((3, 5), np.float32)}, "attn_mask has the dtype of Q, float64"),
         (25, {"sinks": np.ones(2)}, "the node Attention of opset 25 has no sinks"),

@@ -178,8 +178,8 @@ def rows_not_finite(arguments: Arguments) -> Rows:
     return np.asarray(~np.isfinite(scores).all(axis=-1))
 
 
-def rows_with_disallowed_overflow(working: str = "float32") -> Callable[[Arguments], Rows]:
-    """Return the function that finds the rows in which the score of a disallowed key may overflow."""
+def rows_with_overflow(working: str = "float32", *, disallowed: bool = True) -> Callable[[Arguments], Rows]:
+    """Return the function that finds the rows in which the score of a disallowed or any key may overflow."""
 
     def rows(arguments: Arguments) -> Rows:
         query, key = (np.abs(arguments[name].astype(np.float64)) for name in ("query", "key"))
@@ -187,7 +187,7 @@ def rows_with_disallowed_overflow(working: str = "float32") -> Callable[[Argumen
         dtype = np.dtype(working) if own.itemsize == 2 else own
         sizes = _products(query, key) * max(1.0, abs(arguments.get("scale") or 0.0))
         over = ~(sizes < np.finfo(dtype).max / 2)
-        return np.asarray((over & ~pairs_of(arguments)).any(axis=-1))
+        return np.asarray((over & ~pairs_of(arguments) if disallowed else over).any(axis=-1))
 
     return rows
 
@@ -291,14 +291,21 @@ def with_number(*, added: float | None = None, of_float16: float | None = None) 
         names = {*OPERATIONS["attention"].names("masks"), "query_offset"}
         less = {name: x for name, x in arguments.items() if name not in names}
         others = pairs_of({name: x for name, x in arguments.items() if name != "bias"})
-        bias = np.asarray(arguments.get("bias", 0.0)).astype(np.float64)
-        bias = np.where(others, bias, number)
+        given = np.broadcast_to(np.asarray(arguments.get("bias", 0.0)).astype(np.float64), others.shape)
+        bias = np.where(others, given, number)
         top = bias.max(axis=-1, keepdims=True, initial=-np.inf)
         level = np.isfinite(top) & (top < -_FAR)
         scale = arguments.get("scale", arguments["query"].shape[-1] ** -0.5)
+        scores = scale * scores_of(arguments)
+        # In other rows disallowed keys have no weight. A large number would raise their budget.
+        near = (top < number / 2) | ~(np.abs(scores).max(axis=-1, keepdims=True, initial=0) < -number / 4)
         # A bias that cancels the scores makes the weights equal.
-        cancelled = np.where(level, -scale * scores_of(arguments), bias)
-        return {**less, "bias": cancelled, "mask": np.where(level, bias == top, True)}
+        bias = np.where(level, -scores, np.where(near, bias, given))
+        return {
+            **less,
+            "bias": bias,
+            "mask": np.where(level, np.where(others, given, number) == top, near | others),
+        }
 
     return OtherCall(change)
 
@@ -382,7 +389,7 @@ def mask_overflow(
         rules,
         f"{what} is added, and the score of a finite key may be infinite: the row is NaN",
         source,
-        Special(of_rows(rows_with_disallowed_overflow(working))),
+        Special(of_rows(rows_with_overflow(working))),
         when=lambda arguments: masked(arguments) and has_overflowing_score(arguments, working),
     )
 

@@ -67,7 +67,7 @@ def _check(query: Any, key: Any, value: Any) -> None:
     """Decline what the operator does not check. It may end the process, or read past the end of an array."""
     (batch, queries, heads, depth), (_, keys, key_heads, _) = query.shape, key.shape
     if {array.dtype for array in (query, key, value)} != {torch.float32}:
-        raise TypeError("query, key, value: expected arrays of float32")
+        raise Unsupported("query, key, value: expected arrays of float32")
     if 0 in query.shape or 0 in key.shape:
         raise Unsupported("an empty axis ends the process")
     if key.shape != (batch, keys, key_heads, depth) or value.shape != key.shape or heads % key_heads:

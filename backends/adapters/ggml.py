@@ -56,7 +56,7 @@ def attention(
     if mask is not None and bias is not None:
         raise Unsupported("ggml_flash_attn_ext takes one mask")
     if mask is not None and mask.dtype != bool:
-        raise TypeError(f"mask: expected booleans, got {mask.dtype}")
+        raise Unsupported(f"mask: expected booleans, got {mask.dtype}")
     if bias is not None and bias.dtype != np.float16:
         raise Unsupported(
             f"the mask of ggml_flash_attn_ext has the type float16, and the bias is {bias.dtype}"

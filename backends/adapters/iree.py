@@ -79,12 +79,12 @@ def attention(query: Any, key: Any, value: Any, *, scale: float, mask: Any = Non
     if mask is not None and bias is not None:
         raise Unsupported("the operation takes one mask")
     if mask is not None and mask.dtype != bool:
-        raise TypeError(f"mask: expected booleans, got {mask.dtype}")
+        raise Unsupported(f"mask: expected booleans, got {mask.dtype}")
     if query.dtype.name not in _TYPES or not query.dtype == key.dtype == value.dtype:
-        raise TypeError("query, key, value: expected arrays of float16 or float32, all of one dtype")
+        raise Unsupported("query, key, value: expected arrays of float16 or float32, all of one dtype")
     shape = (*query.shape[:-1], key.shape[-2])
     if key.shape != (*shape[:2], shape[3], query.shape[-1]) or value.shape[:-1] != key.shape[:-1]:
-        raise ValueError("query, key, value: expected shapes that fit, as the operation does not check them")
+        raise Unsupported("query, key, value: expected shapes that fit, as the operation does not check them")
     added = mask if bias is None else bias
     arrays = [query, key, value] if added is None else [query, key, value, np.broadcast_to(added, shape)]
     folded = [np.ascontiguousarray(x).reshape(x.shape[0] * x.shape[1], *x.shape[2:]) for x in arrays]

@@ -60,7 +60,7 @@ def attention(
     if len(masks) > 1:
         raise Unsupported("scaled_dot_product_attention takes one mask: an array, or 'causal'")
     if mask is not None and mask.dtype != mx.bool_:
-        raise TypeError(f"mask: expected booleans, got {mask.dtype}, which the function adds")
+        raise Unsupported(f"mask: expected booleans, got {mask.dtype}, which the function adds")
     if key.ndim > 2 and key.shape[-3] == 0:
         raise Unsupported("zero key heads end the process; see the finding mlx/no_key_heads")
     return mx.fast.scaled_dot_product_attention(

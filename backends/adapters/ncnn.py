@@ -39,7 +39,7 @@ def sdpa_backend() -> Backend:
 def attention(query: Any, key: Any, value: Any, *, scale: float | None = None, bias: Any = None) -> Any:
     """Pass a bias of one head or of all heads as ``attn_mask``."""
     if any(array.dtype != np.float32 for array in (query, key, value)):
-        raise TypeError("expected arrays of float32, which is the type of the layer")
+        raise Unsupported("expected arrays of float32, which is the type of the layer")
     if 0 in (*query.shape, *key.shape, *value.shape):
         raise Unsupported("a blob of ncnn has no axis of size 0")
     if len(query) < len(key):
@@ -66,7 +66,7 @@ def _network(inputs: tuple[str, ...], scale: float) -> Any:
     network.opt.num_threads = 1
     head = ["7767517", f"{len(lines)} {len(inputs) + 1}"]
     if network.load_param_mem("\n".join([*head, *lines]) + "\n") or network.load_model_mem(b""):
-        raise ValueError("the network was not loaded")
+        raise Unsupported("the network was not loaded")
     return network
 
 

@@ -101,7 +101,7 @@ def _set_window(given: dict[str, Any], attributes: dict[str, Any], opset: int) -
         raise Unsupported(f"the node Attention of opset {opset} has no window")
     for bound in window:
         if bound is not None and (isinstance(bound, bool) or not isinstance(bound, Integral) or bound < 0):
-            raise ValueError(f"window: expected integers from 0 on, or None for no bound, got {bound!r}")
+            raise Unsupported(f"window: expected integers from 0 on, or None for no bound, got {bound!r}")
     for name, bound in zip(("left_window_size", "right_window_size"), window, strict=True):
         attributes[name] = -1 if bound is None else bound
 
@@ -117,9 +117,9 @@ def _set_positions(
         if opset < 24:
             raise Unsupported(f"the node Attention of opset {opset} has no key_lengths")
         if np.asarray(lengths).dtype.kind != "i":
-            raise TypeError(f"key_lengths: expected integers, got {np.asarray(lengths).dtype}")
+            raise Unsupported(f"key_lengths: expected integers, got {np.asarray(lengths).dtype}")
         if np.shape(lengths) not in ((), inputs["Q"].shape[:1]):
-            raise ValueError(f"key_lengths: expected one for each batch entry, got {np.shape(lengths)}")
+            raise Unsupported(f"key_lengths: expected one for each batch entry, got {np.shape(lengths)}")
         lengths = np.broadcast_to(lengths, inputs["Q"].shape[0]).astype(np.int64)
         if aligned and not np.array_equal(
             lengths - queries, np.broadcast_to(0 if offset is None else offset, lengths.shape)
@@ -127,7 +127,7 @@ def _set_positions(
             raise Unsupported("the node Attention with lengths places the last query at the last valid key")
         inputs["nonpad_kv_seqlen"] = lengths
     elif aligned and offset is not None and np.any(offset):
-        if not isinstance(offset, int) or offset != keys - queries or offset < 0:
+        if not isinstance(offset, int) or not 0 <= offset <= keys:
             raise Unsupported("the node Attention has no offset, except for past keys before all queries")
         for own, past in (("K", "past_key"), ("V", "past_value")):
             inputs[past], inputs[own] = inputs[own][..., :offset, :], inputs[own][..., offset:, :]
@@ -138,7 +138,7 @@ def _set_mask(given: dict[str, Any], inputs: dict[str, NDArray[Any]]) -> None:
     if mask is not None and bias is not None:
         raise Unsupported("the node Attention has one attn_mask, and the call has a mask and a bias")
     if mask is not None and mask.dtype != bool:
-        raise TypeError(f"mask: expected booleans, got {mask.dtype}, which the node takes as a bias")
+        raise Unsupported(f"mask: expected booleans, got {mask.dtype}, which the node takes as a bias")
     if bias is not None and bias.dtype != inputs["Q"].dtype:
         raise Unsupported(f"attn_mask has the dtype of Q, {inputs['Q'].dtype}, and the bias is {bias.dtype}")
     if mask is not None or bias is not None:

@@ -18,7 +18,8 @@ from attnspec.backends.adapters.conditions import (
     mask_overflow,
     may_disallow,
     pairs_of,
-    rows_with_disallowed_overflow,
+    rows_with_overflow,
+    rows_without_keys,
     scores_of,
     without,
 )
@@ -45,7 +46,7 @@ def older_backend() -> Backend:
 
 def _backend(name: str, opset: int) -> Backend:
     return describe(
-        onnx_attention(run, opset, whole_masks=True),
+        onnx_attention(run, opset, whole_masks=False),
         name=name,
         library="onnxruntime",
         dtypes=["float16", "float32"],
@@ -97,6 +98,28 @@ def _with_overflow(arguments: Arguments) -> Arguments:
     return {**less, "query": query, "mask": np.where(rows, over, allowed)}
 
 
+def _of_rows_of_bias(arguments: Arguments) -> Mapping[str, NDArray[np.bool_]]:
+    """Mean the rows whose keys all have a bias of minus infinity."""
+    return of_rows(rows_without_keys("bias"))(arguments) if "bias" in arguments else {}
+
+
+def _aligns_with_the_last_key(arguments: Arguments) -> bool:
+    """Whether a causal call has a past that does not end at its queries."""
+    offset, spare = arguments["query_offset"], arguments["key"].shape[-2] - arguments["query"].shape[-2]
+    return bool(arguments.get("is_causal") and offset and offset != spare)
+
+
+def _with_last_at_last(arguments: Arguments) -> Arguments:
+    return {**arguments, "query_offset": arguments["key"].shape[-2] - arguments["query"].shape[-2]}
+
+
+def _has_broadcast_mask(arguments: Arguments) -> bool:
+    """Whether a mask or a bias repeats along the queries or the keys."""
+    pairs = arguments["query"].shape[-2], arguments["key"].shape[-2]
+    given = [arguments[name] for name in ("mask", "bias") if name in arguments]
+    return any((1, *array.shape)[-2:] != pairs or array.ndim < 2 for array in given)
+
+
 def _with_all_for_the_last(arguments: Arguments) -> Arguments:
     """Let the last query attend to all keys that are not disallowed otherwise."""
     less = {name: x for name, x in arguments.items() if name != "is_causal"}
@@ -107,6 +130,20 @@ def _with_all_for_the_last(arguments: Arguments) -> Arguments:
 
 
 _DEVIATIONS = (
+    Deviation(
+        ("MASK-7", "CACHE-3"),
+        "with a past the last query is aligned with the last key, whatever the number of past keys",
+        "onnxruntime/past_offset",
+        OtherCall(_with_last_at_last),
+        when=_aligns_with_the_last_key,
+    ),
+    Deviation(
+        ("MASK-1", "MASK-12"),
+        "a mask or a bias that repeats along queries or keys is refused",
+        "onnxruntime/broadcast_mask",
+        Raises("Fail or InvalidArgument", ""),
+        when=_has_broadcast_mask,
+    ),
     Deviation(
         ("SHAPE-7", "MASK-6"),
         "an axis of size 0 is refused",
@@ -148,7 +185,7 @@ _DEVIATIONS = (
         ("MASK-12",),
         "a mask is added, and the score of a finite key may be infinite: the row is wrong",
         "onnxruntime/masked_overflow",
-        (Special(of_rows(rows_with_disallowed_overflow("float16"))), OtherCall(_with_overflow)),
+        (Special(of_rows(rows_with_overflow("float16"))), OtherCall(_with_overflow)),
         when=_may_overflow,
     ),
 )
@@ -216,11 +253,11 @@ def multi_head_attention(
     if mask is not None and (key_lengths is not None or mask.shape[1] > 1):
         raise Unsupported("key_padding_mask has no axis of heads, and is a mask or lengths")
     if mask is not None and mask.dtype != bool:
-        raise TypeError(f"mask: expected booleans, got {mask.dtype}")
+        raise Unsupported(f"mask: expected booleans, got {mask.dtype}")
     if key_lengths is not None and np.asarray(key_lengths).dtype.kind != "i":
-        raise TypeError(f"key_lengths: expected integers, got {np.asarray(key_lengths).dtype}")
+        raise Unsupported(f"key_lengths: expected integers, got {np.asarray(key_lengths).dtype}")
     if key_lengths is not None and np.shape(key_lengths) not in ((), (len(query),)):
-        raise ValueError(f"key_lengths: expected one for each batch entry, got {np.shape(key_lengths)}")
+        raise Unsupported(f"key_lengths: expected one for each batch entry, got {np.shape(key_lengths)}")
     if mask is not None:
         masks = mask.reshape(mask.shape[:1] + mask.shape[2:])
         inputs["key_padding_mask"] = np.broadcast_to(masks, (len(query), *pairs)).astype(np.int32)
@@ -312,7 +349,11 @@ _OF_MULTI_HEAD = (
         ("MASK-3", "MASK-4", "MASK-9", "MASK-12", "SOFT-2", "ERR-3", "ERR-13"),
         "if there are more keys than queries, the last query of a causal call attends to all",
         "onnxruntime/mha_causal_last",
-        OtherCall(_with_all_for_the_last),
+        (
+            Special(_of_rows_of_bias),
+            Special(of_rows(rows_with_overflow(disallowed=False))),
+            OtherCall(_with_all_for_the_last),
+        ),
         when=_has_causality_over_more_keys,
     ),
     Deviation(
@@ -361,7 +402,7 @@ _OF_GROUPED = (
         ("MASK-12",),
         "a bias is added, and the score of a finite key may be infinite: the row is NaN",
         "onnxruntime/gqa_masked_overflow",
-        Special(of_rows(rows_with_disallowed_overflow("float16"))),
+        Special(of_rows(rows_with_overflow("float16"))),
         when=_may_overflow,
     ),
 )

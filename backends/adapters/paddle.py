@@ -18,7 +18,7 @@ from attnspec.backends.adapters.conditions import (
     pairs_of,
     repeated_batch,
     rows_not_finite,
-    rows_with_disallowed_overflow,
+    rows_with_overflow,
     scores_of,
     with_more_axes,
     with_number,
@@ -148,7 +148,7 @@ _DEVIATIONS = (
         ("MASK-12",),
         "a masked key whose score overflows makes the row NaN",
         "paddle/masked_overflow",
-        Special(of_rows(rows_with_disallowed_overflow())),
+        Special(of_rows(rows_with_overflow())),
         when=lambda arguments: has_mask_or_bias(arguments) and has_overflowing_score(arguments),
     ),
     # After the others, which it joins.

@@ -10,7 +10,7 @@ from tinygrad import Tensor
 from attnspec.backends.adapters.conditions import (
     OF_NO_DEPTH,
     has_overflowing_score,
-    rows_with_disallowed_overflow,
+    rows_with_overflow,
     with_broadcast_batch,
     with_repeated_heads,
 )
@@ -52,7 +52,7 @@ _DEVIATIONS = (
         ("MASK-12",),
         "minus infinity is added to a disallowed score, which is infinite: the row is NaN",
         "tinygrad/mask_overflow",
-        Special(of_rows(rows_with_disallowed_overflow())),
+        Special(of_rows(rows_with_overflow())),
         when=has_overflowing_score,
     ),
     Deviation(

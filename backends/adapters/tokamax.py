@@ -119,7 +119,12 @@ def _with_all_for_past_queries(arguments: Arguments) -> Arguments:
     allowed = pairs_of(less)
     others = {name: x for name, x in less.items() if name not in names}
     bias = np.where(rows, -scale * scores_of(arguments), arguments.get("bias", 0.0))
-    return {**others, "bias": bias, "mask": np.where(rows, True, allowed)}
+    # A query that is NaN counts as little as any other one there.
+    query = np.where(rows & np.isnan(arguments["query"]), 0, arguments["query"]).astype(
+        arguments["query"].dtype
+    )
+    bias = np.where(rows & np.isnan(bias), 0, bias)
+    return {**others, "query": query, "bias": bias, "mask": np.where(rows, True, allowed)}
 
 
 def _with_compared_lengths(arguments: Arguments) -> Arguments:
@@ -168,7 +173,7 @@ _DEVIATIONS = (
         ),
         "a window needs as many queries as keys",
         "tokamax/window_of_queries",
-        Raises("NotImplementedError or ValueError", ""),
+        Raises("TypeError or TypeCheckError or NotImplementedError or ValueError", ""),
         when=_has_window_of_other_lengths,
     ),
     Deviation(

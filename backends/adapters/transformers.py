@@ -32,6 +32,7 @@ from attnspec.backends.adapters.conditions import (
 from attnspec.backends.adapters.torch.sdpa import OF_ALL, OF_FLASH, OF_SCALE
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
+from attnspec.backends.errors import Unsupported
 from attnspec.backends.outcome import OtherCall, Raises, Special, Variant, of_rows
 from attnspec.backends.user.function import describe
 
@@ -46,7 +47,7 @@ def eager_backend() -> Backend:
     ) -> Any:
         if mask is not None:
             if mask.dtype != torch.bool:
-                raise TypeError(f"mask: expected booleans, got {mask.dtype}")
+                raise Unsupported(f"mask: expected booleans, got {mask.dtype}")
             zero, lowest = torch.zeros((), dtype=query.dtype), torch.finfo(query.dtype).min
             bias = torch.where(mask, zero if bias is None else bias, lowest)
         module = _module(query, key)
@@ -83,9 +84,9 @@ def sdpa_backend() -> Backend:
         is_causal: bool = False,
     ) -> Any:
         if mask is not None and mask.dtype != torch.bool:
-            raise TypeError(f"mask: expected booleans, got {mask.dtype}")
+            raise Unsupported(f"mask: expected booleans, got {mask.dtype}")
         if bias is not None and not bias.dtype.is_floating_point:
-            raise TypeError(f"bias: expected floating-point numbers, got {bias.dtype}")
+            raise Unsupported(f"bias: expected floating-point numbers, got {bias.dtype}")
         options = {"scaling": scale, "position_bias": bias, "is_causal": is_causal}
         return sdpa(_module(query, key), query, key, value, mask, **options)[0].transpose(1, 2)
 

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from attnspec.backends.deviation import Deviation
+from attnspec.backends.errors import Unsupported
 from attnspec.backends.outcome import Bound
 from attnspec.dtypes import SHORT
 
@@ -17,7 +18,7 @@ SUMS_OF_GRADIENTS = Deviation(
     ("NUM-5", "GRAD-19"),
     "the gradients of keys and values are added up in half precision, 32 queries at a time",
     "torch/flash_gradient_sums",
-    Bound(40),
+    Bound(3),
     dtypes=SHORT,
     outputs=("d_key", "d_value"),
     when=lambda arguments: bool(arguments["query"].shape[-2] > 32),
@@ -32,11 +33,17 @@ def to_four_axes(array: Any) -> Any:
 
 def to_attn_mask(mask: Any, bias: Any, axes: int) -> Any:
     """Combine mask and bias into the single argument of PyTorch, with a minimum number of axes."""
-    # PyTorch distinguishes a mask from a bias by the dtype, so a mask of numbers would be a bias.
-    if mask is not None and mask.dtype != torch.bool:
-        raise TypeError(f"mask: expected booleans, got {mask.dtype}: attn_mask takes numbers as a bias")
-    if bias is not None and not bias.dtype.is_floating_point:
-        raise TypeError(f"bias: expected floating-point numbers, got {bias.dtype}")
+    # PyTorch distinguishes a mask from a bias by the dtype, so it decides about other types itself.
+    if mask is not None and mask.dtype.is_floating_point:
+        raise Unsupported(f"mask: expected booleans, got {mask.dtype}: attn_mask takes numbers as a bias")
+    if bias is not None and bias.dtype == torch.bool:
+        raise Unsupported(
+            "bias: expected floating-point numbers, got booleans, which attn_mask takes as a mask"
+        )
+    if mask is not None and mask.dtype != torch.bool and bias is not None:
+        raise Unsupported(
+            f"mask: expected booleans beside a bias, got {mask.dtype}: attn_mask is one of them"
+        )
     if mask is not None and bias is not None:  # a mask is a bias of -inf (MASK-2)
         attn_mask = torch.where(mask, bias, -torch.inf)
     else:

@@ -88,12 +88,12 @@ def _block_sparse(
 ) -> Any:
     for name, size in (("query_block", query_block), ("key_block", key_block)):
         if size < 1:  # create_block_mask divides by the sizes
-            raise ValueError(f"{name}: expected a size of 1 or more, got {size}")
+            raise Unsupported(f"{name}: expected a size of 1 or more, got {size}")
     if block_mask is None:
         return _attend(query, key, value, scale, bias, mask, is_causal=is_causal, return_lse=return_lse)
     rows, columns = -(-query.shape[-2] // query_block), -(-key.shape[-2] // key_block)
     if block_mask.dtype != torch.bool:
-        raise TypeError(f"block_mask: expected booleans, got {block_mask.dtype}")
+        raise Unsupported(f"block_mask: expected booleans, got {block_mask.dtype}")
     blocks = torch.broadcast_to(block_mask, (*query.shape[:-2], rows, columns))
     blocks = blocks.reshape(*to_four_axes(query).shape[:2], rows, columns)
     sizes = query_block, key_block
@@ -123,7 +123,7 @@ def _attend(
         allowed = None if mask is None else torch.broadcast_to(mask, (*outer, queries, keys))
         # flex_attention accepts a function of any dtype as a mask, so the dtype is checked here.
         if allowed is not None and allowed.dtype != torch.bool:
-            raise TypeError(f"mask: expected booleans, got {allowed.dtype}")
+            raise Unsupported(f"mask: expected booleans, got {allowed.dtype}")
         allowed = None if allowed is None else allowed.reshape(batch, heads, queries, keys)
 
         def may_attend(b: Any, h: Any, i: Any, j: Any) -> Any:
@@ -135,7 +135,7 @@ def _attend(
     score_mod = None
     if bias is not None:
         if not bias.dtype.is_floating_point:
-            raise TypeError(f"bias: expected floating-point numbers, got {bias.dtype}")
+            raise Unsupported(f"bias: expected floating-point numbers, got {bias.dtype}")
         added = torch.broadcast_to(bias, (*outer, queries, keys)).reshape(batch, heads, queries, keys)
 
         def score_mod(score: Any, b: Any, h: Any, i: Any, j: Any) -> Any:

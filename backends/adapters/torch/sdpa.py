@@ -51,7 +51,7 @@ _VECTOR = 16 if torch.backends.cpu.get_cpu_capability() == "AVX512" else 8
 
 def default_backend() -> Backend:
     """Let PyTorch choose the path."""
-    deviations = (OF_SCALE, *OF_ALL, *OF_FLASH, *_OF_MATH)
+    deviations = (of_scale(_rows_by_axes), *OF_ALL, *OF_FLASH, *_OF_MATH)
     made = _backend("torch-sdpa", _attention(_by_default, 2), {"SHAPE-6": "broadcast"}, deviations)
     companions = {"packed_attention": packed_attention}
     return replace(made, companions=companions, deviations=(*made.deviations, *_OF_NESTED))
@@ -164,6 +164,12 @@ def rows_without_scores(arguments: Arguments) -> Rows:
     return rows_all_below(arguments) | bool(np.isnan(arguments["scale"]))
 
 
+def _rows_by_axes(arguments: Arguments) -> Rows:
+    """Find the rows of 0 of the default path, which is fused for four axes and values as deep as keys."""
+    fused = arguments["query"].ndim == 4 and arguments["key"].shape[-1] == arguments["value"].shape[-1]
+    return rows_without_scores(arguments) if fused else rows_all_below(arguments)
+
+
 #: The deviations of all paths.
 OF_ALL = (
     Deviation(("ERR-5",), "a depth of 0 is accepted", "torch/depth_zero", OF_NO_DEPTH),
@@ -190,6 +196,7 @@ OF_ALL = (
         when=lambda arguments: 0 in arguments["key"].shape[:-2] and 0 not in arguments["query"].shape[:-2],
     ),
 )
+#: For functions that take the fused path for arrays of any number of axes.
 OF_SCALE = of_scale(rows_without_scores)
 _OF_MATH = (
     Deviation(

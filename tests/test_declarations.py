@@ -1,0 +1,219 @@
+"""A wrong library is not excused by what its backend declares, and no adapter refuses a call by itself."""
+
+import ast
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from attnspec.backends import NAMES, BackendError, load
+from attnspec.backends.names import APART, SEPARATE
+from attnspec.backends.outcome import Unwritten, every_element
+from attnspec.conformance.judge.judge import judge
+from attnspec.conformance.run.cases import Cases
+from attnspec.conformance.suite import items
+from tools.declarations import RESULTS, cases_of, try_mutants, with_results
+
+ADAPTERS = Path(__file__).parents[1] / "backends" / "adapters"
+
+
+def installed(name):
+    try:
+        return load(name)
+    except BackendError:  # not installed, or it needs a compiler
+        assert name in (*APART, *SEPARATE)
+        return None
+
+
+BACKENDS = {name: backend for name in (*NAMES, *APART, *SEPARATE) if (backend := installed(name)) is not None}
+DECLARED = [
+    (name, deviation)
+    for name, backend in BACKENDS.items()
+    if list(RESULTS.glob(f"{name}-[0-9]*.xz"))
+    for deviation in backend.deviations
+]
+
+
+@pytest.mark.parametrize(("name", "deviation"), DECLARED, ids=lambda thing: getattr(thing, "id", thing))
+@pytest.mark.sample(12)
+def test_no_wrong_result_is_taken_for_a_deviation(name, deviation):
+    backend, finder = BACKENDS[name], Cases()
+    known = cases_of(name, 2).get(deviation.id, ())
+    row = try_mutants(backend, deviation, [finder.find(*case, backend.constraints) for case in known])
+    free = any(isinstance(outcome, Unwritten) for outcome in deviation.outcomes)
+    assert row.survived == () or free or deviation.id in WEAK, row
+
+
+#: Deviations that a wrong result can still show: the results are whole numbers or booleans, to which the
+#: right numbers are rounded in an unknown direction, or a budget is as large as the numbers.
+WEAK = ("ERR-2 keras/not_checked", "ERR-2 transformers/eager_not_checked", "SOFT-6 torch/flex_lse_of_lowest")
+
+
+def test_free_memory_is_declared_only_where_a_library_reads_or_leaves_it():
+    sources = {
+        deviation.source
+        for backend in BACKENDS.values()
+        for deviation in backend.deviations
+        for outcome in deviation.outcomes
+        if isinstance(outcome, Unwritten) and outcome.where is every_element
+    }
+    assert sources <= {
+        "torch/flex_compiled_batch_of_value",
+        "torch/flex_compiled_value_length",
+        "torch/flex_compiled_heads_of_value",
+        "openvino/no_keys",
+        "openvino/depth_zero",
+        "executorch/not_checked",
+        "tvm/no_keys",
+        "ncnn/misfit",
+    }
+
+
+def off(arguments, name, change):
+    """Compute another call by the reference, in place of the result."""
+    from attnspec.reference import attention
+
+    wide = {
+        key: x.astype(np.float64) if hasattr(x, "dtype") and x.dtype.name.endswith(("16", "32")) else x
+        for key, x in change(dict(arguments)).items()
+        if not key.startswith("return_")
+    }
+    with np.errstate(all="ignore"):
+        return {"output": np.asarray(attention(**wide)).astype(arguments["query"].dtype)}
+
+
+def zero_if(condition):
+    """Make everything 0 if a condition on the arguments holds."""
+    return lambda a, outputs: (
+        {name: np.zeros_like(x) for name, x in outputs.items()} if condition(a) else outputs
+    )
+
+
+def drop(*names):
+    """Ignore some arguments beside causality."""
+
+    def change(arguments, outputs):
+        return off(arguments, "output", lambda a: {key: x for key, x in a.items() if key not in names})
+
+    return change
+
+
+def is_causal(arguments):
+    return bool(arguments.get("is_causal"))
+
+
+def shifted(arguments, outputs):
+    """Align causality one key too early for every query."""
+    if not is_causal(arguments):
+        return outputs
+    keys = arguments["key"].shape[-2]
+    mask = np.tri(arguments["query"].shape[-2], keys, -1, dtype=bool)
+    mask[:, 0] = mask[-1] = True
+    return off(arguments, "output", lambda a: {**a, "mask": mask & a.get("mask", True), "is_causal": False})
+
+
+def of(name, factor):
+    return lambda _, outputs: {
+        key: (x * factor).astype(x.dtype) if key == name else x for key, x in outputs.items()
+    }
+
+
+def has(what, *names):
+    return lambda a: any(what(a[name].astype(np.float64)).any() for name in names)
+
+
+#: Bugs in a library inside of what its backend declares: the backend, the source of the deviation, the bug.
+BUGS = {
+    "float64 doubled": ("keras-numpy", "keras/float64", of("output", 2)),
+    "a NaN query zeroes all rows": ("torch-flash", "torch/flash_nan_query", zero_if(has(np.isnan, "query"))),
+    "a negative scale is its absolute value": (
+        "torch-flash",
+        "torch/flash_causal_scale",
+        lambda a, _: off(a, "output", lambda x: {**x, "scale": abs(x["scale"])}),
+    ),
+    "causality is off by one": ("onnxruntime-mha", "onnxruntime/mha_causal_last", shifted),
+    "the mask is dropped too": (
+        "transformers-sdpa",
+        "transformers/sdpa_mask_and_causal",
+        drop("mask", "is_causal"),
+    ),
+    "an infinity zeroes all": ("ggml-flash", "ggml/infinite_key", zero_if(has(np.isinf, "query", "key"))),
+    "the lse has base 2": ("jax-nn", "jax/lse_dtype", of("lse", 1 / np.log(2))),
+    "the value heads are tiled": (
+        "torch-math",
+        "torch/heads_of_value",
+        lambda _, outputs: {"output": outputs["output"][..., ::-1, :, :].copy() * np.float32(1.5)},
+    ),
+    "gradients of keys are halved": ("torch-sdpa", "torch/flash_gradient_sums", of("d_key", 0.5)),
+    "an infinite score zeroes all": (
+        "torch-sdpa",
+        "torch/flash_half_infinity",
+        zero_if(has(np.isinf, "query", "key")),
+    ),
+    "a masked NaN makes all NaN": (
+        "torch-math",
+        "torch/masked_nan_query",
+        lambda _, outputs: {"output": np.full_like(outputs["output"], np.nan)},
+    ),
+    "no key makes all NaN": (
+        "jax-nn",
+        "jax/empty_row_gradient_bias",
+        lambda _, outputs: {name: np.full_like(x, np.nan) for name, x in outputs.items()},
+    ),
+    "a softcap of 0 gives 0": ("onnx-reference", "onnx/softcap_not_positive", of("output", 0)),
+    "the scale is rounded more": ("onnx-reference", "onnx/float64_scale", of("output", 1 + 1e-5)),
+    "a depth of 0 gives 0": ("torch-math", "torch/depth_zero", of("output", 0)),
+    "dropout keeps twice as much": ("torch-math", "torch/dropout_p_not_checked", of("output", 2)),
+    "the lse of lowest scores is 0": ("torch-flex", "torch/flex_lse_of_lowest", of("lse", 0)),
+}
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_bug_inside_of_a_declaration_is_seen(bug):
+    name, source, change = BUGS[bug]
+    if name not in BACKENDS:
+        pytest.skip(f"{name} is not installed")
+    backend = BACKENDS[name]
+    (deviation,) = (each for each in backend.deviations if each.source == source)
+    mutant, differ = with_results(backend, change)
+    known = cases_of(name, 4)[deviation.id]
+    for case in known:
+        found = judge(mutant, Cases().find(*case, backend.constraints))
+        assert found.bad or not any(differ), (case, found)
+        if any(differ):
+            return
+    pytest.fail("no case has another result")
+
+
+@pytest.mark.parametrize("path", sorted(ADAPTERS.rglob("*.py")), ids=lambda path: path.stem)
+def test_an_adapter_raises_only_that_it_does_not_offer_a_call(path):
+    """An exception of any other type would count as a refusal by the library."""
+    raised = [node.exc for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Raise)]
+    names = {node.func.id for node in raised if isinstance(node, ast.Call)}
+    assert names <= {"Unsupported", "BackendError"}
+    assert all(isinstance(node, ast.Call) for node in raised)
+
+
+def accepting(query, key, value, *_, **__):
+    """Accept every call."""
+    return query.new_zeros((*query.shape[:-1], value.shape[-1]))
+
+
+@pytest.mark.parametrize("name", ["torch-sdpa", "torch-math", "torch-flash", "torch-flex"])
+def test_a_library_that_accepts_everything_refuses_nothing(name, monkeypatch):
+    """Else the adapter refuses a call, and the refusal counts as a pass."""
+    pytest.importorskip("torch")
+    from dataclasses import replace
+
+    from attnspec.backends.adapters.torch import flex, sdpa
+
+    monkeypatch.setattr(sdpa, "_SDPA", accepting)
+    monkeypatch.setattr(flex, "flex_attention", lambda *arrays, **_: accepting(*arrays))
+    backend = replace(load(name), deviations=(), dialect={}, companions={})
+    refused = [case for case in items(rules=REFUSALS, quick=True) if getattr(case, "must_raise", False)]
+    passed = [case.name for case in refused if judge(backend, case).status == "pass"]
+    assert len(refused) > 50
+    assert passed == []
+
+
+REFUSALS = ["ERR-1", "ERR-2", "ERR-4", "ERR-5", "ERR-6", "SHAPE-6", "HEAD-2", "ERR-15"]
