@@ -77,8 +77,8 @@ def _together() -> Masks:
     every = {name: value for options in sources.values() for name, value in options.items()}
     return Masks(
         "Every source must allow",
-        "Seven grids of 5 queries and 7 keys, one for each of six sources of masking, at a query offset of 2; "
-        "in the last grid a key is allowed where it is allowed in all of them. Its last row is empty.",
+        "Seven grids of 5 queries and 7 keys, one for each of six sources of masking, at a query offset of "
+        "2; in the last grid a key is allowed where it is allowed in all of them. Its last row is empty.",
         (*panels, panel("all of them", shape=(5, 7), **every)),
         4,
     )
