@@ -1,11 +1,16 @@
 """Findings about released libraries: a script shows each with the library alone."""
 
+import ast
+import math
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from run_script import FORKING, run_script
@@ -14,21 +19,82 @@ from tests_support import can_compile
 from attnspec import find_rule
 from attnspec.backends import NAMES, BackendError, load
 from attnspec.backends.names import APART, SEPARATE
+from attnspec.errors import SpecError
 from tools.findings import (
     FIELDS,
     Seen,
+    family_page,
     index,
     installed_version,
     last_seen,
     main,
     observe,
     page,
+    place_of,
+    read_families,
     read_finding,
     report,
+    scripts,
 )
 
 FINDINGS = Path(__file__).parents[1] / "backends" / "findings"
-SCRIPTS = sorted(FINDINGS.glob("*/*.py"))
+SCRIPTS = scripts(FINDINGS)
+FAMILIES = read_families(FINDINGS)
+ROWS = [row for family in FAMILIES for row in family.rows]
+#: What the names in the last line of a script would be if the library were right, for the next test.
+ENDED = SimpleNamespace(returncode=0, stdout="0")
+CHANGED = SimpleNamespace(abs=lambda: np.ones(2))
+RIGHT = {
+    "executorch/causal_scale": {"got": [1.0, 1.0, 1.0]},
+    "executorch/mask_and_causal": {"got": np.ones(4)},
+    "executorch/misfit": {"got": "an error"},
+    "flax/nnx_value_depth": {"got": "no error"},
+    "iree/deep": {"got": [0.731, 0.731]},
+    "iree/dynamic_depth": {"got": [0.731, 0.731]},
+    "jax/empty_row_two_ways": {"one": [6.0, 0.0], "other": [6.0, 0.0]},
+    "jax/gradient_of_the_top": {"got": {"eager": True, "jit": True}},
+    "jax/jit_float16": {"got": "float16"},
+    "jax/jit_one_key": {"got": ["bfloat16", "bfloat16"]},
+    "jax/lse_no_gradient": {"got": 2.0},
+    "jax/window_overflow": {"got": [1.0, 1.0, 1.0], "expected": [1.0, 1.0, 1.0]},
+    "keras/jax_fallback": {"got": ["ValueError", "ValueError"]},
+    "keras/numpy_shared_heads": {"got": "no error"},
+    "keras/torch_bias_and_mask": {"got": "no error"},
+    "keras/torch_half_leaks": {"got": [0.0, 0.0]},
+    "mlx/no_key_heads": {"ended": ENDED},
+    "onnxruntime/gqa_window": {"got": [1, 2, 3, 3]},
+    "onnxruntime/broadcast_mask": {"got": (1, 1, 2, 4)},
+    "onnxruntime/past_offset": {"got": 2},
+    "onnxruntime/mha_causal_last": {"got": [3, 4, 5]},
+    "onnxruntime/mha_depth_zero": {"ended": ENDED},
+    "onnxruntime/mha_mask_leaks": {"got": 0.0},
+    "onnxruntime/no_key_heads": {"ended": ENDED},
+    "openvino/no_keys": {"ended": ENDED},
+    "paddle/causal_finite": {"got": [1.0, 5.0]},
+    "paddle/softmax_floor": {"got": 0.0},
+    "tinygrad/float16_raises": {"got": ["(1, 1, 15, 4)", "(1, 1, 16, 4)", "(1, 1, 64, 4)"]},
+    "tokamax/one_query_one_key": {"got": ["bfloat16: 1", "float32: 1", "float64: 1"]},
+    "tokamax/query_lengths": {"got": [3.0, 0.0]},
+    "tokamax/window_of_queries": {"got": "no error"},
+    "torch/flash_causal_scale": {"got": np.ma.ones(4), "expected": np.ma.ones(4)},
+    "torch/flash_value_length": {"got": [1.0]},
+    "torch/flex_compiled_mask": {"got": "torch.Size([2, 3, 5, 4])"},
+    "torch/flex_compiled_no_keys": {"ended": ENDED},
+    "torch/flex_compiled_no_values": {"ended": ENDED},
+    "torch/flex_compiled_value_length": {"got": [1.0]},
+    "torch/flex_lse_of_lowest": {"lse": np.full((1, 1, 1), np.finfo(np.float32).min)},
+    "torch/mask_and_causal": {"got": ["RuntimeError", "RuntimeError"]},
+    "torch/mask_of_one_axis": {"got": (1, 1, 3, 4)},
+    "torch/mha_empty_row": {"one_way": 0.0, "other": 0.0},
+    "torch/mha_fast_path": {"got": [0.0, 0.0]},
+    "torch/nested_no_keys": {"got": [0.0, 0.0, 1.0]},
+    "transformers/sdpa_bias_and_causal": {"got": [0.0, 3.0]},
+    "transformers/sdpa_empty_row_beside_bias": {"alone": 0.0, "got": 0.0},
+    "transformers/yarn_truncate": {"alone": CHANGED, "of_a_type": CHANGED},
+    "tvm/bottom_right": {"got": [0.0, 0.0, 1.0, 3.0]},
+    "tvm/causal_maximum": {"got": [1.0, 5.0]},
+    "tvm/no_keys": {"got": [np.zeros(4)]},
+}
 
 
 def declared():
@@ -75,6 +141,46 @@ def forked(script, told):
     return process.exitcode, told.read_text()
 
 
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_the_check_of_a_script_can_fail(script):
+    """The last line exits with 1 on what a right library would give, and depends on nothing else."""
+    last = ast.parse(script.read_text(encoding="utf-8")).body[-1]
+    right = RIGHT[f"{script.parent.name}/{script.stem}"]
+    names = {"np": np, "math": math, "signal": signal, "sys": sys, **right}
+    for name in ("got", "expected"):  # tensors ask themselves whether they are NaN
+        if isinstance(right.get(name), np.ma.MaskedArray):
+            names[name] = SimpleNamespace(isnan=lambda array=right[name]: np.isnan(array))
+    with pytest.raises(SystemExit) as ended:
+        exec(compile(ast.Module([last], []), str(script), "exec"), names)
+    assert ended.value.code == 1
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.finding}-{row.call}")
+def test_a_row_can_fail_and_shows_what_its_library_gives(row):
+    """What is right, and an exception where a number is expected, are not the finding."""
+    assert row.shows(row.got)
+    assert not row.shows(row.right)
+    assert row.shows("an error") == (row.got == "an error")
+    assert not row.shows("something else")
+    for rule_id in re.findall(r"[A-Z]+-\d+", row.rules):
+        find_rule(rule_id)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.finding}-{row.call}")
+def test_a_row_still_shows(row):
+    if not row.is_runnable or (row.compiled and not can_compile()):
+        pytest.skip(f"{row.library} is not installed, or there is no compiler")
+    outcome = sys.modules["table"].observe(row)
+    assert row.shows(outcome), f"expected {row.got}, got {outcome}"
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_a_family_has_a_page_with_its_libraries(family):
+    text = family_page(family)
+    assert text.startswith(f"# {family.title}\n")
+    assert text.count("\n| ") == 2 + len(family.rows)
+
+
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 def test_a_script_uses_the_library_alone_and_names_a_rule(script):
     text = script.read_text(encoding="utf-8")
@@ -88,8 +194,10 @@ def test_a_script_uses_the_library_alone_and_names_a_rule(script):
 def test_a_declared_deviation_has_its_script_or_link(name, deviation):
     if deviation.source.startswith("https://"):
         return
-    text = (FINDINGS / f"{deviation.source}.py").read_text(encoding="utf-8")
-    assert f"({deviation.rules[0]}" in text
+    place = FINDINGS / place_of(deviation.source)
+    theirs = [row.rules for row in ROWS if row.finding == deviation.source]
+    said = " ".join(theirs) if theirs else place.read_text(encoding="utf-8")
+    assert re.search(rf"\b{deviation.rules[0]}\b", said)
     for rule_id in deviation.rules:
         find_rule(rule_id)
 
@@ -105,9 +213,10 @@ FINDING = """\"\"\"NumPy: two is three (MASK-6).
 
 More about it.
 
+Rank: paths
+Impact: none.
 Documentation: says | nothing
 about it.
-
 Known: {known}
 \"\"\"
 
@@ -130,7 +239,7 @@ def test_what_is_written_of_a_script(tmp_path):
     version = installed_version(finding)
     assert observe(script, version) == Seen(version, "2", "3")
     seen = Seen(version, "2", "3")
-    table = index([finding], {"numpy/two": seen})
+    table = index([finding], FAMILIES, {"numpy/two": seen})
     assert f"| numpy {version} |" in table
     assert "| new |" in table
     text = page(finding, seen)
@@ -138,6 +247,14 @@ def test_what_is_written_of_a_script(tmp_path):
     assert "(../../../backends/findings/numpy/two.py)" in text
     assert "### Two is three\n" in report(finding, None)
     assert "MASK-6" not in report(finding, None), "a project need not know our rules"
+    assert "Impact: none." in report(finding, None)
+
+
+@pytest.mark.parametrize("rank", ["", "Rank: severe\n", "Rank: promise\n", "Rank: promise\nPromise: three\n"])
+def test_a_rank_is_one_of_five_and_a_promise_is_quoted(tmp_path, rank):
+    (tmp_path / "two.py").write_text(FINDING.format(known="x", status=0).replace("Rank: paths\n", rank))
+    with pytest.raises(SpecError, match="expected"):
+        read_finding(tmp_path / "two.py")
 
 
 def test_the_command_says_which_finding_is_gone_and_writes_the_pages(tmp_path, monkeypatch):

@@ -27,6 +27,7 @@ from attnspec.conformance.results_file import read
 from attnspec.conformance.verdict import Verdict
 from attnspec.dialect import described
 from attnspec.errors import SpecError
+from tools.findings import place_of
 
 PAGE = Path(__file__).resolve().parents[1] / "spec" / "dialects.md"
 _HEADING = "The numbers in the table stand for these deviations:"
@@ -96,7 +97,7 @@ def deviation_table(backends: Sequence[Backend]) -> str:
             where += f"; {', '.join(deviation.dtypes)}"
         shown = deviation.source
         if not shown.startswith("https://"):
-            shown = f"[{shown}](../backends/findings/{shown}.py)"
+            shown = f"[{shown}](../backends/findings/{place_of(shown)})"
         lines.append(f"| {number} | [{deviation.rules[0]}] | {deviation.reason} | {where} | {shown} |")
     return "\n".join(lines)
 

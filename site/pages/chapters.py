@@ -272,6 +272,8 @@ def _page(path: str, sign: str) -> str:
         return f"{GUIDES[path]}.md{sign}"
     if path in _INSTEAD:
         return _INSTEAD[path]
+    if match := re.fullmatch(r"backends/findings/families/(\w+)\.py", path):
+        return f"findings/families/{match[1]}.html"
     if match := re.fullmatch(r"backends/findings/(\w+)/(\w+)\.(?:md|py)", path):
         return f"findings/{match[1]}.html#{match[2]}"
     if match := re.fullmatch(r"spec/vectors/(\w+)\.json", path):

@@ -36,7 +36,7 @@ def front(known: Known) -> Part:
         Name("page", "Operations", "operations/index.html", "every argument, with its other names"),
         Name("page", "Cases", "cases/index.html", "golden vectors and generated cases, by chapter"),
         Name("page", "Gallery", "gallery/index.html", "wrong implementations, and what finds each"),
-        Name("page", "Findings", "findings/index.html", "bugs of released libraries"),
+        Name("page", "Findings", "findings/index.html", "what released libraries do otherwise"),
         Name("page", "Libraries", "libraries/index.html", "levels, deviations and findings of libraries"),
     ]
     pages = [_front(known), make_page("citing", "citing.md"), _questions(known)]
@@ -81,7 +81,7 @@ def _front(known: Known) -> Page:
         (
             "findings/index.html",
             "Findings",
-            f"{len(known.findings)} bugs of released libraries, each with a script",
+            f"{len(known.findings)} calls of released libraries that a rule does not allow, by rank",
         ),
         (
             "spec/calls.html",

@@ -12,7 +12,7 @@ from attnspec.conformance.gallery.kills import Kill, read_kills
 from attnspec.conformance.render.html.column import Column
 from attnspec.conformance.suite import groups, items
 from attnspec.conformance.suite.group import Group
-from tools.findings import Finding, Seen, last_seen, read_finding
+from tools.findings import Family, Finding, Seen, last_seen, read_families, read_finding, scripts
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,7 @@ class Known:
     entries: tuple[Entry, ...]
     kills: Mapping[str, Kill]
     findings: tuple[Finding, ...]
+    families: tuple[Family, ...]
     seen: Mapping[str, Seen]
     levels: tuple[ConformanceLevel, ...]
     columns: tuple[Column, ...] = ()
@@ -55,6 +56,7 @@ class Known:
 def known_of(root: Path, columns: tuple[Column, ...] = ()) -> Known:
     """Gather everything from the package, from a clone of the repository, and from stored results."""
     folder = root / "backends" / "findings"
+    families = read_families(folder)
     return Known(
         root,
         {rule.id: rule for rule in rules()},
@@ -62,7 +64,11 @@ def known_of(root: Path, columns: tuple[Column, ...] = ()) -> Known:
         _counts(),
         wrong_entries(),
         read_kills(),
-        tuple(read_finding(path) for path in sorted(folder.glob("*/*.py"))),
+        (
+            *(read_finding(path) for path in scripts(folder)),
+            *(finding for family in families for finding in family.findings),
+        ),
+        families,
         last_seen(folder),
         levels(),
         columns,

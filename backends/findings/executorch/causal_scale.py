@@ -1,10 +1,7 @@
-"""ExecuTorch: a causal call with a scale of 0 or below gives NaN (SCORE-3).
+"""ExecuTorch, llama.custom_sdpa: a causal call with a scale of 0 or below gives NaN (SCORE-3).
 
-Documentation: the file op_sdpa.h says nothing of it.
-
-Found by: errors-options-in-pairs-scale-and-query-offset-1-float32
-
-Known: no thread found
+Rank: numbers
+Impact: a causal call with a negative scale, or of 0, loses rows that are well defined.
 """
 
 import torch

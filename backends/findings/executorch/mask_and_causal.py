@@ -1,10 +1,7 @@
-"""ExecuTorch: a mask beside is_causal leaves the result unwritten (MASK-4).
+"""ExecuTorch, llama.custom_sdpa: a mask beside is_causal leaves the result unwritten (MASK-4).
 
-Documentation: the file op_sdpa.h says nothing of it.
-
-Found by: masking-every-source-must-allow-bias-and-causal-1-float32
-
-Known: no thread found
+Rank: memory
+Impact: the result holds memory that nobody wrote: other data of the process, or anything.
 """
 
 import torch

@@ -1,10 +1,7 @@
-"""ExecuTorch: keys and values of another batch size are read past their ends (SHAPE-6).
+"""ExecuTorch, llama.custom_sdpa: keys and values of another batch size are read past their ends (SHAPE-6).
 
-Documentation: the file op_sdpa.h says nothing of it.
-
-Found by: notation-misfit-batch-float32
-
-Known: no thread found
+Rank: memory
+Impact: memory of other data is read and enters the result, without an error.
 """
 
 import torch

@@ -1,11 +1,9 @@
-"""Flax, NNX: values of another depth than the keys are refused (SHAPE-3).
+"""Flax, nnx.dot_product_attention: values of another depth than the keys are refused (SHAPE-3).
 
-Documentation: flax.nnx.dot_product_attention gives values the shape [batch..., kv_length, num_heads,
-v_depth_per_head].
-
-Found by: notation-value-depth-float32
-
-Known: no thread found
+Rank: promise
+Impact: models whose values have another depth cannot use the function.
+Promise: "shape of [batch..., kv_length, num_heads, v_depth_per_head]" (docstring of
+flax.nnx.dot_product_attention)
 """
 
 import jax.numpy as jnp

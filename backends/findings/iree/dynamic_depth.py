@@ -1,10 +1,7 @@
-"""IREE: with a dynamic depth of more than one tile the result is wrong (SCORE-1).
+"""IREE, iree_linalg_ext.attention: with a dynamic depth of more than one tile the result is wrong (SCORE-1).
 
-Documentation: the operation iree_linalg_ext.attention says nothing of dynamic sizes.
-
-Found by: scores-one-feature-each-1-float32
-
-Known: no thread found
+Rank: numbers
+Impact: a model compiled for a dynamic depth gets wrong results, without an error.
 """
 
 import iree.compiler

@@ -1,9 +1,10 @@
-"""JAX: padding gives 0 with `query_seq_lengths`, and the mean with an equivalent `mask` (MASK-6).
+"""JAX, jax.nn.dot_product_attention: padding gives 0 with `query_seq_lengths`, and the mean with an
+equivalent `mask` (MASK-6).
 
-Documentation: The docstring of `jax.nn.dot_product_attention` describes `query_seq_lengths` as the
-sequence lengths of the queries. It does not say what a query past its length gives.
-
-Known: no thread found
+Rank: paths
+Impact: two ways to write the same padding give different outputs.
+Documentation: The docstring of `jax.nn.dot_product_attention` describes `query_seq_lengths` as the sequence
+lengths of the queries. It does not say what a query past its length gives.
 """
 
 import jax.numpy as jnp

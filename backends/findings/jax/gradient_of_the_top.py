@@ -1,12 +1,13 @@
 """JAX: compiled without optimization, the gradient of `exp(s - max(s))` is NaN (GRAD-1).
 
-The compiler computes the scores once for the maximum and once more for the comparison with it, with
-other roundings. No score equals the maximum, and the derivative of a maximum divides by their number.
+The compiler computes the scores once for the maximum and once more for the comparison with it, with other
+roundings. No score equals the maximum, and the derivative of a maximum divides by their number.
 
+Rank: paths
+Impact: a softmax written by hand trains eagerly and gives NaN under jit.
 Documentation: The docstring of `jax.numpy.max` does not mention its derivative.
-
-Known: https://github.com/jax-ml/jax/pull/2260 names the cause, which it removes from `jax.nn.softmax`
-only. https://github.com/jax-ml/jax/issues/40564 reports it for `jnp.maximum` on a GPU.
+Known: https://github.com/jax-ml/jax/pull/2260 names the cause, which it removes from `jax.nn.softmax` only.
+https://github.com/jax-ml/jax/issues/40564 reports it for `jnp.maximum` on a GPU.
 """
 
 import os

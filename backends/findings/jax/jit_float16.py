@@ -1,8 +1,10 @@
-"""JAX: attention in float16 raises under jit on a CPU, and works without it (NUM-5).
+"""JAX, jax.nn.dot_product_attention: attention in float16 raises under jit on a CPU, and works without it
+(NUM-5).
 
-Documentation: The docstring of `jax.nn.dot_product_attention` does not say which dtypes the
-implementation `xla` supports.
-
+Rank: paths
+Impact: code that works eagerly on a CPU fails once it is compiled.
+Documentation: The docstring of `jax.nn.dot_product_attention` does not say which dtypes the implementation
+`xla` supports.
 Known: https://github.com/keras-team/keras-hub/pull/2354 works around it. No thread in the project of JAX
 was found.
 """

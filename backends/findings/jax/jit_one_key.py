@@ -1,9 +1,10 @@
-"""JAX: under jit on a CPU, one query and one key in bfloat16 raise an error; two keys do not (NUM-5).
+"""JAX, jax.nn.dot_product_attention: under jit on a CPU, one query and one key in bfloat16 raise an
+error; two keys do not (NUM-5).
 
+Rank: paths
+Impact: the first step of decoding fails, and later ones do not.
 Documentation: The docstring of `jax.nn.dot_product_attention` does not say which dtypes and sizes the
 implementation `xla` supports.
-
-Known: no thread found
 """
 
 import jax

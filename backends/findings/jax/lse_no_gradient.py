@@ -1,11 +1,10 @@
-"""JAX: the lse has no gradient: a loss on it moves neither queries nor keys (GRAD-6, variant `ignored`).
+"""JAX, jax.nn.dot_product_attention: the lse has no gradient: a loss on it moves neither queries nor keys
+(GRAD-6, variant `ignored`).
 
+Rank: numbers
+Impact: a loss on the lse, as in ring attention or a z-loss, trains nothing, without an error.
 Documentation: The docstring of `jax.nn.dot_product_attention` does not say that the residual has no
 gradient.
-
-Found by: gradients, loss on the lse alone
-
-Known: no thread found
 """
 
 import jax

@@ -1,12 +1,11 @@
-"""JAX: a window of 2 ** 31 - 1 to either side overflows and disallows keys (MASK-8).
+"""JAX, jax.nn.dot_product_attention: a window of 2 ** 31 - 1 to either side overflows and disallows keys
+(MASK-8).
 
 By default JAX holds positions in 32 bits. With 64-bit numbers enabled the window is correct.
 
+Rank: numbers
+Impact: a window meant as unbounded disallows every key but one side's.
 Documentation: The docstring of `jax.nn.dot_product_attention` sets no bounds on the sides of a window.
-
-Found by: masking, window wider than any sequence: both
-
-Known: no thread found
 """
 
 import jax.numpy as jnp

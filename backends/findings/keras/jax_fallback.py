@@ -1,10 +1,9 @@
-"""Keras, JAX: a call that JAX refuses is computed in another way instead (HEAD-2).
+"""Keras, ops.dot_product_attention on JAX: a call that JAX refuses is computed in another way instead
+(HEAD-2).
 
+Rank: paths
+Impact: a mistake that JAX reports passes unnoticed.
 Documentation: keras.ops.dot_product_attention says that the values have the shape of the keys.
-
-Found by: errors-refused-other-heads-of-value-than-of-key-1-float32
-
-Known: no thread found
 """
 
 import os

@@ -1,10 +1,9 @@
-"""Keras, NumPy: two key heads for four query heads are refused (HEAD-1).
+"""Keras, ops.dot_product_attention on NumPy: two key heads for four query heads are refused (HEAD-1).
 
+Rank: paths
+Impact: a model with grouped heads runs on the other backends, and not on NumPy.
 Documentation: keras.ops.dot_product_attention says that grouped query attention is performed if N is a
 multiple of K.
-
-Found by: heads-four-over-two-float32
-
 Known: https://github.com/keras-team/keras/pull/23081, which is about PyTorch and TensorFlow
 """
 

@@ -1,10 +1,7 @@
-"""Keras, PyTorch: a bias beside a mask is refused (MASK-4).
+"""Keras, ops.dot_product_attention on PyTorch: a bias beside a mask is refused (MASK-4).
 
-Documentation: keras.ops.dot_product_attention says nothing. The other backends take both.
-
-Found by: masking-every-source-must-allow-mask-and-bias-1-float32
-
-Known: no thread found
+Rank: paths
+Impact: a model with a bias and padding runs on the other backends, and not on PyTorch.
 """
 
 import os

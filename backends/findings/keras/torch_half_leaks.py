@@ -1,10 +1,9 @@
-"""Keras, PyTorch: in float16 a disallowed key with a large score has a weight (MASK-12).
+"""Keras, ops.dot_product_attention on PyTorch: in float16 a disallowed key with a large score has a weight
+(MASK-12).
 
+Rank: numbers
+Impact: padding, or a later token, determines the output.
 Documentation: keras.ops.dot_product_attention says that only elements with True take part in attention.
-
-Found by: masking-finite-garbage-mask-and-largest-1-float16
-
-Known: no thread found
 """
 
 import os

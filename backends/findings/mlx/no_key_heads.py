@@ -1,10 +1,7 @@
-"""MLX: zero key heads end the process with SIGFPE (HEAD-2).
+"""MLX, fast.scaled_dot_product_attention: zero key heads end the process with SIGFPE (HEAD-2).
 
-Documentation: the page mlx.core.fast.scaled_dot_product_attention says nothing of an empty axis.
-
-Found by: errors-key-heads-float32
-
-Known: no thread found
+Rank: memory
+Impact: any caller who can choose the sizes can end the process, a server too.
 """
 
 import subprocess

@@ -1,9 +1,8 @@
 """ONNX Runtime: the local_window_size of GroupQueryAttention counts its position (MASK-8, exclusive-left).
 
+Rank: difference
+Impact: a model exported from a library that counts otherwise sees one key less.
 Documentation: the page ContribOperators calls it left_window_size, and does not say what it counts.
-
-Found by: masking-window-bounds-1+d8.16.64-equal.depths-float32
-
 Known: https://github.com/microsoft/onnxruntime/pull/25927
 """
 

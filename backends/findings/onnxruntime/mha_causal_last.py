@@ -1,9 +1,8 @@
 """ONNX Runtime: in a causal MultiHeadAttention with more keys, the last query attends to all keys (MASK-3).
 
-Documentation: the page ContribOperators says that every token can only attend to previous tokens.
-
-Found by: masking-causal-more-keys-float32
-
+Rank: promise
+Impact: the last query sees later tokens.
+Promise: "Whether every token can only attend to previous tokens" (page ContribOperators, on unidirectional)
 Known: https://github.com/microsoft/onnxruntime/issues/29020 (on the alignment)
 """
 

@@ -1,10 +1,7 @@
 """ONNX Runtime: a depth of 0 ends the process of MultiHeadAttention (ERR-5).
 
-Documentation: the page ContribOperators says nothing of an empty axis.
-
-Found by: errors-depth-float32
-
-Known: no thread found
+Rank: memory
+Impact: any caller who can choose the sizes can end the process, a server too.
 """
 
 import subprocess

@@ -1,9 +1,8 @@
 """ONNX Runtime: MultiHeadAttention adds -10000 to disallowed scores, which leaves them a weight (MASK-5).
 
+Rank: numbers
+Impact: padding determines the output if the scores of the other keys are low.
 Documentation: the page ContribOperators says that the default of mask_filter_value is -10000.
-
-Found by: masking-below-sentinels-float32
-
 Known: https://github.com/microsoft/onnxruntime/issues/14363
 """
 

@@ -1,10 +1,7 @@
 """ONNX Runtime: zero key heads end the process of Attention with SIGFPE (HEAD-2).
 
-Documentation: the page Attention of the ONNX operators says nothing of an empty axis.
-
-Found by: errors-key-heads-float32
-
-Known: no thread found
+Rank: memory
+Impact: any caller who can choose the sizes can end the process, a server too.
 """
 
 import subprocess

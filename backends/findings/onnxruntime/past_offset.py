@@ -3,9 +3,9 @@
 Here one query follows a past of one key, and there are three new keys. The query is at position 1, and may
 attend to two keys. The reference evaluator of ONNX does that.
 
+Rank: numbers
+Impact: with a cache, a query attends to keys after it, without an error.
 Documentation: the operator says that with a past, query i may attend to the past and to keys up to i.
-
-Found by: caching-steps-one-by-one-2-float32
 """
 
 import numpy as np

@@ -1,11 +1,10 @@
-"""Paddle, CPU: is_causal adds -10000, so later keys count if scores are low (SOFT-2, MASK-3).
+"""Paddle, scaled_dot_product_attention: is_causal adds -10000, so later keys count if scores are low (SOFT-2,
+MASK-3).
 
+Rank: numbers
+Impact: a later token determines the output if the scores of earlier ones are low.
 Documentation: paddle.nn.functional.scaled_dot_product_attention says that is_causal enables the causal
 mode, and no more.
-
-Found by: softmax-scores-far-below-zero-beside-causal-10240-and-first-tile-1-float32
-
-Known: no thread found
 """
 
 import paddle

@@ -1,10 +1,8 @@
-"""Paddle, CPU: no weight is below exp(-64), so a disallowed key counts (SOFT-1) (SOFT-2).
+"""Paddle, scaled_dot_product_attention: no weight is below exp(-64), so a disallowed key counts (SOFT-1)
+(SOFT-2).
 
-Documentation: paddle.nn.functional.scaled_dot_product_attention says nothing. It describes a softmax,
-and a boolean mask of the positions that take part.
-
-Found by: softmax-rows-are-independent-5-float32
-
+Rank: numbers
+Impact: a disallowed key with large values changes the output.
 Known: https://github.com/PaddlePaddle/Paddle/issues/4366
 """
 

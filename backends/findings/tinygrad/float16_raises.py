@@ -1,10 +1,9 @@
-"""tinygrad: on the device PYTHON, float16 raises an error from 16 keys on (SOFT-3).
+"""tinygrad, scaled_dot_product_attention: on the device PYTHON, float16 raises an error from 16 keys on
+(SOFT-3).
 
+Rank: difference
+Impact: float16 cannot be tested on this device.
 Documentation: the device PYTHON runs each kernel, and float16 is a dtype of it.
-
-Found by: masking-tile-without-an-allowed-key-mask-and-first-1-float16
-
-Known: no thread found
 """
 
 import os

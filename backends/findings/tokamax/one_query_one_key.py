@@ -1,10 +1,8 @@
-"""Tokamax, XLA: one query and one key fail in bfloat16 and float64 on a CPU (SOFT-3) (SHAPE-2).
+"""Tokamax, dot_product_attention: one query and one key fail in bfloat16 and float64 on a CPU (SOFT-3)
+(SHAPE-2).
 
-Documentation: dot_product_attention says nothing of sizes.
-
-Found by: softmax-one-key-gives-its-value-1-bfloat16
-
-Known: no thread found
+Rank: paths
+Impact: a step of decoding fails on a CPU in two of three dtypes.
 """
 
 import jax

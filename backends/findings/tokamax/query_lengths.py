@@ -1,10 +1,8 @@
-"""Tokamax, XLA: a query past the length gives the mean of the values (MASK-10).
+"""Tokamax, dot_product_attention: a query past the length gives the mean of the values (MASK-10).
 
+Rank: difference
+Impact: rows of padding hold values, unlike those of the function that it replaces.
 Documentation: tokamax.dot_product_attention refers to jax.nn.dot_product_attention, which gives 0.
-
-Found by: masking-query-lengths-float32
-
-Known: no thread found
 """
 
 import jax.numpy as jnp

@@ -1,11 +1,9 @@
-"""Tokamax, XLA: a window needs as many queries as keys (MASK-8).
+"""Tokamax, dot_product_attention: a window needs as many queries as keys (MASK-8).
 
+Rank: difference
+Impact: a call that the function of JAX accepts fails.
 Documentation: tokamax.dot_product_attention refers to jax.nn.dot_product_attention, which takes any
 numbers.
-
-Found by: masking-windows-alone-1-float32
-
-Known: no thread found
 """
 
 import jax.numpy as jnp

@@ -1,12 +1,9 @@
-"""PyTorch, default path on four axes: a causal mask with a scale of 0 or below gives NaN (SCORE-3).
+"""PyTorch, scaled_dot_product_attention: a causal mask with a scale of 0 or below gives NaN (SCORE-3).
 
+Rank: numbers
+Impact: rows that are well defined are NaN, and nothing tells the caller.
 Documentation: The docstring of `scaled_dot_product_attention` sets no bounds on `scale`. It says that
-outside CUDA an implementation is used that matches its formula, which adds the causal mask after the
-scale.
-
-Found by: errors, options together
-
-Known: no thread found
+outside CUDA an implementation is used that matches its formula, which adds the causal mask after the scale.
 """
 
 import torch

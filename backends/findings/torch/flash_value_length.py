@@ -1,11 +1,10 @@
-"""PyTorch on four axes: with fewer keys than values, keys are read past their end (SHAPE-6).
+"""PyTorch, scaled_dot_product_attention: with fewer keys than values, keys are read past their end (SHAPE-6).
 
 The memory after the keys is attended to. If there are more keys than values, the rest is ignored.
 
+Rank: memory
+Impact: memory of other data is read and enters the result, without an error.
 Documentation: The docstring of `scaled_dot_product_attention` gives keys and values the same length `S`.
-
-Found by: notation, misfits: more positions of value
-
 Known: https://github.com/pytorch/pytorch/pull/193728
 """
 

@@ -2,10 +2,10 @@
 
 The name of a size is replaced in the text, and also inside longer names.
 
+Rank: paths
+Impact: a mask that works eagerly does not compile.
 Documentation: The docstring of `flex_attention` excludes no mask on a CPU. It calls the function a
 prototype.
-
-Known: no thread found
 """
 
 import torch

@@ -1,10 +1,8 @@
 """PyTorch: without keys, compiled flex_attention divides by zero and ends the process (SHAPE-7).
 
+Rank: memory
+Impact: any caller who can choose the sizes can end the process, a server too.
 Documentation: The docstring of `flex_attention` does not mention keys of length 0.
-
-Found by: notation, nothing to compute: keys
-
-Known: no thread found
 """
 
 import signal

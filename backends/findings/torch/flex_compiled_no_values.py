@@ -1,10 +1,8 @@
 """PyTorch: with keys and no values, compiled flex_attention reads past the end and dies (SHAPE-6).
 
+Rank: memory
+Impact: any caller who can choose the sizes can end the process, a server too.
 Documentation: The docstring of `flex_attention` gives keys and values the same length `S`.
-
-Found by: notation, misfits: no positions of value
-
-Known: no thread found
 """
 
 import signal

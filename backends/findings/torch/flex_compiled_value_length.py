@@ -2,11 +2,9 @@
 
 The memory after the values enters the sum. If there are more values than keys, the rest is ignored.
 
+Rank: memory
+Impact: memory of other data is read and enters the result, without an error.
 Documentation: The docstring of `flex_attention` gives keys and values the same length `S`.
-
-Found by: notation, misfits: fewer positions of value
-
-Known: no thread found
 """
 
 import torch

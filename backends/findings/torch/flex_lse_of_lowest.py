@@ -2,11 +2,9 @@
 
 The output of the row is right: the mean of its values.
 
-Documentation: The page of `flex_attention` says that the lse is the log-sum-exp of the scores.
-
-Found by: masking, rows of the lowest bias: all keys
-
-Known: no thread found
+Rank: promise
+Impact: merging by the lse drops the part.
+Promise: "Whether to return the logsumexp of the attention scores" (docstring of flex_attention)
 """
 
 import torch

@@ -1,8 +1,10 @@
-"""PyTorch: `attn_mask` with `is_causal`, documented as an error, is computed on four axes only.
+"""PyTorch, scaled_dot_product_attention: `attn_mask` with `is_causal`, documented as an error, is computed on
+four axes only.
 
-Documentation: The docstring of `scaled_dot_product_attention` says that an error is thrown if both are
-set.
-
+Rank: promise
+Impact: callers get a result that the documentation excludes, and only on four axes.
+Promise: "An error is thrown if both attn_mask and is_causal are set" (docstring of
+scaled_dot_product_attention)
 Known: https://github.com/pytorch/pytorch/issues/187801, with a fix in
 https://github.com/pytorch/pytorch/pull/187966
 """

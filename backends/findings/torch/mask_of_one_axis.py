@@ -1,11 +1,10 @@
-"""PyTorch: a mask of one axis, documented as broadcastable, raises IndexError on four axes (MASK-1).
+"""PyTorch, scaled_dot_product_attention: a mask of one axis, documented as broadcastable, raises
+IndexError on four axes (MASK-1).
 
-Documentation: The docstring of `scaled_dot_product_attention` asks for a mask whose shape can be
-broadcast to that of the weights.
-
-Found by: masking, boolean mask: keys
-
-Known: no thread found
+Rank: promise
+Impact: a mask of padding for all queries has to be reshaped.
+Promise: "shape must be broadcastable to the shape of attention weights" (docstring of
+scaled_dot_product_attention)
 """
 
 import torch

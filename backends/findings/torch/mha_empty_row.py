@@ -1,10 +1,9 @@
 """PyTorch: MultiheadAttention gives NaN for an empty row, and 0 if weights are not requested (MASK-6).
 
-Documentation: The docstring of `MultiheadAttention.forward` calls `need_weights=False` the way to the
-best performance. It does not mention a row without an allowed key.
-
-Found by: masking, empty row: mask and first
-
+Rank: paths
+Impact: asking for the weights turns an output of 0 into NaN.
+Documentation: The docstring of `MultiheadAttention.forward` calls `need_weights=False` the way to the best
+performance. It does not mention a row without an allowed key.
 Known: https://github.com/pytorch/pytorch/issues/160064
 """
 

@@ -2,11 +2,10 @@
 
 In inference without weights, an even number of heads selects another path.
 
-Documentation: The docstring of `MultiheadAttention` lists the conditions of the fast path. An even
-number of heads is not among them.
-
-Found by: heads, multi head attention of one width: all keys of a row
-
+Rank: paths
+Impact: the number of heads decides whether a row of padding is NaN.
+Documentation: The docstring of `MultiheadAttention` lists the conditions of the fast path. An even number
+of heads is not among them.
 Known: https://github.com/pytorch/pytorch/pull/190486
 """
 

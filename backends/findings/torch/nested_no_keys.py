@@ -1,11 +1,10 @@
-"""PyTorch: nested tensors with a sequence of several queries and no keys, before another one, raise (PACK-2).
+"""PyTorch, scaled_dot_product_attention: nested tensors with a sequence of several queries and no keys,
+before another one, raise (PACK-2).
 
+Rank: paths
+Impact: a batch with an empty sequence fails, depending on its place.
 Documentation: The tutorial on nested tensors names `scaled_dot_product_attention` among the supported
 operations, and allows components without rows.
-
-Found by: packing-gradients-empty
-
-Known: no thread found.
 """
 
 import torch

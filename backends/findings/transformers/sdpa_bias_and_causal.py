@@ -1,10 +1,7 @@
 """Transformers, sdpa: later keys have weights beside a bias of -inf and is_causal (MASK-4).
 
-Documentation: Attention Interface says nothing.
-
-Found by: masking-broadcast-bias-beside-causal-one-column-1-float32
-
-Known: no thread found
+Rank: numbers
+Impact: later tokens have weights, without an error.
 """
 
 from types import SimpleNamespace

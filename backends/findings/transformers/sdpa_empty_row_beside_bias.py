@@ -1,10 +1,7 @@
 """Transformers, sdpa: a query that the mask leaves no key attends to all beside a bias (MASK-6).
 
-Documentation: Attention Interface says nothing.
-
-Found by: errors-options-together-10+a4-float32
-
-Known: no thread found
+Rank: numbers
+Impact: a row of padding attends to what the mask hides.
 """
 
 from types import SimpleNamespace

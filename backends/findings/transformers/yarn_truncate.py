@@ -1,11 +1,8 @@
 """Transformers, YaRN: truncate has no effect in a model with several types of layers (POS-21).
 
-Documentation: the docstring of _compute_yarn_parameters lists truncate among the keys of the rope parameters.
-With several types of layers, each type has rope parameters of its own, and every other key is read from them.
-
-Found by: none, because no adapter computes frequencies
-
-Known: no thread found
+Rank: promise
+Impact: a model with several types of layers runs with other frequencies than its configuration says.
+Promise: "truncate: Whether to truncate the correction range" (docstring of _compute_yarn_parameters)
 """
 
 from types import SimpleNamespace

@@ -1,9 +1,9 @@
-"""TVM: with more queries than keys BottomRight disallows nothing that it has to (MASK-3).
+"""TVM, relax.op.nn.attention: with more queries than keys BottomRight disallows nothing that it has to
+(MASK-3).
 
+Rank: difference
+Impact: queries see keys that the name of the mode excludes; the documentation shows the same mask.
 Documentation: relax.op.nn.attention shows the mask of abs(seq_len - seq_len_kv), in an example too.
-
-Found by: compared by hand with the variant bottom-right of MASK-3
-
 Known: https://github.com/apache/tvm/pull/14907 shows the same mask
 """
 

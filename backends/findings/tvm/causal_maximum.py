@@ -1,10 +1,7 @@
-"""TVM: beside causal_mask a row whose scores are all far below 0 is NaN (SOFT-2).
+"""TVM, relax.op.nn.attention: beside causal_mask a row whose scores are all far below 0 is NaN (SOFT-2).
 
-Documentation: relax.op.nn.attention says nothing of how it masks.
-
-Found by: softmax-scores-far-below-zero-beside-causal-10240-and-every-tile-1-float32
-
-Known: no thread found
+Rank: numbers
+Impact: rows with low scores are NaN.
 """
 
 import numpy as np

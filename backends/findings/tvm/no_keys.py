@@ -1,10 +1,7 @@
-"""TVM: without keys the result is not written (MASK-6) (SHAPE-7).
+"""TVM, relax.op.nn.attention: without keys the result is not written (MASK-6) (SHAPE-7).
 
-Documentation: relax.op.nn.attention says nothing of empty axes.
-
-Found by: masking-no-keys-float32
-
-Known: no thread found
+Rank: memory
+Impact: the result holds memory that nobody wrote: other data of the process, or anything.
 """
 
 import numpy as np
