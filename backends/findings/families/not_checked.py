@@ -94,7 +94,7 @@ ROWS = (
         "jax.nn.dot_product_attention, a window of (-1, 0)",
         lambda: calls.jax_nn(*ONES, local_window_size=(-1, 0)),
     ),
-    _row("keras/not_checked", "ERR-2", f"{_KERAS}, integers", lambda: calls.keras(*INTEGERS)),
+    _row("keras/not_checked", "ERR-2", f"{_KERAS}, integers", lambda: calls.keras(*INTEGERS), 0.0),
     _row(
         "keras/not_checked", "ERR-4", f"{_KERAS}, a mask of numbers", lambda: calls.keras(*ONES, mask=NUMBERS)
     ),
