@@ -165,13 +165,18 @@ def positions_of_every_integer_dtype(draw: Draw, dtype: str) -> Iterator[Yielded
             }
 
 
-@chapter.group("MASK-14", "MASK-15", each=("many queries", "one query"))
-def positions_past_large_tiles(draw: Draw, queries: str) -> Iterator[Yielded]:
+#: Many queries and one past tiles of 64 and 128 keys, and one past 1024.
+_LONG = (
+    Shape((1, 4), 133, 139, 4, 3, groups=2),
+    Shape((2, 2), 1, 139, 4, 3),
+    Shape((1, 1), 1, 1100, 2, 2),
+)
+
+
+@chapter.group("MASK-14", "MASK-15", each=("ring buffer", "zigzag", "left padding"))
+def positions_past_large_tiles(draw: Draw, use: str) -> Iterator[Yielded]:
     """Tiles of keys that the order of positions spreads over the array are all visited."""
-    shape = (
-        Shape((1, 4), 133, 139, 4, 3, groups=2) if queries == "many queries" else Shape((2, 2), 1, 139, 4, 3)
-    )
-    for use in ("ring buffer", "zigzag", "left padding"):
+    for shape in _LONG:
         for problem in draw.in_each_dtype(shape, dtypes=("float32",)):
             options: dict[str, Any] = _USES[use](problem)
             yield Call(problem.arguments | options, ("MASK-14",), outputs=("output", "lse"))

@@ -62,6 +62,7 @@ OPTION_BUGS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "query_lengths": ("MASK-10", "G"),
         "key_lengths": ("MASK-9", "G"),
         "segments": ("MASK-11", "R"),
+        "positions": ("MASK-14", "A"),
         "sinks": ("SOFT-5", "M"),
         "dropout_mask": ("DROP-1", "J"),
         "dropout_rate": ("DROP-2", "J"),
@@ -71,7 +72,11 @@ OPTION_BUGS: Mapping[str, tuple[str, str]] = MappingProxyType(
 
 def without(call: Attention, option: str) -> Attention:
     """Set an option of `OPTION_BUGS` to its default."""
-    names = ("query_segment_ids", "key_segment_ids") if option == "segments" else (option,)
+    pairs = {
+        "segments": ("query_segment_ids", "key_segment_ids"),
+        "positions": ("query_positions", "key_positions"),
+    }
+    names = pairs.get(option, (option,))
     defaults: dict[str, Any] = {"is_causal": False, "query_offset": 0, "dropout_rate": 0.0}
     return call.but(**{name: defaults.get(name) for name in names})
 
