@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 #: Rules about the default of an option.
 _DEFAULTS = {"SCORE-2": "scale"}
+#: The arrays that constraints are about, in every operation that has them.
+_ARRAYS = frozenset(OPERATIONS["attention"].arrays)
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class Offer:
         for operation, _ in outline.calls:
             if "attention" not in self.functions and operation not in self.functions:
                 return self._without_operation(outline, operation)
-            if self.constrained and primal(operation) == "attention":
+            if self.constrained and _ARRAYS <= OPERATIONS[operation].arguments.keys():
                 return None
         missing = [dtype for dtype in outline.dtypes if dtype not in self.dtypes]
         if missing:
