@@ -78,6 +78,10 @@ def drawn(seed):
             "query_segment_ids": random.integers(0, 2, size=(*batch, queries)),
             "key_segment_ids": random.integers(0, 2, size=(*batch, keys)),
         },
+        {
+            "query_positions": random.integers(-1, 4, size=(*batch, queries)),
+            "key_positions": random.integers(-1, 4, size=(*batch, keys)),
+        },
         {"sinks": sinks},
         {
             "dropout_mask": random.random(broadcast()) < 0.6,
@@ -93,4 +97,6 @@ def drawn(seed):
     for option in options:
         if random.random() < 0.4:
             call |= option
+    if "query_positions" in call:
+        call.pop("query_offset", None)  # the one excludes the other
     return call

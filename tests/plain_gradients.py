@@ -43,6 +43,8 @@ def plain_gradients(**flags):
         key_lengths=None,
         query_segment_ids=None,
         key_segment_ids=None,
+        query_positions=None,
+        key_positions=None,
         sinks=None,
     ):
         options = SimpleNamespace(**locals())
@@ -97,14 +99,22 @@ def _seen(options, how, shape):
     i, j = np.arange(shape[-2])[:, None], np.arange(shape[-1])
     offset = _of_entry(options.query_offset)
     moved = how.bottom_right and np.ndim(options.query_offset) == 0 and options.query_offset == 0
+    at, to = j, i + offset  # the positions of keys and queries
+    if options.key_positions is not None:
+        at = options.key_positions[..., None, None, :]
+    if options.query_positions is not None:
+        to = options.query_positions[..., None, :, None]
+    last = i + (shape[-1] - shape[-2]) if moved and options.query_positions is None else to
     seen = ~_past(options, shape)
     if options.is_causal:
-        seen = seen & (j <= i + (shape[-1] - shape[-2] if moved else offset))
+        seen = seen & (at <= last)
     left, right = options.window or (None, None)
     if left is not None:
-        seen = seen & (j - i - offset >= -(left - how.exclusive_left))
+        seen = seen & (at - to >= -(left - how.exclusive_left))
     if right is not None:
-        seen = seen & (j - i - offset <= right)
+        seen = seen & (at - to <= right)
+    if options.key_positions is not None:
+        seen = seen & (at >= 0)
     if options.key_lengths is not None:
         seen = seen & (j < _of_entry(options.key_lengths))
     if options.query_segment_ids is not None:

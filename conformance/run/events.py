@@ -55,7 +55,7 @@ class Offer:
         for operation, _ in outline.calls:
             if "attention" not in self.functions and operation not in self.functions:
                 return self._without_operation(outline, operation)
-            if self.constrained and _ARRAYS <= OPERATIONS[operation].arguments.keys():
+            if self.constrained and OPERATIONS[operation].arguments.keys() >= _ARRAYS:
                 return None
         missing = [dtype for dtype in outline.dtypes if dtype not in self.dtypes]
         if missing:

@@ -94,6 +94,8 @@ def calls(draw: st.DrawFn, backend: Backend) -> Case:
             continue  # no length is between none and all
         if any((other, name) in EXCLUSIVE for other in own):
             continue
+        if name == "positions" and not {"is_causal", "window"} & own.keys():
+            continue  # they would have no effect but for places without a key
         # Each option has its own numbers, so that removing one does not change another.
         needs, its = draw_option(replace(problem, random=np.random.default_rng([*map(ord, name)])), name)
         if all(backend.has("attention", argument) for argument in (*needs, *its)):

@@ -159,7 +159,9 @@ class Worker:
             raise
         case = self._waiting.popleft()
         if kind == "problem":
-            raise InternalError(f"internal error of attnspec, not of the implementation: {case.name}: {thing}")
+            raise InternalError(
+                f"internal error of attnspec, not of the implementation: {case.name}: {thing}"
+            )
         if kind != "verdict" or thing.get("case") != case.name:
             self.stop()  # a child process of it may have answered
             raise Ended("its process answered to another question", None, hung=False)
