@@ -32,6 +32,7 @@ def test_the_ten_line_backend_gives_the_output_that_is_shown(tmp_path):
     assert len(source.splitlines()) <= 10
     (tmp_path / "my_attention.py").write_text(source)
     command = [sys.executable, "-m", "attnspec.conformance.cli.main", "check", "my_attention:attention"]
+    command += ["--case", "masking-empty-first-float32"]
     run = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert run.returncode == 1
     assert block("text")[0] in run.stdout

@@ -124,12 +124,12 @@ def test_by_pytest_alone_a_level_is_asked_and_what_is_outside_of_it_fails_nothin
     words = (*SUITE, "--backend", "filled:attention", "--level", "core", "--require", "core")
     ended = run(*words, cwd=tmp_path, PYTHONPATH=str(tmp_path))
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert "filled:attention: conforms to level core" in " ".join(ended.stdout.split())
+    assert "filled:attention: values: reaches level core, as required" in " ".join(ended.stdout.split())
     assert " xfailed" in ended.stdout, "a row with nothing to attend to is of another level"
     wrong = (*SUITE, "--backend", "broken:no_scale", "--level", "core", "--require", "core")
     ended = run(*wrong, cwd=tmp_path)
     assert ended.returncode == 1
-    assert "broken:no_scale: does not conform to level core" in " ".join(ended.stdout.split())
+    assert "broken:no_scale: values: does not conform to level core" in " ".join(ended.stdout.split())
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_a_level_is_judged_as_a_whole_and_told(tmp_path):
     ended, found = check("numpy-portable", "--level", "grouped", "--require", "core", cwd=tmp_path)
     assert ended.returncode == 0, ended.stdout
     assert (found.headers[0].part, found.headers[0].level) == ("level", "grouped")
-    assert ended.stdout.splitlines()[1].startswith("numpy-portable: values: conforms to levels core, grouped")
+    assert ended.stdout.splitlines()[1].startswith("numpy-portable: values: reaches level core, as required")
     rules = {*rules_of("grouped")}
     assert rules <= {rule for verdict in found.verdicts for rule in verdict.rules}
     assert {verdict.case for verdict in found.verdicts} == {*found.headers[0].cases}

@@ -1,5 +1,6 @@
 """Declarations: verifies that what a deviation states happens, and finds what a run did not show."""
 
+import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
@@ -43,6 +44,14 @@ def explain(
 
     Without rules, only deviations are considered that say by themselves which calls they are about.
     """
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")  # a rejected call may overflow
+        return _explain(backend, case, outputs, name, rules)
+
+
+def _explain(
+    backend: Backend, case: Case, outputs: Outputs, name: str, rules: Collection[str]
+) -> tuple[Deviation, ...]:
     region = {"dtype": case.dtype, "output": name, "group": case.group}
     candidates = [
         deviation
