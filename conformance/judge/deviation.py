@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import combinations
 from typing import Any
@@ -37,6 +38,15 @@ from attnspec.reference.budget.budget import Budget
 _FEW = 4
 
 
+@contextmanager
+def _without_warnings() -> Iterator[None]:
+    """Ignore warnings: the values of a call that overflows, or that the standard rejects, are computed."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        yield
+
+
+@_without_warnings()
 def explain(
     backend: Backend, case: Case, outputs: Outputs, name: str, rules: Collection[str] = ()
 ) -> tuple[Deviation, ...]:
@@ -44,14 +54,6 @@ def explain(
 
     Without rules, only deviations are considered that say by themselves which calls they are about.
     """
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")  # a rejected call may overflow
-        return _explain(backend, case, outputs, name, rules)
-
-
-def _explain(
-    backend: Backend, case: Case, outputs: Outputs, name: str, rules: Collection[str]
-) -> tuple[Deviation, ...]:
     region = {"dtype": case.dtype, "output": name, "group": case.group}
     candidates = [
         deviation
@@ -160,6 +162,7 @@ def _values(
     return {name: wrong}, {name: np.zeros(shape)}
 
 
+@_without_warnings()
 def declared_deviation(
     backend: Backend, calls: Sequence[Case], verdict: Verdict, failure: Failure | None = None
 ) -> Verdict | None:
