@@ -13,9 +13,10 @@ import jsonschema
 from attnspec import SpecError
 from attnspec.conformance.results import SCHEMA, Footer, Header, Results, Run, Subject, gather
 from attnspec.conformance.verdict import Verdict, from_json
+from attnspec.reading import parse_json, read_bytes
 
 #: The largest number of bytes that a compressed file may expand to.
-MOST = 2**29
+MOST = 2**28
 #: The largest amount of memory that the decompressor of xz may use. ``xz -9`` needs 65 MiB.
 _MEMORY = 2**28
 #: The suffixes of results files. The last two are those of compressed ones.
@@ -48,7 +49,7 @@ _FORMATS: dict[str, Callable[[], _Decompressor]] = {
 
 def read_text(path: Path, most: int = MOST) -> str:
     r"""Return the text of a file. A file that ends in ``.xz`` or ``.gz`` is decompressed."""
-    data = path.read_bytes()
+    data = read_bytes(path, most)
     make = _FORMATS.get(path.suffix)
     return (data if make is None else _expand(make(), data, most)).decode("utf-8")
 
@@ -151,13 +152,12 @@ def runs_of(path: Path) -> list[Run]:
     """Read the runs of a file, which may end in ``.xz`` or ``.gz``. An incomplete last line is left out."""
     runs: list[Run] = []
     try:
-        lines = read_text(path).split("\n")
+        text = read_text(path)
     except (OSError, ValueError) as error:
         raise SpecError(f"results: {path} is no file of results ({type(error).__name__}: {error})") from error
-    lines.pop()  # empty, or an incomplete line of an interrupted run
-    for number, text in enumerate(lines, start=1):
+    for number, line in enumerate(_lines(text), start=1):
         place = f"results: {path}, line {number}"
-        kind, thing = _parse(text, place)
+        kind, thing = _parse(line, place)
         if isinstance(thing, Header):
             runs.append(Run(thing, source=stem(path)))
             continue
@@ -172,10 +172,18 @@ def runs_of(path: Path) -> list[Run]:
     return runs
 
 
+def _lines(text: str) -> Iterator[str]:
+    """Yield the lines without the last, which is empty, or an incomplete one of an interrupted run."""
+    start = 0
+    while (end := text.find("\n", start)) >= 0:  # a list of many empty lines needs much memory
+        yield text[start:end]
+        start = end + 1
+
+
 def _parse(text: str, place: str) -> tuple[str, Header | Subject | Verdict | Footer]:
     """Read one line. The schema is applied to a line that has a new part."""
     try:
-        ((kind, entry),) = json.loads(text).items()
+        ((kind, entry),) = parse_json(text).items()
         if kind in _KINDS:
             if kind == "header" and entry.get("schema") != SCHEMA:
                 raise SpecError(f"{place}: expected schema {SCHEMA}, got {entry.get('schema')!r}")

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from attnspec.errors import SpecError
+from attnspec.reading import parse_json, read_text
 
 #: The names in golden vectors.
 SPELLINGS: Mapping[str, float] = MappingProxyType(
@@ -36,7 +37,10 @@ def read(path: Path, *, complete: bool = True) -> dict[str, Any]:
     schema = json.loads((VECTORS / SCHEMA).read_text(encoding="utf-8"))
     if not complete:
         _waive_expected(schema)
-    misfit = best_match(Draft202012Validator(schema).iter_errors(document))
+    try:
+        misfit = best_match(Draft202012Validator(schema).iter_errors(document))
+    except RecursionError:
+        raise SpecError(f"vectors: {path.name}: expected less nesting") from None
     if misfit is not None:
         where = "/".join(str(part) for part in misfit.absolute_path) or "the top"
         raise SpecError(f"vectors: {path.name} at {where}: {misfit.message}")
@@ -55,7 +59,7 @@ def read(path: Path, *, complete: bool = True) -> dict[str, Any]:
 def parsed(path: Path) -> Any:
     """Read a file as JSON without NaN and infinity, and do not validate it."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
+        return parse_json(read_text(path), constant=_refuse_constant)
     except (OSError, ValueError) as error:
         raise SpecError(f"vectors: {path.name} cannot be read as JSON ({error})") from error
 

@@ -135,7 +135,7 @@ def test_a_run_that_was_cut_off_is_seen_as_such(tmp_path):
             "line 2: expected header, subject, verdict, footer",
         ),
         ('{"header": {"colour": 1}}\n', "line 1: expected schema 3, got None"),
-        ("[" * 100_000 + "\n", "line 1 is no line of results (RecursionError"),
+        ("[" * 100_000 + "\n", "line 1 is no line of results (ValueError: expected less nesting"),
         ("null\n", "line 1 is no line of results"),
         ('{"header": []}\n', "line 1 is no line of results"),
         ('{"header": {"schema": 2}}\n', "line 1: expected schema 3, got 2"),

@@ -22,6 +22,7 @@ from attnspec.backends.program.protocol import (
     read_answer,
     write_call,
 )
+from attnspec.reading import parse_json, read_text
 from attnspec.reference.numpy_namespace import xp
 from attnspec.sizes import output_shapes
 
@@ -132,10 +133,10 @@ def _fingerprint_of_call(operation: str, arguments: Mapping[str, Any]) -> str:
 def _manifest(name: str, folder: Path) -> dict[str, Any]:
     text = "\n".join(_lines(name, folder / MANIFEST))
     try:
-        manifest = json.loads(text)
+        manifest = parse_json(text)
         version = manifest["attnspec"]
         complete = _is_complete(manifest)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+    except (ValueError, TypeError, KeyError, AttributeError):
         complete, version = False, ""
     if not complete:
         raise BackendError(
@@ -170,7 +171,7 @@ def _is_complete(manifest: Mapping[str, Any]) -> bool:
 
 def _lines(name: str, path: Path) -> list[str]:
     try:
-        return path.read_text(encoding="utf-8").splitlines()
+        return read_text(path).splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise BackendError(f"backend {name}: expected {path} to be a text file, got {error}") from error
 

@@ -4,13 +4,13 @@ This module imports little, because every command looks for a configuration.
 """
 
 import re
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from attnspec.backends.errors import BackendError
 from attnspec.backends.user.place import near
+from attnspec.reading import parse_toml, read_bytes
 
 #: The file that makes a folder a backend.
 FILE = "attnspec.toml"
@@ -71,9 +71,14 @@ def configuration_in(folder: Path) -> Path | None:
     if (folder / FILE).is_file():
         return folder / FILE
     project = folder / PROJECT
-    if project.is_file() and _PART.search(project.read_text(encoding="utf-8", errors="replace")):
-        return project
-    return None
+    return project if project.is_file() and _PART.search(_text_of(project)) else None
+
+
+def _text_of(project: Path) -> str:
+    try:
+        return read_bytes(project).decode(errors="replace")
+    except OSError as error:
+        raise BackendError(f"expected {project} to be TOML, got {error}") from error
 
 
 def configuration_of(place: str) -> Path | None:
@@ -117,7 +122,7 @@ def check_keys(where: str, table: Mapping[str, Any], known: tuple[str, ...] = tu
 
 def _table(name: str, path: Path) -> dict[str, Any]:
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        document = parse_toml(path)
     except (OSError, ValueError) as error:
         raise BackendError(f"backend {name}: expected {path} to be TOML, got {error}") from error
     before = "" if path.name == FILE else "tool.attnspec."

@@ -1,7 +1,6 @@
 """Known failures, so that a project with failures can adopt the suite."""
 
 import json
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -12,6 +11,7 @@ from attnspec.conformance.files import write_whole
 from attnspec.conformance.outside import one_line
 from attnspec.conformance.results import Results
 from attnspec.conformance.verdict import Verdict
+from attnspec.reading import parse_toml
 
 #: The ways to fail: a wrong result, an exception, or a process that ended or had to be ended.
 KINDS = ("fail", "error", "ended")
@@ -156,8 +156,8 @@ _NEEDED, _KEYS = {"rule", "backend", "status", "reason"}, {"link", "cases"}
 def read_known(path: Path) -> tuple[Known, ...]:
     """Read a file of known failures."""
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        document = parse_toml(path)
+    except (OSError, ValueError) as error:
         raise SpecError(f"known failures: expected {path} to be TOML, got {one_line(str(error))}") from error
     entries = document.get("known", [])
     if set(document) - {"known", "part"} or not isinstance(entries, list):

@@ -59,7 +59,7 @@ def judge_all(
     files = [path for path in (results, write_known_failures, *(path for _, path in wanted)) if path]
     for path in (*files, *([html / "index.html"] if html else [])):
         check_writable(path)
-    if len({path.resolve() for path in files}) < len(files):
+    if len({os.path.realpath(path) for path in files}) < len(files):
         raise click.UsageError(
             f"reports: expected a different file for each, got {', '.join(map(str, files))}"
         )

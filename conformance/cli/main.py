@@ -30,7 +30,7 @@ class _Clean(click.Group):
 
         try:
             return super().invoke(ctx)
-        except (SpecError, BackendError, Broken, ArithmeticError, OSError) as error:
+        except (SpecError, BackendError, Broken, ArithmeticError, OSError, UnicodeDecodeError) as error:
             raise _Wrong(one_line(str(error))) from error
 
 

@@ -29,6 +29,7 @@ from attnspec.conformance.judge.dtypes import in_dtype
 from attnspec.conformance.judge.failure import Failure, Raised
 from attnspec.conformance.judge.refusal import FITTING_CALLS
 from attnspec.conformance.suite.group import Item
+from attnspec.reading import read_text
 from attnspec.reference.numpy_namespace import xp
 from attnspec.sizes import output_shapes
 
@@ -38,7 +39,7 @@ EVERYTHING = Handshake("", "", DTYPES, {name: operation.offers for name, operati
 
 def hello_of(path: Path) -> Handshake:
     """Read the answer of a program to hello from a file."""
-    return parse_handshake(str(path), path.read_text(encoding="utf-8").strip())
+    return parse_handshake(str(path), read_text(path).strip())
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ def unfinished(path: Path | None, selection: Selection, names: Sequence[str] = (
     """
     if path is None:
         raise SpecError("--resume: expected --results with the file of the run, got none")
-    if not path.exists() or not path.stat().st_size:
+    if not path.exists() or (path.is_file() and not path.stat().st_size):
         return ()
     runs = list(runs_of(path))
     expected = (__version__, selection.part, selection.seed)

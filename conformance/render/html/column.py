@@ -112,9 +112,13 @@ def label_of(backend: str) -> str:
     return f"portable code on {LIBRARY_NAMES[PORTABLE[backend]]}" if backend in PORTABLE else backend
 
 
+#: The most letters of the name of a page, for file systems that take 255 octets.
+_MOST_OF_SLUG = 100
+
+
 def slug_of(name: str) -> str:
     """Return a name as a part of an address."""
-    return re.sub(r"[^A-Za-z0-9._]+", "-", name).strip("-.") or "backend"
+    return re.sub(r"[^A-Za-z0-9._]+", "-", name).strip("-.")[:_MOST_OF_SLUG] or "backend"
 
 
 def in_order(columns: Iterable[Column]) -> list[Column]:

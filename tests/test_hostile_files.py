@@ -1,0 +1,211 @@
+"""What each command does with a hostile file: it ends with one line, whatever the file holds or is."""
+
+import gzip
+import json
+import lzma
+import os
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from click.testing import CliRunner
+from markdown_it import MarkdownIt
+from reported import ERROR, FAIL, PASS, SUBJECT
+
+from attnspec import __version__, find_case
+from attnspec.conformance import results_file
+from attnspec.conformance.attribution.report import Report
+from attnspec.conformance.cli.main import main
+from attnspec.conformance.render.formats import FORMATS
+from attnspec.conformance.results import Footer, Header, line
+from attnspec.conformance.results_file import read
+from attnspec.golden import write_cases
+
+#: Levels of nesting, and digits of a number.
+DEEP = 100_000
+#: Memory in octets that a command may take beside what this process has.
+MEMORY = 2**31
+RESULTS = line("header", Header("1", "whole", cases=(PASS.case,)))
+CHECK = "check numpy-portable --case softmax-000-float64"
+#: A reader to the file that it reads, the words of its command, and the notation of the file.
+READERS = {
+    "table": ("r.jsonl", "table r.jsonl", "lines"),
+    "report": ("r.jsonl", "report r.jsonl --html pages", "lines"),
+    "compare": ("r.jsonl", "compare r.jsonl r.jsonl", "lines"),
+    "resume": ("r.jsonl", f"{CHECK} --resume --results r.jsonl", "lines"),
+    "known failures": ("known.toml", f"{CHECK} --known-failures known.toml", "toml"),
+    "configuration": ("attnspec.toml", "check .", "toml"),
+    "project": ("pyproject.toml", "check .", "toml"),
+    "case": ("case.json", "check numpy-portable --case case.json", "json"),
+    "manifest": ("manifest.json", "judge .", "json"),
+    "answers": ("answers.jsonl", "judge .", "lines"),
+    "hello": ("hello.json", "export calls --hello hello.json", "lines"),
+}
+#: A kind of content to the text in each notation.
+TEXTS = {
+    "another thing": {"lines": "3\n", "toml": "[x]\n", "json": "3"},
+    "no text": {"lines": "\ud800\n", "toml": "\ud800", "json": "\ud800"},
+    "a deep list": dict.fromkeys(("lines", "json"), "[" * DEEP + "]" * DEEP + "\n")
+    | {"toml": "[tool.attnspec]\na = " + "[" * DEEP + "]" * DEEP},
+    "a deep object": dict.fromkeys(("lines", "json"), '{"header":' * DEEP + "1" + "}" * DEEP + "\n")
+    | {"toml": "[tool.attnspec]\na = " + "{a = " * DEEP + "1" + "}" * DEEP},
+    "a key twice": {
+        "lines": RESULTS.replace('{"header": {', '{"header": {"attnspec": "0", ', 1),
+        "json": '{"cases": [], "cases": []}',
+        "toml": "[tool.attnspec]\n[backend]\n[backend]\n",
+    },
+    "a number of many digits": dict.fromkeys(("lines", "json"), "9" * DEEP + "\n")
+    | {"toml": "[tool.attnspec]\na = " + "9" * DEEP},
+    "escape codes": {
+        "lines": '{"\\u001b[31m\\u009b": {}}\n',
+        "json": '{"cases": [{"id": "\\u001b[31m"}]}',
+        "toml": '["tool.attnspec"."\\u001b[31m"]\n',
+    },
+}
+
+
+def make_text(kind, notation):
+    def make(path):
+        path.write_bytes(TEXTS[kind][notation].encode(errors="surrogatepass"))
+
+    return make
+
+
+def make_large(path):
+    with path.open("wb") as file:
+        file.truncate(2**40)
+
+
+#: What a file may be that is no text.
+PLACES = {
+    "a pipe": os.mkfifo,
+    "a device": lambda path: path.symlink_to("/dev/zero"),
+    "a folder": Path.mkdir,
+    "a link to itself": lambda path: path.symlink_to(path.name),
+    "a hole of a tebibyte": make_large,
+}
+
+
+@pytest.fixture
+def limited():
+    """Limit the memory of this process and of those that it starts."""
+    import resource
+
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+def refused(words, capfd):
+    """Run a command that ends with one line on an error, and return what it prints."""
+    run = CliRunner().invoke(main, words)
+    text = run.output + "".join(capfd.readouterr())
+    assert isinstance(run.exception, SystemExit), run.exception
+    assert run.exit_code != 0, text
+    assert "Traceback" not in text
+    assert "\x1b" not in text
+    assert len(text) < 3000
+    return text
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is limited on Linux only")
+@pytest.mark.usefixtures("limited")
+@pytest.mark.parametrize("kind", [*TEXTS, *PLACES])
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.sample(25)
+def test_a_hostile_file_is_refused_in_one_line(reader, kind, tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    name, words, notation = READERS[reader]
+    if reader == "answers":
+        manifest = {"attnspec": __version__, "part": "chosen", "dtypes": ["float64"], "operations": {}}
+        Path("manifest.json").write_text(json.dumps(manifest | {"cases": [], "calls": []}))
+    (PLACES.get(kind) or make_text(kind, notation))(tmp_path / name)
+    refused(words.split(), capfd)
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is limited on Linux only")
+@pytest.mark.usefixtures("limited")
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(("suffix", "compressed"), [(".xz", lzma.compress), (".gz", gzip.compress)])
+def test_a_bomb_is_refused_in_one_line(suffix, compressed, tmp_path, capfd):
+    path = tmp_path / f"r.jsonl{suffix}"
+    path.write_bytes(compressed(b"\n" * (results_file.MOST + 1)))
+    assert "expands to more than" in refused(["table", str(path)], capfd)
+
+
+#: What a tensor of a case may say of itself that its numbers do not bear out.
+LIES = {
+    "a large shape": {"shape": [2**40, 2**20]},
+    "a negative length": {"shape": [-1]},
+    "other numbers": {"data": [1.0]},
+    "no dtype": {"dtype": "float99"},
+    "objects": {"dtype": "object"},
+}
+
+
+@pytest.mark.usefixtures("limited")
+@pytest.mark.parametrize("lie", LIES)
+def test_a_case_that_lies_about_an_array_is_refused_in_one_line(lie, tmp_path, capfd):
+    path = tmp_path / "case.json"
+    write_cases([find_case("softmax-000")], path)
+    document = json.loads(path.read_text())
+    document["cases"][0]["arguments"]["query"].update(LIES[lie])
+    path.write_text(json.dumps(document))
+    refused(["check", "numpy-portable", "--case", str(path)], capfd)
+
+
+#: Names of a backend and a case, and a message, that act if they are not quoted.
+NAMES = (
+    "../../escaped",
+    "/escaped",
+    "..",
+    "nul\0",
+    "\x1b[31m\x9b31m\u202e",
+    "<script>alert(1)</script>",
+    "'\"><svg onload=alert(1)>",
+    "]]><x/>&lol;",
+    "![x](javascript:alert(1)) | `x`",
+    "[red]x[/red]",
+    "x" * 5000,
+)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.sample(3)
+def test_a_name_does_nothing_in_any_report(name, tmp_path):
+    inner = tmp_path / "a" / "b"
+    inner.mkdir(parents=True)
+    path = inner / "r.jsonl"
+    raised = replace(ERROR.raised, message=name)
+    verdicts = [
+        replace(FAIL, backend=name, case=name, group=name),
+        replace(ERROR, backend=name, raised=raised),
+    ]
+    cases = tuple(verdict.case for verdict in verdicts)
+    lines = [line("header", Header("1", "whole", cases=cases))]
+    lines += [line("subject", replace(SUBJECT, name=name, library=name, version=name))]
+    path.write_text(
+        "".join([*lines, *(line("verdict", each) for each in verdicts), line("footer", Footer(2))])
+    )
+    report = Report(read([path]))
+    texts = {each.function: each.write(report) for each in FORMATS}
+    for words in (["table", str(path)], ["compare", str(path), str(path)]):
+        texts[words[0]] = CliRunner().invoke(main, words).output
+    made = CliRunner().invoke(main, ["report", str(path), "--html", str(inner / "pages")])
+    assert made.exit_code == 0, made.output
+    pages = {page.name: page.read_text() for page in (inner / "pages").rglob("*.html")}
+    for place, text in (texts | pages).items():
+        assert not {"\x1b", "\x9b", "\u202e", "\0"} & set(text), place
+    markdown = MarkdownIt("commonmark").enable("table").render(texts["markdown:to_markdown"])
+    for place, text in ({"markdown": markdown} | pages).items():
+        assert not any(part in text for part in ("<script>alert", "<svg onload", "<x/>")), place
+    assert "<img" not in markdown
+    for place in ("junit:to_junit", "badge:to_svg"):
+        tags = {each.tag.rpartition("}")[2] for each in ET.fromstring(texts[place]).iter()}
+        assert not tags & {"script", "x"}, place
+    outside = {each.name for each in tmp_path.rglob("*") if inner not in (each, *each.parents)}
+    assert outside == {"a"}, "no name is a path"
+    assert not Path("/escaped").exists()
