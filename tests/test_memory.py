@@ -203,8 +203,9 @@ WRONG = {
     **{
         f"option changed in turn: {name}": lambda name=name: kept_for_sizes(name)
         for name in memory.OPTIONS
-        if name not in ("segments", "dropout", "dropout_rate")
+        if name not in ("segments", "positions", "dropout", "dropout_rate")
     },
+    "option changed in turn: positions": lambda: kept_for_sizes("key_positions"),
     "option changed in turn: dropout_rate": lambda: kept_for_sizes("dropout_rate"),
     "refused call between: key beside is_causal": lambda: left_behind("is_causal"),
     "refused call between: key beside scale": lambda: left_behind("scale"),
