@@ -1,8 +1,8 @@
 """Prints the declared deviations with their outcomes, and how many wrong results each of them lets through.
 
-Each backend is made wrong inside of what it declares: its results are doubled, are 0, are wrong in a row of
-ordinary numbers, or it raises another exception. The cases are those that showed the deviation in a stored
-run.
+Each backend is made wrong inside of what it declares: its results are doubled, are 0, are 1 too much, are
+wrong in a row of ordinary numbers, or it raises another exception. The cases are those that showed the
+deviation in a stored run.
 
     python -m tools.declarations torch-sdpa jax-nn
 """
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from attnspec import OPERATIONS
 from attnspec.backends import Backend, Deviation, load
+from attnspec.backends.errors import Unsupported
 from attnspec.backends.outcome import Raises
 from attnspec.conformance.judge.judge import Judgeable, judge
 from attnspec.conformance.run.cases import Cases
@@ -57,8 +58,13 @@ def one_row(_: Mapping[str, Any], outputs: Outputs) -> Outputs:
     return changed
 
 
+def one_more(_: Mapping[str, Any], outputs: Outputs) -> Outputs:
+    """Add 1 to all results, also where they are 0."""
+    return {name: (array + np.ones((), array.dtype)).astype(array.dtype) for name, array in outputs.items()}
+
+
 #: The wrong libraries.
-MUTANTS: Mapping[str, Change] = {"doubled": doubled, "zeros": zeros, "one row": one_row}
+MUTANTS: Mapping[str, Change] = {"doubled": doubled, "zeros": zeros, "one row": one_row, "one more": one_more}
 
 
 def with_results(backend: Backend, change: Change) -> tuple[Backend, list[bool]]:
@@ -73,10 +79,10 @@ def with_results(backend: Backend, change: Change) -> tuple[Backend, list[bool]]
             try:
                 returned = function(*arrays, **options)
             except Exception as error:
-                if change is not raising or isinstance(error, LookupError):
+                if change is not raising or isinstance(error, Unsupported):
                     raise
                 differ.append(True)
-                raise LookupError("another exception") from error
+                raise OtherError from error
             given = {**dict(zip(names, arrays, strict=False)), **options}
             arguments = {name: _numpy(backend, thing) for name, thing in given.items()}
             wanted = OPERATIONS[operation].wanted(arguments)
@@ -104,6 +110,10 @@ def with_results(backend: Backend, change: Change) -> tuple[Backend, list[bool]]
 def _same(left: NDArray[Any], right: NDArray[Any]) -> bool:
     wide = (np.real(array).astype(np.float64) for array in (left, right))
     return np.allclose(*wide, rtol=1e-6, atol=1e-30, equal_nan=True)
+
+
+class OtherError(Exception):
+    """An exception that no library raises."""
 
 
 def raising(_: Mapping[str, Any], outputs: Outputs) -> Outputs:

@@ -19,7 +19,7 @@ from attnspec.conformance.relations.relation import Found
 from attnspec.conformance.suite.faults import BATCHES, SIZES
 from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
 from attnspec.conformance.suite.malformed import Malformed, malformed
-from attnspec.conformance.suite.options import NO_PAIRS, OPTIONS, draw_option
+from attnspec.conformance.suite.options import MASKS, NO_PAIRS, OPTIONS, draw_option
 from attnspec.conformance.suite.problem import GROUPED, MASKED, SHAPES, Problem, Shape
 from attnspec.conformance.verdict import Difference
 from attnspec.operations.gradients import primal
@@ -147,17 +147,6 @@ _SHAPE, _SHARED = MASKED[0], GROUPED[0]
 _TILED = Shape((1, 1), 19, 35, 2, 2)
 #: Longer than tiles of 64 and 128, with many queries and with one.
 _LONG = (Shape((1, 4), 133, 139, 4, 3, groups=2), Shape((2, 2), 1, 139, 4, 3))
-_MASKS = (
-    "mask",
-    "bias",
-    "is_causal",
-    "query_offset",
-    "window",
-    "query_lengths",
-    "key_lengths",
-    "segments",
-    "positions",
-)
 #: An offset always comes with a causal mask, and a rate with a dropout mask.
 _PAIRS = sorted(
     (
@@ -223,7 +212,7 @@ def _differ(backend: Backend, calls: tuple[Case, ...]) -> Found:
 def options_in_pairs(draw: Draw, pair: tuple[str, str]) -> Iterator[Yielded]:
     """Two options have their effect together, on problems in which both matter."""
     shape = _SHARED if pair[0] == "grouped" else _SHAPE
-    both_mask = set(pair) <= set(_MASKS)
+    both_mask = set(pair) <= set(MASKS)
     rule = "MASK-4" if both_mask else next(OPTIONS[name].rule for name in reversed(pair) if name in OPTIONS)
     for number in range(2):
         for problem in _problems(draw, shape, number):

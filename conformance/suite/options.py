@@ -227,6 +227,11 @@ FORMS: Mapping[str, Option] = MappingProxyType(
         "positions": Option("MASK-14", lambda p: positions(p) | {"is_causal": True}),
     }
 )
+#: The options that mask.
+MASKS = (
+    *("mask", "bias", "is_causal", "query_offset", "window"),
+    *("query_lengths", "key_lengths", "segments", "positions"),
+)
 #: Options that exclude each other.
 EXCLUSIVE = frozenset({("query_offset", "positions")})
 #: Pairs of options that are not drawn as a pair: the second comes with the first, or excludes it.

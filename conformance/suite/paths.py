@@ -19,6 +19,7 @@ from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
 from attnspec.conformance.suite.options import (
     EMPTY_ROWS,
     FORMS,
+    MASKS,
     NO_PAIRS,
     OF_SCORES,
     OVER_TILES,
@@ -111,18 +112,7 @@ def weights_of_every_size(draw: Draw, keys: str) -> Iterator[Yielded]:
         yield Call(problem.arguments | options, outputs=("weights",))
 
 
-#: The options that mask.
-_MASKS = (
-    "mask",
-    "bias of minus infinity",
-    "is_causal",
-    "query_offset",
-    "window",
-    "query_lengths",
-    "key_lengths",
-    "segments",
-    "positions",
-)
+_MASKS = tuple("bias of minus infinity" if name == "bias" else name for name in MASKS)
 
 
 @chapter.group("MASK-4", each=tuple(pair for pair in combinations(_MASKS, 2) if pair not in NO_PAIRS))

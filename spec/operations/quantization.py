@@ -66,7 +66,7 @@ def _word(name: str, words: tuple[str, ...], meaning: str, rule: str) -> Argumen
 
 
 _ENCODING = _word("encoding", ENCODINGS, "what the codes stand for", "QUANT-1")
-_OPTIONS = tuple(replace(argument, since=_SINCE) for argument in ATTENTION.named)
+_OPTIONS = tuple(replace(argument, since=max(argument.since, _SINCE)) for argument in ATTENTION.named)
 _RESULTS = tuple(replace(output, since=_SINCE) for output in ATTENTION.results)
 _OF_KEYS = (
     _scale("key_scales", "key codes", _KEYS),
