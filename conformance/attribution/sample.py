@@ -12,6 +12,8 @@ from attnspec.dtypes import DTYPES
 _MOST_DIAGNOSED = ({True: 30, False: 60}, {True: 100, False: 300})
 #: The largest number of cases under the rule of the first finding, which come first.
 _MOST_OF_RULE = 6
+#: With fewer cases in the widest dtype, the cases of all dtypes are used.
+_FEWEST_OF_DTYPE = 20
 
 
 def cases_to_diagnose(verdicts: Sequence[Verdict], *, many: bool = True) -> Iterator[tuple[str, str]]:
@@ -45,7 +47,11 @@ def cases_to_diagnose(verdicts: Sequence[Verdict], *, many: bool = True) -> Iter
 
 
 def _widest(verdicts: Sequence[Verdict]) -> Sequence[Verdict]:
-    """Leave out other dtypes than the widest in which a value is wrong. Some libraries lack float64."""
+    """Leave out other dtypes than the widest in which a value is wrong, if enough cases have it.
+
+    float32 comes before float64, which some libraries lack.
+    """
     wrong = {verdict.dtype for verdict in verdicts if verdict.bad and verdict.difference is not None}
     dtype = next((dtype for dtype in ("float32", *DTYPES[::-1]) if dtype in wrong), "")
-    return [verdict for verdict in verdicts if verdict.dtype == dtype] if dtype else verdicts
+    kept = [verdict for verdict in verdicts if verdict.dtype == dtype]
+    return kept if len(kept) >= _FEWEST_OF_DTYPE else verdicts
