@@ -78,10 +78,8 @@ def drawn(seed):
             "query_segment_ids": random.integers(0, 2, size=(*batch, queries)),
             "key_segment_ids": random.integers(0, 2, size=(*batch, keys)),
         },
-        {
-            "query_positions": random.integers(-1, 4, size=(*batch, queries)),
-            "key_positions": random.integers(-1, 4, size=(*batch, keys)),
-        },
+        {"query_positions": random.integers(-1, 4, size=(*batch, queries))},
+        {"key_positions": random.integers(-1, 4, size=(*batch, keys))},
         {"sinks": sinks},
         {
             "dropout_mask": random.random(broadcast()) < 0.6,

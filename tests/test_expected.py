@@ -12,6 +12,7 @@ from attnspec import OPERATIONS, SpecError
 from attnspec.conformance.cli.vectors import vectors
 from attnspec.conformance.judge import store
 from attnspec.conformance.judge.expected import exact, expected
+from attnspec.conformance.run import expected_values
 from attnspec.conformance.run.expected_values import chapters, values_of
 
 pytest.importorskip("flint")
@@ -168,6 +169,19 @@ def test_the_command_writes_what_changed_and_removes_what_is_of_no_chapter(
     assert result.exit_code == 0
     assert ends in result.output
     assert [(path.name, path.read_bytes()) for path in folder.iterdir()] == [("projection.npz", content)]
+
+
+def test_what_is_missing_alone_is_computed(monkeypatch):
+    cases = [case for case in CASES.values() if case.chapter == "scores"][:3]
+    kept = {case.fingerprint: {"output": np.array([0.5])} for case in cases[1:]}
+    monkeypatch.setattr(expected_values, "find", kept.get)
+    values = expected_values.values_by_fingerprint(cases, only_missing=True)
+    assert same(values[cases[0].fingerprint], values_of(cases[0]))
+    assert all(values[name] is kept[name] for name in kept)
+    assert all(
+        same(expected_values.values_by_fingerprint([case])[case.fingerprint], values_of(case))
+        for case in cases
+    )
 
 
 def test_values_that_are_compressed_otherwise_are_the_same():

@@ -41,9 +41,6 @@ def test_the_drawn_calls_have_every_option_and_every_pair_of_them():
     options = sorted(set(VJP.options))
     apart = {"query_offset", "query_positions"}  # the one excludes the other
     pairs = [{one, other} for one in options for other in options if {one, other} != apart]
-    pairs = [
-        pair for pair in pairs if pair != {"query_offset", "key_positions"}
-    ]  # drawn with those of queries
     assert all(any(pair <= call for call in calls) for pair in pairs)
     assert any((drawn(seed).get("bias") == -np.inf).any() for seed in range(60) if "bias" in drawn(seed))
     assert {np.ndim(drawn(seed)["query"]) for seed in range(60)} == {2, 3, 4, 5}
