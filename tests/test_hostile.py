@@ -8,7 +8,7 @@ import pytest
 from attnspec.conformance.attribution.report import Outcome, Report
 from attnspec.conformance.render.screen import screen
 from attnspec.conformance.run import pool, worker
-from attnspec.conformance.run.plan import Selection
+from attnspec.conformance.run.plan import Outline, Selection
 from attnspec.conformance.run.run import run_all
 
 TESTS = Path(__file__).parent
@@ -97,6 +97,15 @@ def test_a_failure_of_the_judge_is_not_put_to_the_implementation(monkeypatch):
     assert f"internal error of attnspec, not of the implementation: judge {CASES[0]}: TypeError" in text
     assert "(judge.py, line " in text
     assert "does not conform" not in text
+
+
+def test_a_case_that_the_process_does_not_find_is_an_error_of_ours():
+    process = worker.Worker(Selection())
+    process.load("numpy-portable")
+    process.request(Outline("masking-causal-1+zz-float32", "causal", ("SOFT-1",), "float32"))
+    with pytest.raises(worker.InternalError, match=r"not of the implementation: masking-causal-1\+zz"):
+        process.verdict(600.0)
+    process.stop()
 
 
 def left_over():

@@ -208,3 +208,10 @@ def test_a_format_is_that_of_the_library(name):
 def test_a_quotient_of_letters_is_rounded_up():
     assert [value_of("L/Lb", {"L": size, "Lb": 2}) for size in (0, 1, 2, 3)] == [0, 1, 1, 2]
     assert value_of("L/Lb", {"L": 3}) is None
+
+
+def test_an_option_that_another_operation_takes_over_is_not_older_there():
+    for form in OPERATIONS.values():
+        for name in form.options:
+            first = OPERATIONS[form.reduces].arguments.get(name) if form.reduces else None
+            assert first is None or form.arguments[name].since >= first.since, name

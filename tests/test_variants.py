@@ -100,19 +100,25 @@ def test_a_default_scale_of_one_is_named_and_verified(case_id, dtype):
     assert judge(replace(declared, attention=PORTABLE.attention), case).status == "fail"
 
 
-def key_position(query, key, *, query_offset=0):
+def key_position(query, key, *, query_offset=0, query_positions=None, key_positions=None):
     """The bias of BLOOM: slope times the key's position, from the slopes of the reference."""
-    first = reference.alibi_bias(query[..., :1, :], key)  # minus slope times the position of the key
+    # minus slope times the position of the key
+    first = reference.alibi_bias(query[..., :1, :], key, key_positions=key_positions)
     return np.broadcast_to(-first, (*query.shape[:-1], key.shape[-2])).astype(query.dtype)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("heads", [4, 12])
-def test_a_bias_by_the_position_of_the_key_is_named_and_verified(heads, dtype):
+@pytest.mark.parametrize(
+    "positions",
+    [{}, {"query_positions": np.array([4, 0, 2]), "key_positions": np.array([3, 9, 0, 1, 3])}],
+    ids=["indices", "positions"],
+)
+def test_a_bias_by_the_position_of_the_key_is_named_and_verified(heads, dtype, positions):
     """The slopes of 12 heads are rounded, also where the distance is 0 and nothing is taken away."""
     arrays = {"query": np.ones((heads, 3, 2)), "key": np.ones((heads, 5, 2))}
     arrays = {name: array.astype(numpy_dtype(dtype)) for name, array in arrays.items()}
-    case = asked("POS-8", arrays, "alibi_bias")
+    case = asked("POS-8", arrays | positions, "alibi_bias")
     backend = replace(PORTABLE, companions={"alibi_bias": key_position})
     undeclared = judge(backend, case)
     assert (undeclared.status, undeclared.rule, undeclared.variant) == ("fail", "POS-8", "key-position")
