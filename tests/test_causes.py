@@ -77,6 +77,11 @@ of half precision, what wide dtypes explain is theirs
     half 9 (no scale) name=x dtype=bfloat16; ok 60 (bias); ok 60 (mask); ok 9 (softcap) @bfloat16
     = SCORE-2 48; SCORE-4 9
 
+of half precision, a kind of call that mostly passes in wide dtypes explains nothing
+    3 SOFT-3 (is_causal); 6 SOFT-3 (is_causal, bias) @bfloat16; 7 SOFT-3 (window) @bfloat16
+    ok 18 (is_causal); ok 15 (window); ok 48 (bias) @bfloat16
+    = SOFT-3 9; MASK-8 4; MASK-3 3
+
 NaN of empty rows is no part of another cause
     40 SCORE-2 (no scale); 5 MASK-6 (no scale, empty row) ~nan; ok 9 (scale)
     = SCORE-2 40; MASK-6 5
