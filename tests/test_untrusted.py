@@ -1,12 +1,8 @@
 """Functions that are not trusted: what cheats is found, and what is right passes as it does elsewhere."""
 
 import os
-import shutil
 import subprocess
 import sys
-import time
-import uuid
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,10 +12,9 @@ import pytest
 import attnspec
 from attnspec.backends import BackendError, Broken, load
 from attnspec.backends.names import distrusted, expand
-from attnspec.backends.program.process import Process
 from attnspec.backends.untrusted.confine import can_confine
 from attnspec.backends.untrusted.hidden import hidden_places
-from attnspec.backends.untrusted.remote import _SOURCES, Refused, Remote, read_again, read_result, write_array
+from attnspec.backends.untrusted.remote import Refused, Remote, read_again, read_result, write_array
 from attnspec.conformance.judge.expected import expected
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.run.cases import unchanged
@@ -339,144 +334,3 @@ def test_the_report_names_the_seed_and_the_means(here):
     assert "untrusted: confined by audit hook" in " ".join(drawn.stdout.split())
     assert "run: chosen (seed " in drawn.stdout
     assert "1 pass" in drawn.stdout or "2 pass" in drawn.stdout
-
-
-def test_a_process_ends_with_its_judge(here):
-    place = written(here, "def attention(query, key, value):\n    return value + 1\n")
-    script = (
-        "import sys\nfrom pathlib import Path\nfrom attnspec.backends.untrusted.remote import Remote\n"
-        f"remote = Remote('own', {place!r}, '', '', Path.cwd())\n"
-        "print(remote._process._process.pid, flush=True)\nsys.stdin.read()\n"
-    )
-    judge_ = Process([sys.executable, "-P", "-c", script], leads=True)
-    number = int(judge_.receive(120))
-    assert Path(f"/proc/{number}").exists() or sys.platform != "linux"
-    judge_.stop()
-    for _ in range(200):
-        if not Path(f"/proc/{number}").exists():
-            break
-        subprocess.run(["sleep", "0.05"], check=True)
-    assert not Path(f"/proc/{number}").exists()
-
-
-OTHERS = [cheat.name for cheat in EACH if cheat.file == "others.py"]
-#: Not tried without the system: it would leave a file in the folder of the packages.
-OUTSIDE = ("by_package",)
-
-
-def found_by_the_next(name, folder, *, system):
-    """Whether a second process, beside the first one, is right with what that one has left."""
-    first, second = (answers(f"{folder}/others.py:{name}", system=system) for _ in range(2))
-    arrays = {name: np.ones((4, 2)) for name in ONE}
-    results = []
-    for remote in (first, second):
-        with suppress(Refused):
-            results.append(remote.run(arrays, {}))
-        time.sleep(0.1)  # until a process that it leaves does its work
-    for remote in (first, second):
-        remote.close()
-    return any(result.any() for result in results)
-
-
-@NEEDS_LANDLOCK
-@pytest.mark.parametrize("name", OTHERS)
-def test_nothing_that_a_process_leaves_is_found_by_another(name, tmp_path):
-    shutil.copytree(CHEATS, tmp_path / "cheats")
-    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "cheats").rglob("*")}
-    assert not found_by_the_next(name, tmp_path / "cheats", system=True)
-    assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "cheats").rglob("*")}
-
-
-def test_some_is_found_where_the_system_does_not_keep_processes_apart(tmp_path):
-    """So that the test above could fail."""
-    shutil.copytree(CHEATS, tmp_path / "cheats")
-    assert found_by_the_next("by_file", tmp_path / "cheats", system=False)
-    assert found_by_the_next("by_shared_memory", tmp_path / "cheats", system=False)
-
-
-@pytest.mark.parametrize("apart", [True, False], ids=["namespaces", "supervision"])
-def test_nothing_outlives_its_process(apart, here, monkeypatch):
-    if not apart:
-        sources = [source.replace("if _libc().unshare(_APART):", "if True:") for source in _SOURCES]
-        monkeypatch.setattr("attnspec.backends.untrusted.remote._SOURCES", sources)
-    mark = f"{uuid.uuid4()}"
-    place = written(
-        here,
-        "def attention(query, key, value):\n"
-        "    import os, time\n"
-        "    if os.fork():\n        return value + 1\n"
-        "    os.setsid()\n"
-        "    if os.fork():\n        os._exit(0)\n"
-        "    os.closerange(0, 100)\n"
-        f"    os.execlp('python3', 'python3', '-c', 'import time; time.sleep(600)', {mark!r})\n",
-    )
-    remote = answers(place)
-    assert remote.run(ONE, {})[0, 0] == 1
-    assert waits_for(lambda: running(mark)), "it has left a process"
-    remote.close()
-    assert waits_for(lambda: not running(mark))
-
-
-def running(mark):
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with suppress(OSError):
-            found.append(mark.encode() in path.read_bytes())
-    return any(found)
-
-
-def waits_for(holds):
-    for _ in range(200):
-        if holds():
-            return True
-        time.sleep(0.05)
-    return False
-
-
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
-        ("    threading.Timer(0.1, query.__imul__, (2,)).start()\n", "changed query after an earlier call"),
-        ("    threading.Timer(0.1, value.fill, (2,)).start()\n", "changed value after an earlier call"),
-    ],
-)
-def test_an_argument_that_changes_after_the_call_is_found(body, message, here):
-    place = written(
-        here, f"import threading\ndef attention(query, key, value):\n{body}    return value + 1\n"
-    )
-    remote = answers(place)
-    remote.run(ONE, {})
-    time.sleep(0.5)
-    with pytest.raises(Broken, match=message):
-        remote.run(ONE, {})
-    remote.close()
-
-
-_LOOKING = """import gc, json, sys
-
-def attention(query, key, value):
-    own = ("server", "confine")
-    found = [x.__name__ for x in object.__subclasses__() if getattr(x, "__module__", "") in own]
-    found += [name for name in ("server", "confine", "__main__") if hasattr(sys.modules.get(name), "_answer")]
-    frame = sys._getframe()
-    while frame:
-        names = (*frame.f_locals, *frame.f_globals)
-        found += [name for name in names if name in ("last", "mapped", "_answer")]
-        for thing in frame.f_locals.values():
-            found += [name for name in getattr(thing, "__globals__", ()) if name == "_answer"]
-        frame = frame.f_back
-    kept = globals().setdefault("kept", value + 0)
-    if found:
-        raise ValueError(f"found {found}")
-    kept[...] = value + len(query)
-    return kept
-"""
-
-
-def test_what_is_compared_cannot_be_reached_from_the_function(here):
-    """Neither by classes, nor modules, nor frames; so one buffer for all calls is found."""
-    remote = answers(written(here, _LOOKING))
-    assert remote.run(ONE, {}).tolist() == (ONE["value"] + 2).tolist()
-    with pytest.raises(Broken, match="changed the result of an earlier call"):
-        remote.run({name: array + 1 for name, array in ONE.items()}, {})
-    remote.close()
