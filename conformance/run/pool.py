@@ -161,6 +161,7 @@ class Pool:
             verdict = worker.verdict(self.seconds)
             self._has_returned |= verdict.status != "unsupported" and not verdict.refusal
             self._verdicts.put(verdict)
+            return worker  # if it has ended since, the next verdict says how
         except InternalError as error:  # the case has no verdict
             self._internal.append(str(error))
         except Ended as end:
