@@ -161,12 +161,13 @@ class Pool:
             verdict = worker.verdict(self.seconds)
             self._has_returned |= verdict.status != "unsupported" and not verdict.refusal
             self._verdicts.put(verdict)
-            return worker  # if it has ended since, the next verdict says how
         except InternalError as error:  # the case has no verdict
             self._internal.append(str(error))
         except Ended as end:
             self._verdicts.put(verdict_of_end(self.name, case, end, worker.returns))
             self._count(end, survived=worker.is_running)
+        else:
+            return worker  # if it has ended since, the next verdict says how
         return worker if worker.is_running else None
 
     def _compare(self, verdict: Verdict) -> Verdict:
