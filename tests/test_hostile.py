@@ -4,10 +4,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from hostile import CALLS
+from hostile import CALLS, MuteError
 
+from attnspec.backends import BackendError
 from attnspec.conformance.attribution.report import Outcome, Report
+from attnspec.conformance.judge.failure import Raised
+from attnspec.conformance.outside import cut, one_line
 from attnspec.conformance.render.screen import screen
+from attnspec.conformance.render.text import verdict_text
 from attnspec.conformance.run import pool, worker
 from attnspec.conformance.run.plan import Outline, Selection
 from attnspec.conformance.run.run import run_all
@@ -44,6 +48,38 @@ def test_a_failure_of_the_judge_is_not_put_to_the_implementation(monkeypatch):
     assert f"internal error of attnspec, not of the implementation: judge {CASES[0]}: TypeError" in text
     assert "(judge.py, line " in text
     assert "does not conform" not in text
+
+
+def test_a_function_that_never_returns_is_abandoned(monkeypatch):
+    monkeypatch.chdir(TESTS)
+    monkeypatch.setattr(pool, "MOST_HANGS", 1)
+    monkeypatch.setattr(pool, "HANG_LIMIT", 1)
+    results = run_all(["hostile:hanging"], Selection(names=CASES), seconds=1).results
+    (verdict,) = results.verdicts
+    assert (verdict.status, verdict.reason) == ("error", "did not end in 1 s")
+    text = screen(Report(results))
+    assert "error: backend hostile:hanging: abandoned after 1 cases that did not end" in text
+
+
+def test_a_function_that_raises_at_random_is_told_from_one_that_always_does(monkeypatch):
+    """A call that fails is made again, and this one does not fail again."""
+    monkeypatch.chdir(TESTS)
+    results = run_all(["broken:raising_once"], Selection(names=("notation-batch",))).results
+    (verdict,) = [verdict for verdict in results.verdicts if verdict.status == "error"]
+    assert not verdict.repeatable
+    assert "raised RuntimeError: not this time" in verdict_text(verdict)
+    assert "not repeatable: the same call, repeated, has another result" in verdict_text(verdict)
+
+
+def test_an_exception_that_has_no_text_is_one_all_the_same():
+    assert Raised(BackendError("x" * 5000)).data.message == "x" * 4000 + "... and 1000 characters more"
+    assert Raised(MuteError()).data.message == "a message that cannot be read"
+
+
+def test_one_line_of_many():
+    assert one_line("a\n\x1b[1mb\tc") == "a \ufffd[1mb c"
+    assert len(one_line("x" * 10**7)) < 2100
+    assert cut("x" * 2000) == "x" * 2000
 
 
 def test_a_case_that_the_process_does_not_find_is_an_error_of_ours():
