@@ -49,23 +49,28 @@ def pinned(*libraries: str) -> list[str]:
     return [PINNED[library] for library in libraries if library in PINNED]
 
 
-@nox.session
-@nox.parametrize("library", [nox.param(name, id=name) for name in LIBRARIES])
-def conformance(session: nox.Session, library: str) -> None:
+@nox.session(venv_backend="none")
+def conformance(session: nox.Session) -> None:
     """Judge the backends of each library in a separate environment, and print one table.
 
     `-- --backend module:function` judges a function, in the environment of the library
     that it imports or that `--array` names. `-- --program COMMAND` judges a program.
     """
     own, rest = _own_backends(session.posargs)
-    backends = own or list(LIBRARIES[library])
     # The module is searched in the folder from which nox was called.
-    here = Path(session.invoked_from)
-    needed = _library_of(own, rest, here) if own else library
-    if needed not in LIBRARIES:  # every session would be skipped, and nothing judged
-        session.error(f"--array: expected one of {', '.join(LIBRARIES)}, got {needed or 'nothing'}")
-    if needed != library:
-        session.skip(f"{', '.join(own)} runs on another library")
+    needed = [_library_of(own, rest, Path(session.invoked_from))] if own else [*LIBRARIES]
+    if not set(needed) <= set(LIBRARIES):
+        session.error(f"--array: expected one of {', '.join(LIBRARIES)}, got {needed[0] or 'nothing'}")
+    # nox empties the environment of every session that it runs, so that others are not even begun.
+    for library in needed:
+        session.notify(f"judge({library})", session.posargs)
+
+
+@nox.session
+@nox.parametrize("library", [nox.param(name, id=name) for name in LIBRARIES])
+def judge(session: nox.Session, library: str) -> None:
+    """Judge in the environment of one library: the part of `conformance` that is about it."""
+    own, rest = _own_backends(session.posargs)
     extras = ",".join(dict.fromkeys([library, *(LIBRARIES[library] if not own else ())]))
     session.install(f"{ROOT}[{extras}]", *pinned(library))
     results = RESULTS / f"{'own' if own else library}.jsonl"
@@ -74,10 +79,10 @@ def conformance(session: nox.Session, library: str) -> None:
         WRITTEN.append(results)
         # One table at the end, for all libraries of this run.
         session.notify("table")
-    session.chdir(here)
+    session.chdir(session.invoked_from)
     if not any(word.startswith("-n") for word in rest):
         rest = ["-n", "auto", *rest]
-    session.run("attnspec", "check", *backends, "--results", str(results), *rest)
+    session.run("attnspec", "check", *(own or LIBRARIES[library]), "--results", str(results), *rest)
 
 
 @nox.session
@@ -97,13 +102,13 @@ def libraries(session: nox.Session, library: str) -> None:
 
 @nox.session
 def table(session: nox.Session) -> None:
-    """Print one table of the results of the conformance runs, and write their pages into `results/html`."""
+    """Print the levels of the conformance runs and where they depart from `core`."""
     session.install(str(ROOT))
     files = [path for path in WRITTEN or sorted(RESULTS.glob("*.jsonl")) if path.exists()]
     # The status of the run is that of the table, which is printed whether or not the pages can be written.
     pages = ("--html", str(RESULTS / "html"))
     session.run("attnspec", "report", *map(str, files), *pages, success_codes=[0, 2])
-    session.run("attnspec", "table", *map(str, files))
+    session.run("attnspec", "table", "--rest", str(RESULTS / "table.txt"), *map(str, files))
 
 
 @nox.session

@@ -2,7 +2,9 @@
 
 import re
 import runpy
+from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,13 +17,53 @@ ROOT = Path(__file__).parents[1]
 RANDOM = np.random.default_rng(3)
 
 
+@cache
+def noxfile():
+    """What the file of sessions has; nox warns if it is run again in one process."""
+    return runpy.run_path(str(ROOT / "noxfile.py"))
+
+
 def test_each_library_has_its_requirements():
     pytest.importorskip("nox")
-    session = runpy.run_path(str(ROOT / "noxfile.py"))["SEPARATE"]
+    session = noxfile()["SEPARATE"]
     assert set(session) == {library for library, _ in SEPARATE.values()}
     for library, needed in session.items():
         assert expand(library), "`attnspec check LIBRARY` judges all its backends"
         assert all("==" in one for one in needed), f"{library}: the release is pinned"
+
+
+@pytest.mark.parametrize(
+    ("words", "libraries"),
+    [
+        ([], ["numpy", "torch", "jax"]),
+        (["--backend", "kernel:attention"], ["torch"]),
+        (["--backend", "kernel:attention", "--array", "jax"], ["jax"]),
+        (["--program", "./attention"], ["numpy"]),
+        (["--backend", "kernel:attention", "--array", "abacus"], []),
+    ],
+)
+def test_only_the_environments_that_are_needed_are_begun(words, libraries, tmp_path):
+    nox = pytest.importorskip("nox")
+    (tmp_path / "kernel.py").write_text("import torch\n")
+    begun = []
+
+    def error(message):
+        raise nox.sessions._SessionQuit(message)
+
+    session = SimpleNamespace(
+        posargs=words,
+        invoked_from=str(tmp_path),  # the module is searched here, not beside the noxfile
+        notify=lambda name, posargs: begun.append((name, posargs)),
+        error=error,
+    )
+    conformance = noxfile()["conformance"]
+    assert conformance.venv_backend == "none", "nox empties the environment of a session before it runs"
+    if libraries:
+        conformance(session)
+    else:
+        with pytest.raises(nox.sessions._SessionQuit, match="got abacus"):
+            conformance(session)
+    assert begun == [(f"judge({library})", words) for library in libraries]
 
 
 @pytest.mark.parametrize("name", SEPARATE)

@@ -115,15 +115,29 @@ def backends() -> None:
 @click.argument(
     "files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path)
 )
-def table(files: tuple[Path, ...]) -> None:
+@click.option(
+    "--rest",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Print levels and deviations of core only, and write the whole table to this file.",
+)
+def table(files: tuple[Path, ...], rest: Path | None) -> None:
     """Print one table of the results of several runs; exit with the worst status."""
     from attnspec.conformance.attribution.report import Report
+    from attnspec.conformance.files import check_writable, write_whole
+    from attnspec.conformance.render.overview import overview
     from attnspec.conformance.render.screen import screen, wants_color
     from attnspec.conformance.results_file import read
 
-    found = Report(read(files))
-    click.echo(screen(found, color=wants_color(), every=True), nl=False)
-    sys.exit(found.outcome.status)
+    if rest:
+        check_writable(rest)
+    report = Report(read(files))
+    if rest:
+        click.echo(overview(report, color=wants_color()))
+        write_whole(rest, screen(report, width=200, every=True))
+        click.echo(f"every rule, with what was counted: {rest}")
+    else:
+        click.echo(screen(report, color=wants_color(), every=True), nl=False)
+    sys.exit(report.outcome.status)
 
 
 @main.command()
