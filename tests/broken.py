@@ -1,17 +1,12 @@
 """Functions of users with one fault each, as `module:function`. Other wrong ones are in the gallery."""
 
 import ctypes
-import os
-import signal
 import sys
 import time
 
 import numpy as np
 
 from attnspec import reference
-
-_random = np.random.default_rng(7)
-not_a_function = 3
 
 
 def right(query, key, value, **options):
@@ -35,19 +30,8 @@ def inverted_mask(query, key, value, *, mask=None):
     return right(query, key, value, mask=None if mask is None else ~mask)
 
 
-def no_shift(query, key, value, *, scale=None, bias=None):
-    s = reference.scores(query, key, scale=scale, bias=bias, dtype=query.dtype)
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        e = np.exp(s)
-        return e / e.sum(axis=-1, keepdims=True) @ value
-
-
 def half(query, key, value):
     return reference.attention(query, key, value, dtype=np.float16).astype(query.dtype)
-
-
-def always_float64(query, key, value):
-    return reference.attention(query, key, value)
 
 
 def transposed_output(query, key, value):
@@ -76,12 +60,6 @@ def raising(query, key, value):
     raise RuntimeError("the kernel did not launch")
 
 
-def raising_at_random(query, key, value):
-    if _random.random() < 0.3:
-        raise RuntimeError("not this time")
-    return right(query, key, value)
-
-
 def raising_once(query, key, value, _calls=[]):  # noqa: B006 - it remembers, which is what is wrong with it
     _calls.append(1)
     if len(_calls) == 2:
@@ -99,37 +77,10 @@ def exiting(query, key, value):
     sys.exit(3)
 
 
-def vanishing(query, key, value):
-    os._exit(0)
-
-
-def crashing(query, key, value, *, scale=None):
-    if query.dtype == np.float32 and scale == 0:
-        os.kill(os.getpid(), signal.SIGSEGV)
-    return right(query, key, value, scale=scale)
-
-
-def crashing_at_times(query, key, value):
-    if query.dtype == np.float32 and query.size == 0:
-        os.kill(os.getpid(), signal.SIGSEGV)
-    return right(query, key, value)
-
-
 def crashes_on_one_shape(query, key, value, *, mask=None, is_causal=False, scale=None):
     if key.shape[-2] == 17:
         ctypes.string_at(0)
     return right(query, key, value, mask=mask, is_causal=is_causal, scale=scale)
-
-
-def hanging(query, key, value):
-    while True:
-        time.sleep(1e6)
-
-
-def printing_megabytes(query, key, value):
-    sys.stdout.write("noise " * 200_000)
-    sys.stderr.write("noise " * 200_000)
-    return right(query, key, value)
 
 
 def terse(query, key, value, *, window=None):

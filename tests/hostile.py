@@ -1,4 +1,9 @@
-"""Implementations that manipulate their process, for ``test_hostile.py``."""
+"""Implementations that manipulate their process, and how a run of each ends, for ``test_hostile.py``.
+
+A row has what a call does before it returns the right result, how the run ends, and what is said of it.
+"""
+
+# ruff: noqa: F401 - the rows use them
 
 import atexit
 import contextlib
@@ -22,220 +27,13 @@ def right(query, key, value):
     return reference.attention(query, key, value, dtype=query.dtype)
 
 
-def interrupting(query, key, value):
-    raise KeyboardInterrupt
-
-
-def interrupted_by_a_signal(query, key, value):
-    os.kill(os.getpid(), signal.SIGINT)
-    return right(query, key, value)
-
-
-def interrupting_the_parent(query, key, value):
-    os.kill(os.getppid(), signal.SIGINT)
-    time.sleep(60)
-
-
-def ending_the_parent(query, key, value):
-    os.kill(os.getppid(), signal.SIGTERM)
-    time.sleep(60)
-
-
-def told_to_end(query, key, value):
-    os.kill(os.getpid(), signal.SIGTERM)
-
-
-def killed(query, key, value):
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def stopped(query, key, value):
-    os.kill(os.getpid(), signal.SIGSTOP)
-
-
-def alarmed(query, key, value):
-    signal.setitimer(signal.ITIMER_REAL, 0.01)
-    time.sleep(60)
-
-
-def aborting(query, key, value):
-    os.abort()
-
-
-def reading_nowhere(query, key, value):
-    ctypes.string_at(0)
-
-
-def leaving_well(query, key, value):
-    os._exit(0)
-
-
-def exiting_well(query, key, value):
-    sys.exit(0)
-
-
-def out_of_memory(query, key, value):
-    raise MemoryError
-
-
-def recursing(query, key, value):
-    return recursing(query, key, value)
-
-
-def ending_a_generator(query, key, value):
-    raise GeneratorExit
-
-
-def ending_an_iteration(query, key, value):
-    raise StopIteration(query)
-
-
 class MuteError(Exception):
     def __str__(self):
         raise ValueError("no words")
 
 
-def raising_without_words(query, key, value):
-    raise MuteError
-
-
-def raising_surrogates(query, key, value):
-    raise ValueError("\ud800 \x1b[31m [red]")
-
-
-def raising_megabytes(query, key, value):
-    raise ValueError("no " * 20_000_000)
-
-
 class _Sealed(BaseException):
     pass
-
-
-def raising_its_own_kind(query, key, value):
-    raise _Sealed("sealed")
-
-
-def closing_all_files(query, key, value):
-    os.closerange(3, 256)
-    return right(query, key, value)
-
-
-def breaking_the_judge(query, key, value):
-    """What stands for a fault of ours: a part of the judge raises, and the call itself does not."""
-    from attnspec.conformance.judge import judge
-
-    if query.ndim == 2:
-        judge.budgets_of = None
-    return right(query, key, value)
-
-
-def closing_the_standard_streams(query, key, value):
-    os.closerange(0, 3)
-    return right(query, key, value)
-
-
-def without_standard_streams(query, key, value):
-    sys.stdin = sys.stdout = sys.stderr = None
-    return right(query, key, value)
-
-
-def writing_everywhere(query, key, value):
-    for number in range(3, 64):
-        with contextlib.suppress(OSError):
-            os.write(number, b"no verdict\n")
-    return right(query, key, value)
-
-
-def answering_itself(query, key, value):
-    for number in range(3, 64):
-        with contextlib.suppress(OSError):
-            os.write(number, b'{"verdict": {"case": "another", "status": "pass"}}\n')
-    return right(query, key, value)
-
-
-def answering_in_part(query, key, value):
-    for number in range(3, 64):
-        with contextlib.suppress(OSError):
-            os.write(number, b'{"verdict": {"case": "softmax-000-float64", "status": "fine"}}\n')
-    return right(query, key, value)
-
-
-def forking(query, key, value):
-    os.fork()
-    return right(query, key, value)
-
-
-def starting_a_process_that_stays(query, key, value):
-    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(987)"])
-    return right(query, key, value)
-
-
-def starting_a_thread_that_stays(query, key, value):
-    threading.Thread(target=time.sleep, args=(987,), daemon=False).start()
-    return right(query, key, value)
-
-
-def hanging_at_exit(query, key, value):
-    atexit.register(time.sleep, 987)
-    return right(query, key, value)
-
-
-def hanging(query, key, value):
-    time.sleep(987)
-
-
-def hanging_without_a_watch(query, key, value):
-    faulthandler.cancel_dump_traceback_later()
-    faulthandler.disable()
-    time.sleep(987)
-
-
-def hanging_with_the_lock(query, key, value):
-    ctypes.PyDLL(None).sleep(987)  # a PyDLL keeps the interpreter's lock
-
-
-def deaf_and_hanging(query, key, value):
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
-        signal.signal(number, signal.SIG_IGN)
-    time.sleep(987)
-
-
-def with_errors_of_numbers(query, key, value):
-    np.seterr(all="raise")
-    return right(query, key, value)
-
-
-def with_warnings_as_errors(query, key, value):
-    warnings.simplefilter("error")
-    return right(query, key, value)
-
-
-def elsewhere(query, key, value):
-    os.chdir("/")
-    return right(query, key, value)
-
-
-def without_arguments(query, key, value):
-    sys.argv.clear()
-    os.environ.clear()
-    return right(query, key, value)
-
-
-def without_garbage(query, key, value):
-    gc.disable()
-    np.random.seed(0)  # noqa: NPY002 - as people do
-    return right(query, key, value)
-
-
-def noisy(query, key, value):
-    sys.stdout.write("noise " * 200_000)
-    sys.stderr.write("noise " * 200_000)
-    os.write(1, b"more noise\n")
-    return right(query, key, value)
-
-
-def enormous(query, key, value):
-    return np.broadcast_to(query.dtype.type(0), (10**6, 10**6))
 
 
 class _Lying:
@@ -246,40 +44,112 @@ class _Lying:
         raise RuntimeError("no shape today")
 
 
-def lying(query, key, value):
-    return _Lying()
+def send(number):
+    os.kill(os.getpid(), number)
 
 
-def of_objects(query, key, value):
-    return np.asarray(right(query, key, value)).astype(object)
+def write_to_all(octets):
+    """Write to each file that is open, that of the answers among them."""
+    for number in range(3, 64):
+        with contextlib.suppress(OSError):
+            os.write(number, octets)
 
 
-def masked(query, key, value):
-    return np.ma.masked_all_like(np.asarray(right(query, key, value)))
+def ignore_signals():
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
+        signal.signal(number, signal.SIG_IGN)
 
 
-def of_words(query, key, value):
-    return np.full(query.shape, "nan")
-
-
-def of_complex_numbers(query, key, value):
-    return right(query, key, value) * 1j
-
-
-def a_function(query, key, value):
-    return right
-
-
-def a_generator(query, key, value):
-    yield right(query, key, value)
-
-
-async def a_coroutine(query, key, value):
-    return right(query, key, value)
-
-
-def replacing_the_module(query, key, value):
+def forget_modules():
     for name in list(sys.modules):
         if name.startswith("attnspec.reference"):
             del sys.modules[name]
-    return right(query, key, value)
+
+
+async def promise():
+    return None
+
+
+CALLS = {
+    "right": ("", "good", ""),
+    "interrupting": ("raise KeyboardInterrupt", "fails", "raised KeyboardInterrupt"),
+    "interrupted_by_a_signal": ("send(signal.SIGINT)", "good", ""),
+    "told_to_end": ("send(signal.SIGTERM)", "fails", "its process was killed by SIGTERM"),
+    "killed": ("send(signal.SIGKILL)", "fails", "its process was killed by SIGKILL"),
+    "stopped": ("send(signal.SIGSTOP)", "fails", "did not end in 2 s"),
+    "alarmed": ("signal.setitimer(signal.ITIMER_REAL, 0.01); time.sleep(60)", "fails", "killed by SIGALRM"),
+    "aborting": ("os.abort()", "fails", "its process was killed by SIGABRT"),
+    "reading_nowhere": ("ctypes.string_at(0)", "fails", "its process was killed by SIGSEGV"),
+    "leaving_well": ("os._exit(0)", "fails", "its process ended with status 0"),
+    "exiting_well": ("sys.exit(0)", "fails", "raised SystemExit: 0"),
+    "out_of_memory": ("raise MemoryError", "fails", "raised MemoryError"),
+    "recursing": ("return recursing(query, key, value)", "fails", "raised RecursionError"),
+    "ending_a_generator": ("raise GeneratorExit", "fails", "raised GeneratorExit"),
+    "ending_an_iteration": ("raise StopIteration(query)", "fails", "raised StopIteration"),
+    "raising_without_words": ("raise MuteError", "fails", "raised MuteError"),
+    "raising_surrogates": (
+        r"raise ValueError('\ud800 \x1b[31m [red]')", "fails", "raised ValueError: \ufffd \ufffd[31m [red]"),
+    "raising_megabytes": ("raise ValueError('no ' * 20_000_000)", "fails", "raised ValueError: no no no"),
+    "raising_its_own_kind": ("raise _Sealed('sealed')", "fails", "raised _Sealed: sealed"),
+    "closing_all_files": ("os.closerange(3, 256)", "fails", "its process ended with status 1"),
+    "closing_the_standard_streams": ("os.closerange(0, 3)", "good", ""),
+    "without_standard_streams": ("sys.stdin = sys.stdout = sys.stderr = None", "good", ""),
+    "writing_everywhere": (r"write_to_all(b'no verdict\n')", "fails", "its process wrote what is no verdict"),
+    "answering_itself": (
+        r"""write_to_all(b'{"verdict": {"case": "another", "status": "pass"}}\n')""",
+        "fails", "its process answered to another question"),
+    "answering_in_part": (
+        r"""write_to_all(b'{"verdict": {"case": "softmax-000-float64", "status": "fine"}}\n')""",
+        "fails", "its process wrote what is no verdict"),
+    "forking": ("os.fork()", "either", ""),  # either process may be the one that is heard
+    "starting_a_process_that_stays": (
+        "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(987)'])", "good", ""),
+    "starting_a_thread_that_stays": ("threading.Thread(target=time.sleep, args=(987,)).start()", "good", ""),
+    "hanging_at_exit": ("atexit.register(time.sleep, 987)", "good", ""),
+    "hanging": ("time.sleep(987)", "fails", "did not end in 2 s"),
+    "hanging_without_a_watch": (
+        "faulthandler.cancel_dump_traceback_later(); faulthandler.disable(); time.sleep(987)",
+        "fails", "did not end in 2 s"),
+    # A PyDLL keeps the interpreter's lock.
+    "hanging_with_the_lock": ("ctypes.PyDLL(None).sleep(987)", "fails", "did not end in 2 s"),
+    "deaf_and_hanging": ("ignore_signals(); time.sleep(987)", "fails", "did not end in 2 s"),
+    "with_errors_of_numbers": ("np.seterr(all='raise')", "good", ""),
+    "with_warnings_as_errors": ("warnings.simplefilter('error')", "good", ""),
+    "elsewhere": ("os.chdir('/')", "good", ""),
+    "without_arguments": ("sys.argv.clear(); os.environ.clear()", "good", ""),
+    "without_garbage": ("gc.disable(); np.random.seed(0)", "good", ""),
+    "noisy": (
+        r"print('noise ' * 200_000, sys.stderr.write('noise ' * 200_000)); os.write(1, b'more noise\n')",
+        "good", ""),
+    "enormous": ("return np.broadcast_to(query.dtype.type(0), (10**6, 10**6))", "fails", "SHAPE-3"),
+    "lying": ("return _Lying()", "fails", "output: expected an array of numpy, got _Lying"),
+    "of_objects": ("return right(query, key, value).astype(object)", "fails", "output: got dtype object"),
+    "masked": ("return np.ma.masked_all_like(right(query, key, value))", "fails", ""),
+    "of_words": ("return np.full(query.shape, 'nan')", "fails", "output: got dtype"),
+    "of_complex_numbers": ("return right(query, key, value) * 1j", "fails", "output: got dtype complex128"),
+    "a_function": ("return right", "fails", "output: expected an array of numpy, got function"),
+    "a_generator": ("yield", "fails", "output: expected an array of numpy, got generator"),
+    "a_coroutine": ("return promise()", "fails", "output: expected an array of numpy, got coroutine"),
+    "replacing_the_module": ("forget_modules()", "good", ""),
+}  # fmt: skip
+#: What other tests call.
+OTHERS = {
+    "interrupting_the_parent": "os.kill(os.getppid(), signal.SIGINT); time.sleep(60)",
+    "ending_the_parent": "os.kill(os.getppid(), signal.SIGTERM); time.sleep(60)",
+    # What stands for a fault of ours: a part of the judge raises, and the call itself does not.
+    "breaking_the_judge": "if query.ndim == 2: judge.budgets_of = None",
+}
+
+
+def __getattr__(name):
+    """Make the function of a row."""
+    rows = {key: source for key, (source, *_) in CALLS.items()} | OTHERS
+    if name not in rows:
+        raise AttributeError(name)
+    if name == "breaking_the_judge":
+        from attnspec.conformance.judge import judge
+
+        globals()["judge"] = judge
+    lines = (f"def {name}(query, key, value):", rows[name] or "pass", "return right(query, key, value)")
+    exec("\n    ".join(lines), globals())
+    return globals()[name]

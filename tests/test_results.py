@@ -143,6 +143,9 @@ def test_a_run_that_was_cut_off_is_seen_as_such(tmp_path):
         (line("header", Header("1")) + '{"verdict": {"backend": "b", "status": "x"}}\n', "line 2: verdict"),
         (line("header", Header("1")) + '{"footer": {"verdicts": "many"}}\n', "line 2: footer.verdicts"),
         (line("header", Header("1")) + '{"x\\u001b[31m": 1}\n', "line 2: expected header, subject"),
+        (line("header", Header("1")).replace('"cases"', '"cases_"'), "line 1: header"),
+        ('{"header": {}, "footer": {}}\n', "line 1 is no line of results"),
+        ('{"header": "' + "x" * 1_000_000 + '"}\n', "line 1 is no line of results"),
     ],
 )
 def test_a_malformed_line_is_one_line_to_say(text, message, tmp_path):
@@ -154,6 +157,25 @@ def test_a_malformed_line_is_one_line_to_say(text, message, tmp_path):
     assert len(run.output.splitlines()) == 1
     assert len(run.output) < 600
     assert "\x1b" not in run.output
+
+
+WHOLE = line("header", Header("1", cases=(PASS.case,))), line("subject", SUBJECT), line("verdict", PASS)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (WHOLE[0] + line("footer", Footer(0)), "run: whole"),
+        ("".join(WHOLE[:2]) + line("footer", Footer(0)), "1 of 1 cases of the plan were not judged"),
+        ("".join(WHOLE), f"the run was cut off after {PASS.case}"),
+        ("".join(WHOLE) + line("footer", Footer(1))[:-5], "the run was cut off after"),
+    ],
+    ids=["no subject", "no verdict", "no footer", "half a line"],
+)
+def test_a_file_that_is_no_whole_run_is_not_good(text, message, tmp_path):
+    run = CliRunner().invoke(main, ["table", str(write(tmp_path / "r.jsonl", text))])
+    assert run.exit_code != 0, run.output
+    assert message in run.output
 
 
 def test_bytes_that_are_no_text_are_no_results(tmp_path):
