@@ -15,7 +15,7 @@ from attnspec.backends.user.settings import Settings
 from attnspec.conformance.cli.main import main
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.relations.relation import Relation
-from attnspec.conformance.suite import find, groups, items
+from attnspec.conformance.suite import constraints_in, find, groups, items
 from attnspec.conformance.suite.group import FITTED
 from attnspec.conformance.suite.problem import Shape, fitted
 
@@ -139,6 +139,8 @@ def test_a_case_is_found_by_its_name_alone():
 @pytest.mark.parametrize("constraints", [DEEP, Constraints(depths=(8, 16), multiple=(4, 1)), CAUSAL])
 def test_what_a_suffix_says_is_read_back(constraints):
     assert Constraints.of_suffix(constraints.suffix) == constraints
+    for dtype in ("float32", "int32", "bool"):  # integers are in calls that must be refused
+        assert constraints_in([f"errors-x-1{FITTED}{constraints.suffix}-{dtype}"]) == constraints
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The suite: chapters that yield cases and relations, in the order of the standard."""
 
+import re
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 from functools import cache
@@ -11,7 +12,6 @@ from attnspec.backends.constraints import ANY, Constraints
 from attnspec.case import SIZES
 from attnspec.conformance.judge.dtypes import in_each
 from attnspec.conformance.suite.group import FITTED, Chapter, Group, Item
-from attnspec.dtypes import DTYPES
 from attnspec.golden import cases_of, read_cases
 
 #: The modules with groups, by chapter. A chapter with many groups has several.
@@ -103,10 +103,8 @@ def items(
 
 def constraints_in(names: Collection[str]) -> Constraints | None:
     """Read the constraints in the names of cases, if there are any."""
-    said = {name.partition(FITTED)[2] for name in names if FITTED in name}
-    suffixes = {
-        next((one.removesuffix(f"-{x}") for x in DTYPES if one.endswith(f"-{x}")), one) for one in said
-    }
+    # The dtype at the end of a name is any, such as that of integers which must be refused.
+    suffixes = {re.sub(r"-[a-z]{3}\w*$", "", name.partition(FITTED)[2]) for name in names if FITTED in name}
     if len(suffixes) > 1:
         raise SpecError(f"case: expected names with the same constraints, got {', '.join(sorted(suffixes))}")
     try:

@@ -2,6 +2,7 @@
 
 Rank: numbers
 Impact: every model with heads deeper than 128 gets wrong results, without an error.
+Cause: the features are cut into tiles, and the softmax runs over the tiles too, as if each were a key.
 """
 
 import iree.compiler
