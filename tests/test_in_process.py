@@ -11,14 +11,8 @@ from attnspec import SpecError, reference
 from attnspec.backends import BackendError, implementation, load
 from attnspec.conformance import check
 
-NAMES = {
-    "query": "q",
-    "key": "k",
-    "value": "v",
-    "scale": "softmax_scale",
-    "is_causal": "causal",
-    "mask": "attn_mask",
-}
+NAMES = {"query": "q", "key": "k", "value": "v"}
+NAMES |= {"scale": "softmax_scale", "is_causal": "causal", "mask": "attn_mask"}
 SAID = {
     "names": NAMES,
     "layout": "BSHD",
@@ -77,16 +71,6 @@ def test_what_declines_everything_is_not_judged_and_says_why():
     assert " ".join(said.split()).endswith("cases that its arguments offer: needs a GPU")
 
 
-def test_constraints_are_fitted():
-    def deep(query, key, value):
-        assert query.shape[-1] == 64
-        return reference.attention(query, key, value, dtype=query.dtype)
-
-    found = check(deep, rules=["SCORE-2"], depths=[64])
-    assert found.good, found.text
-    assert any("+d64-" in verdict.case for verdict in found.report.results.verdicts)
-
-
 def test_a_key_that_is_not_known():
     with pytest.raises(BackendError, match=r"backend kernel: expected some of .*, got 'layuot' \(layout\?\)"):
         check(kernel, layuot="BSHD")
@@ -115,41 +99,11 @@ def test_a_decorator_in_place_of_a_file(tmp_path, monkeypatch):
 
 
 def test_the_package_runs_as_a_module():
-    run = subprocess.run(
-        [sys.executable, "-m", "attnspec", "explain", "MASK-6"], capture_output=True, text=True, check=True
-    )
+    command = [sys.executable, "-m", "attnspec", "explain"]
+    run = subprocess.run([*command, "MASK-6"], capture_output=True, text=True, check=True)
     assert run.stdout.startswith("MASK-6 ")
-    wrong = subprocess.run(
-        [sys.executable, "-m", "attnspec", "explain"], capture_output=True, text=True, check=False
-    )
+    wrong = subprocess.run(command, capture_output=True, text=True, check=False)
     assert "Usage: attnspec explain" in wrong.stderr
-
-
-@pytest.mark.exhaustive
-def test_a_declared_alignment_breaks_no_other_rule():
-    """What stands after a query from the top left may be attended to from the bottom right."""
-
-    def attention(query, key, value, *, is_causal=False):
-        offset = key.shape[-2] - query.shape[-2]
-        return reference.attention(
-            query, key, value, is_causal=is_causal, query_offset=offset, dtype=query.dtype
-        )
-
-    found = check(attention, rules=["MASK-12", "MASK-3"], dialect={"MASK-3": "bottom-right"})
-    assert not any(verdict.bad for verdict in found.report.results.verdicts), found.text
-
-
-@pytest.mark.exhaustive
-def test_what_takes_one_depth_alone_may_refuse_what_does_not_fit():
-    def deep(query, key, value):
-        if not query.shape[-1] == key.shape[-1] == value.shape[-1] == 64:
-            raise ValueError(f"query, key, value: expected a depth of 64, got {query.shape[-1]}")
-        return reference.attention(query, key, value, dtype=query.dtype)
-
-    found = check(deep, rules=["SHAPE-6"], depths=[64])
-    assert not any(verdict.bad for verdict in found.report.results.verdicts), found.text
-    refused = [verdict for verdict in found.report.results.verdicts if "+d64-" in verdict.case]
-    assert {verdict.status for verdict in refused} >= {"pass"}
 
 
 def test_a_case_that_does_not_exist_is_refused():

@@ -145,26 +145,16 @@ def test_calls_of_several_sizes_through_a_function_of_four_axes():
 
     def four(query, key, value, *, key_lengths=None, query_segment_ids=None, key_segment_ids=None):
         seen.append((query.ndim, getattr(key_lengths, "shape", None), np.shape(query_segment_ids)))
-        return reference.attention(
-            query,
-            key,
-            value,
-            key_lengths=key_lengths,
-            query_segment_ids=query_segment_ids,
-            key_segment_ids=key_segment_ids,
-            dtype=query.dtype,
-        )
+        ids = {"query_segment_ids": query_segment_ids, "key_segment_ids": key_segment_ids}
+        return reference.attention(query, key, value, key_lengths=key_lengths, **ids, dtype=query.dtype)
 
     function = adapt("k", four, Convention(axes=4), np)
     ids = np.array([0, 0, 1])
     for outer in ((), (2,), (5, 2)):
         batch = outer[:-1]
         x = np.random.default_rng(1).normal(size=(*outer, 3, 4))
-        of_batch = {
-            "key_lengths": np.full(batch, 2),
-            "query_segment_ids": np.broadcast_to(ids, (*batch, 3)),
-            "key_segment_ids": np.broadcast_to(ids, (*batch, 3)),
-        }
+        of_all = np.broadcast_to(ids, (*batch, 3))
+        of_batch = {"key_lengths": np.full(batch, 2), "query_segment_ids": of_all, "key_segment_ids": of_all}
         got = function(x, x, x, **of_batch)
         assert np.array_equal(got, reference.attention(x, x, x, **of_batch, dtype=x.dtype))
     assert seen == [(4, (1,), (1, 3)), (4, (1,), (1, 3)), (4, (5,), (5, 3))]
@@ -184,9 +174,7 @@ def test_a_required_parameter_with_an_underscore_is_guessed():
     def marked(query, key_, value_):
         return query
 
-    with pytest.raises(
-        BackendError, match="expected a function with key, value, got query, key_, value_"
-    ) as told:
+    with pytest.raises(BackendError, match="with key, value, got query, key_, value_") as told:
         adapt("m:f", marked, Convention(), np)
     assert 'key = "key_"\nvalue = "value_"' in str(told.value)
 
@@ -217,9 +205,8 @@ def test_a_configuration_from_the_command_line(folder):
 def test_a_configuration_of_a_program(tmp_path):
     example = Path(TESTS).parent / "examples" / "attention.py"
     (tmp_path / "here.py").write_text(example.read_text())
-    (tmp_path / "attnspec.toml").write_text(
-        f'[backend]\nprogram = "{sys.executable} -S here.py"\ncall_limit = 5\n'
-    )
+    text = f'[backend]\nprogram = "{sys.executable} -S here.py"\ncall_limit = 5\n'
+    (tmp_path / "attnspec.toml").write_text(text)
     assert load(str(tmp_path)).version == "attention.py 1"
 
 
@@ -262,40 +249,15 @@ def test_a_dialect_by_dtype_holds_in_a_run_of_one_dtype(folder):
         ('[backend]\nfunction = "a:b"\ncolour = "red"\n', "expected some of function, program"),
         ('[backend]\nprogram = "x"\naxes = 4\n', "expected only call_limit beside program, got axes"),
         (TOML.replace('"BSHD"', '"SBHD"'), "layout: expected BHSD or BSHD"),
-        (
-            TOML.replace("rotary =", "rotation ="),
-            r"got 'rotation' \(projection\?\)",
-        ),
-        (
-            TOML.replace('"float64"', '"float31"'),
-            r"dtypes: expected some of .*, got \('float32', 'float31'\)",
-        ),
+        (TOML.replace("rotary =", "rotation ="), r"got 'rotation' \(projection\?\)"),
+        (TOML.replace('"float64"', '"float31"'), r"dtypes: .*, got \('float32', 'float31'\)"),
         (TOML.replace("axes = 4", 'accuracy = "storage"'), "accuracy: expected cast or full, got 'storage'"),
-        (
-            TOML.replace("axes = 4", 'profile = "tf23"'),
-            "profile: expected one of matrix, bf16x3, tf32, bf16, fp8, got 'tf23'",
-        ),
-        (
-            TOML + '[backend.dialect]\nMASK-6 = "purple"\n',
-            "dialect: MASK-6: expected nan or uniform, got 'purple'",
-        ),
-        (
-            TOML + '[backend.dialect]\nMASK-6 = { masks = "nan" }\n',
-            "dialect: MASK-6: expected some of the dtypes .* or of the routes mask, bias, got 'masks'",
-        ),
+        (TOML.replace("axes = 4", 'profile = "tf23"'), "profile: expected one of matrix, .*, got 'tf23'"),
+        (TOML + '[backend.dialect]\nMASK-6 = "purple"\n', "dialect: MASK-6: expected nan or uniform, got"),
         (TOML + '[[backend.deviations]]\nrules = ["ERR-6"]\n', "deviations: expected rules, reason, source"),
-        (
-            TOML + DEVIATION + 'outcome = { kind = "Bond" }\n',
-            "outcome: expected a kind, one of OtherCall, .*Bond",
-        ),
-        (
-            TOML + DEVIATION + 'outcome = { kind = "Bound", times = 3 }\n',
-            "outcome: expected a kind, .* and its fields",
-        ),
-        (
-            TOML.replace("kernels:kernel", "kernels:colonel"),
-            "expected kernels to have colonel, got no such attribute",
-        ),
+        (TOML + DEVIATION + 'outcome = { kind = "Bond" }\n', "outcome: expected a kind, one of .*Bond"),
+        (TOML + DEVIATION + 'outcome = { kind = "Bound", times = 3 }\n', "a kind, .* and its fields"),
+        (TOML.replace("kernels:kernel", "kernels:colonel"), "expected kernels to have colonel, got no such"),
     ],
 )
 def test_a_configuration_that_says_nothing(text, message, folder):
