@@ -27,7 +27,7 @@ def say(thing):
     sys.stdout.flush()
 
 
-def answer(call):  # noqa: C901, PLR0912, PLR0915 - a branch for each way to misbehave
+def answer(call):
     tensors, folder = call["tensors"], Path(call["folder"])
     shape = [*tensors["query"]["shape"][:-1], tensors["value"]["shape"][-1]]
     dtype = tensors["query"]["dtype"]
@@ -36,59 +36,29 @@ def answer(call):  # noqa: C901, PLR0912, PLR0915 - a branch for each way to mis
     path = folder / "output.bin"
     path.write_bytes(bytes(size))
     good = {"id": call["id"], "status": "ok", "tensors": {"output": output}}
-    match MODE:
-        case "crashes":
-            sys.stderr.write("about to crash\n")
-            os.kill(os.getpid(), signal.SIGSEGV)
-        case "exits":
-            sys.exit(3)
-        case "hangs":
-            time.sleep(600)
-        case "answers_in_garbage":
-            say("no JSON at all")
-        case "answers_in_bytes":
-            sys.stdout.buffer.write(b"\xff\xfe\n")
-            sys.stdout.buffer.flush()
-        case "answers_without_end":
-            sys.stdout.write('{"id": 1, "sta')
-            sys.stdout.flush()
-            sys.exit(0)
-        case "answers_in_megabytes":
-            say("x" * 5_000_000)
-        case "answers_out_of_order":
-            say(good | {"id": call["id"] - 1})
-        case "answers_twice":
-            say(good)
-            say(good)
-        case "answers_in_riddles":
-            say({"id": call["id"], "status": "perhaps"})
-        case "names_no_output":
-            say(good | {"tensors": {}})
-        case "writes_no_output":
-            path.unlink()
-            say(good)
-        case "writes_half_the_output":
-            path.write_bytes(bytes(size // 2))
-            say(good)
-        case "writes_too_much":
-            path.write_bytes(bytes(size * 2))
-            say(good)
-        case "has_no_such_dtype":
-            say(good | {"tensors": {"output": output | {"dtype": "float31"}}})
-        case "has_a_negative_shape":
-            say(good | {"tensors": {"output": output | {"shape": [-1]}}})
-        case "writes_over_its_input":
-            (folder / "query.bin").write_bytes(b"")
-            say(good)
-        case "is_noisy":
-            sys.stderr.write("noise\n" * 500_000)
-            say(good)
-        case "refuses":
-            say({"id": call["id"], "status": "refused", "message": "no"})
-        case "declines":
-            say({"id": call["id"], "status": "unsupported", "message": "not this"})
-        case _:
-            say(good)
+    done = {
+        "crashes": lambda: (sys.stderr.write("about to crash\n"), os.kill(os.getpid(), signal.SIGSEGV)),
+        "exits": lambda: sys.exit(3),
+        "hangs": lambda: time.sleep(600),
+        "answers_in_garbage": lambda: say("no JSON at all"),
+        "answers_in_bytes": lambda: (sys.stdout.buffer.write(b"\xff\xfe\n"), sys.stdout.buffer.flush()),
+        "answers_without_end": lambda: (sys.stdout.write('{"id": 1, "sta'), sys.stdout.flush(), sys.exit(0)),
+        "answers_in_megabytes": lambda: say("x" * 5_000_000),
+        "answers_out_of_order": lambda: say(good | {"id": call["id"] - 1}),
+        "answers_twice": lambda: (say(good), say(good)),
+        "answers_in_riddles": lambda: say({"id": call["id"], "status": "perhaps"}),
+        "names_no_output": lambda: say(good | {"tensors": {}}),
+        "writes_no_output": lambda: (path.unlink(), say(good)),
+        "writes_half_the_output": lambda: (path.write_bytes(bytes(size // 2)), say(good)),
+        "writes_too_much": lambda: (path.write_bytes(bytes(size * 2)), say(good)),
+        "has_no_such_dtype": lambda: say(good | {"tensors": {"output": output | {"dtype": "float31"}}}),
+        "has_a_negative_shape": lambda: say(good | {"tensors": {"output": output | {"shape": [-1]}}}),
+        "writes_over_its_input": lambda: ((folder / "query.bin").write_bytes(b""), say(good)),
+        "is_noisy": lambda: (sys.stderr.write("noise\n" * 500_000), say(good)),
+        "refuses": lambda: say({"id": call["id"], "status": "refused", "message": "no"}),
+        "declines": lambda: say({"id": call["id"], "status": "unsupported", "message": "not this"}),
+    }
+    done.get(MODE, lambda: say(good))()
 
 
 if MODE == "ends_at_once":

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_session import run
+from tests_support import attnspec
 
 from attnspec import claimable, rules
 from attnspec.backends import Backend, BackendError, Deviation, implementation, load
@@ -42,6 +42,11 @@ def plain(query, key, value, *, scale=None):
     weights = weights / weights.sum(axis=-1, keepdims=True)
     return (weights[..., None] * value[..., None, :, :]).sum(axis=-2).astype(query.dtype)
 """
+DEVIATING = """[[backend.deviations]]
+rules = ["INV-1"]
+reason = "r"
+source = "s"
+outcome = { kind = "Bound" }"""
 
 
 @pytest.fixture
@@ -67,18 +72,12 @@ def test_a_configuration_claims(folder):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
+        (f'claims = ["INV-1"]\n{DEVIATING}', "rules without a declared deviation, got INV-1$"),
         ('claims = "INV-1"', "attnspec.toml: claims: expected a list of rules, got 'INV-1'"),
         ('claims = ["INV-1", "MASK-1"]', "claims: expected some of NUM-10, INV-1, .*, got MASK-1$"),
         ('claims = ["NUM-9"]', "claims: expected some of NUM-10, .*, got NUM-9$"),
         ('claims = ["INV-99"]', "claims: expected some of NUM-10, .*, got INV-99$"),
         ("claims = [3]", r"claims: expected a tuple of some of NUM-10, .*, got \(3,\)$"),
-        (
-            (
-                'claims = ["INV-1"]\n[[backend.deviations]]\nrules = ["INV-1"]\nreason = "r"\nsource = "s"\n'
-                'outcome = { kind = "Bound" }'
-            ),
-            "claims: expected rules without a declared deviation, got INV-1$",
-        ),
     ],
 )
 def test_a_claim_that_is_none_is_refused_by_its_key(folder, line, message):
@@ -248,8 +247,7 @@ def test_a_level_of_mays_that_are_not_shown_is_lacked_silently():
 @pytest.mark.exhaustive
 def test_a_run_of_the_level_judges_claims_and_says_what_it_could_not(folder):
     add(folder, 'claims = ["INV-1", "INV-3"]')
-    command = ("-m", "attnspec.conformance.cli.main", "check", "--level", "invariant")
-    ended = run(*command, cwd=folder)
+    ended = attnspec("check", "--level", "invariant", cwd=folder)
     assert ended.returncode == 1, ended.stdout + ended.stderr
     assert "claiming:plain claims INV-3, and no case could judge it" in ended.stdout
     assert "claiming:plain: claims INV-1, INV-3" in ended.stdout

@@ -1,11 +1,8 @@
 """The command line and the suite from outside: verdicts, tables, exit codes, and errors in one line."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 from click.testing import CliRunner
+from tests_support import TESTS, attnspec, python
 
 from attnspec.backends import load
 from attnspec.conformance.attribution.report import Report
@@ -20,8 +17,6 @@ from attnspec.conformance.run.run import run_all
 from attnspec.conformance.suite import items
 from attnspec.conformance.verdict import shown
 
-TESTS = os.path.dirname(__file__)
-
 
 @pytest.fixture(autouse=True)
 def _here(monkeypatch):
@@ -29,14 +24,8 @@ def _here(monkeypatch):
     monkeypatch.chdir(TESTS)
 
 
-def attnspec(*words, cwd=TESTS):
-    command = [sys.executable, "-m", "attnspec.conformance.cli.main", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd)
-
-
 def by_pytest(*words, cwd):
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words]
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd)
+    return python("-m", "pytest", "-q", "-p", "no:cacheprovider", *words, cwd=cwd)
 
 
 def said(*words):

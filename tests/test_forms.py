@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from test_cli import attnspec
+from tests_support import attnspec
 
 from attnspec.backends import describe, load
 from attnspec.conformance.judge.judge import judge

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from backward import attention as of_numpy
 from backward import attention_vjp
-from test_cli import attnspec
+from tests_support import attnspec
 
 from attnspec.backends import implementation, load, load_library
 from attnspec.backends.backend import Backend

@@ -1,18 +1,16 @@
 """Hostile commands and surroundings, in tables. None ends green without having judged."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from tests_support import attnspec
 
 from attnspec.backends import BackendError
 from attnspec.conformance.cli.main import main
 from attnspec.conformance.results_file import read
 
-TESTS = Path(__file__).parent
 CASE = "softmax-000-float64"
 
 #: Words of the command, in a folder with a file and a module in it, to what is said.
@@ -109,14 +107,6 @@ def test_what_a_command_may_be(words, tmp_path, monkeypatch, capfd):
         assert results.read_text() == "of the run before", "a wrong command costs nothing"
 
 
-def attnspec(*words, cwd, stdout=subprocess.PIPE, **environment):
-    command = [sys.executable, "-m", "attnspec.conformance.cli.main", "check", *map(str, words)]
-    env = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")} | environment
-    return subprocess.run(
-        command, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False, cwd=cwd, env=env
-    )
-
-
 #: Surroundings in which a right implementation is judged right, and one whose message is odd is judged wrong.
 SURROUNDINGS = {
     "warnings are errors": {"PYTHONWARNINGS": "error"},
@@ -132,7 +122,7 @@ SURROUNDINGS = {
 def test_what_surroundings_may_be(kind, tmp_path):
     results = tmp_path / "r.jsonl"
     words = ["hostile:right", "hostile:raising_surrogates", "--case", CASE, "--results", results]
-    run = attnspec(*words, cwd=TESTS, **SURROUNDINGS[kind])
+    run = attnspec("check", *words, **SURROUNDINGS[kind])
     assert run.returncode == 1, run.stderr
     assert "Traceback" not in run.stderr
     assert [verdict.status for verdict in read([results]).verdicts] == ["pass", "error"]
@@ -142,7 +132,7 @@ def test_what_surroundings_may_be(kind, tmp_path):
 def test_a_call_that_ends_the_run_does_not_end_it_well(name, status, tmp_path):
     results, markdown = tmp_path / "r.jsonl", tmp_path / "m.md"
     words = [f"hostile:{name}", "--case", CASE, "--results", results, "--markdown", markdown]
-    run = attnspec(*words, cwd=TESTS)
+    run = attnspec("check", *words)
     assert run.returncode == status
     assert "the run was cut off" in run.stdout
     assert len(results.read_text().splitlines()) == 2, "the plan and the subject"
@@ -151,7 +141,7 @@ def test_a_call_that_ends_the_run_does_not_end_it_well(name, status, tmp_path):
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
 def test_results_that_cannot_be_written_cost_neither_the_run_nor_the_table():
-    run = attnspec("hostile:right", "--case", CASE, "--results", "/dev/full", cwd=TESTS)
+    run = attnspec("check", "hostile:right", "--case", CASE, "--results", "/dev/full")
     assert run.returncode != 0
     assert "hostile:right: passes" in run.stdout
     assert "No space left" in run.stderr
@@ -162,7 +152,7 @@ def test_a_reader_that_goes_away_is_no_success_of_nothing(tmp_path):
     reading, writing = os.pipe()
     os.close(reading)
     words = ["hostile:interrupting", "--case", CASE, "--results", results, "--markdown", markdown]
-    run = attnspec(*words, cwd=TESTS, stdout=writing)
+    run = attnspec("check", *words, stdout=writing)
     os.close(writing)
     assert run.returncode != 0
     assert "Traceback" not in run.stderr

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_cli import TESTS
+from tests_support import TESTS
 
 import attnspec
 from attnspec import conformance

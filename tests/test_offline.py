@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_cli import TESTS, attnspec
+from tests_support import TESTS, attnspec
 
 from attnspec.backends import BackendError, load
 from attnspec.conformance.judge.judge import judge

@@ -8,7 +8,7 @@ from pathlib import Path
 import conventions
 import numpy as np
 import pytest
-from test_cli import TESTS, attnspec
+from tests_support import TESTS, attnspec
 
 from attnspec import cases, reference
 from attnspec.backends import BackendError, Unsupported, load

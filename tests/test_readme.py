@@ -1,12 +1,11 @@
 """The README and the pages beside it: the example, the commands, and what they state."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from tests_support import attnspec
 
 from attnspec import levels
 from attnspec.backends import NAMES
@@ -31,9 +30,7 @@ def test_the_ten_line_backend_gives_the_output_that_is_shown(tmp_path):
     (source,) = block("python")
     assert len(source.splitlines()) <= 10
     (tmp_path / "my_attention.py").write_text(source)
-    command = [sys.executable, "-m", "attnspec.conformance.cli.main", "check", "my_attention:attention"]
-    command += ["--case", "masking-empty-first-float32"]
-    run = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    run = attnspec("check", "my_attention:attention", "--case", "masking-empty-first-float32", cwd=tmp_path)
     assert run.returncode == 1
     assert block("text")[0] in run.stdout
 

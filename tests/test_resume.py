@@ -1,7 +1,6 @@
 """A run that was cut off and is continued: it judges only what is missing, and its file ends up whole."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from tests_support import attnspec
 
 from attnspec import SpecError, __version__
 from attnspec.conformance.cli.main import main
@@ -51,15 +51,8 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def command(*words):
-    return [sys.executable, "-m", "attnspec.conformance.cli.main", "check", *words, "--results", "r.jsonl"]
-
-
 def check(folder, *words):
-    environment = {**os.environ, "PYTHONPATH": str(folder)}
-    return subprocess.run(
-        command(*words), cwd=folder, env=environment, capture_output=True, text=True, check=False
-    )
+    return attnspec("check", *words, "--results", "r.jsonl", cwd=folder)
 
 
 def calls(folder):
@@ -97,13 +90,9 @@ def test_only_what_is_missing_is_judged(folder):
 
 def test_an_interrupted_run_is_continued(folder):
     (folder / "counted.py").write_text(FUNCTION.format(waiting=3))
-    process = subprocess.Popen(
-        command("counted:noted", *SIZES),
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(folder)},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    command = [sys.executable, "-m", "attnspec.conformance.cli.main", "check", "counted:noted", *SIZES]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    process = subprocess.Popen([*command, "--results", "r.jsonl"], cwd=folder, **quiet)
     path = folder / "r.jsonl"
     while not (path.exists() and '"verdict"' in path.read_text()):
         assert process.poll() is None
@@ -169,9 +158,7 @@ def written(path, *verdicts, **header):
 def test_what_was_left_out_or_ended_the_process_is_judged_again(tmp_path):
     left = replace(PASS, status="unsupported", reason="left out: 0 s are left (--within)", code="left out")
     ended = replace(PASS, status="error", rule="NUM-8", reason="did not end in 300 s", code="hung")
-    lacks = replace(
-        PASS, status="unsupported", reason="m:f has no argument mask", code="lacks", lacks=("argument mask",)
-    )
+    lacks = replace(PASS, status="unsupported", reason="no mask", code="lacks", lacks=("argument mask",))
     kept = (PASS, lacks, replace(PASS, status="fail", rule="NUM-8", code="relation"))
     path = written(tmp_path / "r.jsonl", left, ended, *kept)
     assert unfinished(path, Selection(sizes=True)) == kept
@@ -204,10 +191,7 @@ MATCHING = Selection(sizes=True, match=("float32", "NUM-8"))
         (replace(MATCHING, rules=("MASK-1",)), ("expected none as in its run, got --rule MASK-1",)),
         (replace(MATCHING, names=("a",)), ("expected none as in its run, got --case a",)),
         (replace(MATCHING, sizes=False), ("expected --sizes as in its run, got none",)),
-        (
-            replace(MATCHING, rules=("SOFT-1",), level="core"),
-            ("expected none as in its run, got --level core",),
-        ),
+        (replace(MATCHING, rules=("SOFT-1",), level="core"), ("none as in its run, got --level core",)),
     ],
 )
 def test_a_run_with_another_choice_of_cases_is_refused(tmp_path, selection, words):
@@ -259,9 +243,8 @@ def test_the_command_notes_the_choice_and_refuses_another(folder):
 def test_a_broken_file_is_refused_in_one_line_and_kept(tmp_path, text):
     path = tmp_path / "r.jsonl"
     path.write_text(text)
-    done = CliRunner().invoke(
-        main, ["check", "numpy-portable", "--sizes", "--resume", "--results", str(path)]
-    )
+    words = ["check", "numpy-portable", "--sizes", "--resume", "--results", str(path)]
+    done = CliRunner().invoke(main, words)
     assert done.exit_code == 2, done.output
     assert done.output.count("\n") == 1
     assert path.read_text() == text

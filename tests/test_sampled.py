@@ -1,13 +1,11 @@
 """Sized cases of arbitrary numbers: some rows are judged, each against its exact values."""
 
-import os
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from sized_results import PORTABLE, changed
+from tests_support import python
 
 from attnspec.backends import load
 from attnspec.conformance.attribution.causes import findings
@@ -179,11 +177,7 @@ def test_the_printed_reproduction_prints_two_numbers_of_a_row(output, tmp_path, 
     assert (verdict.status, verdict.difference.output) == ("fail", output)
     script = reproduction(verdict)
     assert "exact_row(" in script  # all rows would take too long
-    printed = subprocess.run(
-        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True,
-        check=True, env={**os.environ, "PYTHONPATH": str(tmp_path)},
-    ).stdout  # fmt: skip
-    got, expected = map(float, printed.split())
+    got, expected = map(float, python("-c", script, cwd=tmp_path).stdout.split())
     assert got == pytest.approx(verdict.difference.got)
     assert expected == pytest.approx(verdict.difference.expected)
     assert got == pytest.approx(expected + 1, abs=0.01)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from test_cli import attnspec
+from tests_support import attnspec
 
 from attnspec.backends import load
 from attnspec.conformance.gallery import entry

@@ -1,33 +1,18 @@
 """Runs of the suite in a separate process: parts of the suite, levels, and pytest alone."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 from click.testing import CliRunner
+from tests_support import TESTS, attnspec, python
 
 from attnspec.conformance.attribution.levels import rules_of
 from attnspec.conformance.cli.main import main
 from attnspec.conformance.results_file import read
 
-TESTS = Path(__file__).parent
-#: What is set for our own runs, and has no place in those that are tried here.
-CLEAN = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
 
-
-def run(*words, cwd, **environment):
-    command = [sys.executable, *map(str, words)]
-    env = {**CLEAN, "PYTHONPATH": str(TESTS), **environment}
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, env=env)
-
-
-def check(name, *words, cwd, **environment):
+def check(name, *words, cwd):
     """Run the suite on one backend: how it ended, and its results."""
     results = cwd / "results.jsonl"
-    cli = ("-m", "attnspec.conformance.cli.main", "check", name)
-    ended = run(*cli, "--results", results, *words, cwd=cwd, **environment)
+    ended = attnspec("check", name, "--results", results, *words, cwd=cwd, PYTHONPATH=TESTS)
     return ended, read([results])
 
 
@@ -35,7 +20,7 @@ def test_runs_of_other_tests_know_nothing_of_it(tmp_path):
     """The plugin is found at every start of pytest, and has no option, marker or item in it."""
     (tmp_path / "test_it.py").write_text("def test_it():\n    pass\n")
     for words in (("--help",), ("--markers",), ("--collect-only", "-q"), ("-q", "-W", "error")):
-        ended = run("-m", "pytest", "-p", "no:cacheprovider", *words, cwd=tmp_path)
+        ended = python("-m", "pytest", "-p", "no:cacheprovider", *words, cwd=tmp_path)
         assert ended.returncode == 0, ended.stdout + ended.stderr
         assert "attnspec" not in ended.stdout + ended.stderr
         assert "--backend" not in ended.stdout
@@ -63,12 +48,12 @@ def test_by_pytest_alone_a_level_is_asked_and_what_is_outside_of_it_fails_nothin
         "    return reference.attention(query, key, value, scale=scale, bias=bias, dtype=query.dtype)\n"
     )
     words = (*SUITE, "--backend", "filled:attention", "--level", "core", "--require", "core")
-    ended = run(*words, cwd=tmp_path, PYTHONPATH=str(tmp_path))
+    ended = python(*words, cwd=tmp_path)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "filled:attention: values: reaches level core, as required" in " ".join(ended.stdout.split())
     assert " xfailed" in ended.stdout, "a row with nothing to attend to is of another level"
     wrong = (*SUITE, "--backend", "broken:no_scale", "--level", "core", "--require", "core")
-    ended = run(*wrong, cwd=tmp_path)
+    ended = python(*wrong, cwd=tmp_path, PYTHONPATH=TESTS)
     assert ended.returncode == 1
     assert "broken:no_scale: values: does not conform to level core" in " ".join(ended.stdout.split())
 
@@ -86,7 +71,7 @@ def test_by_pytest_alone_a_level_is_asked_and_what_is_outside_of_it_fails_nothin
     ],
 )
 def test_by_pytest_alone_levels_that_cannot_be_asked_for(words, message, tmp_path):
-    ended = run(*SUITE, "--backend", "broken:half", *words, cwd=tmp_path)
+    ended = python(*SUITE, "--backend", "broken:half", *words, cwd=TESTS)
     assert ended.returncode == pytest.ExitCode.USAGE_ERROR
     assert message in ended.stderr
 

@@ -1,15 +1,12 @@
 """`attnspec check --sizes`: what it prints and writes, what is left out, and how it ends."""
 
 import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
 from click.testing import CliRunner
+from tests_support import attnspec, python
 
 from attnspec.conformance.cli.main import main
 from attnspec.conformance.render.reproduction import reproduction
@@ -18,7 +15,6 @@ from attnspec.conformance.run.plan import Selection
 from attnspec.conformance.run.pool import Pool
 from attnspec.conformance.verdict import Verdict
 
-TESTS = Path(__file__).parent
 #: One case for each of: no option, key lengths, views.
 CASES = ("sizes-covering-5", "sizes-covering-10", "sizes-views-1")
 SIZES = ("--sizes", *(word for case in CASES for word in ("--case", case)))
@@ -37,9 +33,7 @@ def off(query, key, value, *, return_lse=False):
 
 def check(folder, *words):
     (folder / "own.py").write_text(FUNCTIONS)
-    command = [sys.executable, "-m", "attnspec.conformance.cli.main", "check", *map(str, words)]
-    environment = {**os.environ, "PYTHONPATH": str(folder)}
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    return attnspec("check", *words, cwd=folder)
 
 
 REPORTS = ("--results", "r.jsonl", "--junit", "j.xml", "--markdown", "m.md", "--badge", "b.json")
@@ -73,12 +67,7 @@ def test_a_failure_is_reported_and_its_reproduction_runs(tmp_path):
     assert failing
     assert all(one.alone and one.repeatable for one in failing)
     for one in failing:
-        script = reproduction(one)
-        printed = subprocess.run(
-            [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True,
-            env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        ).stdout  # fmt: skip
-        got, expected = map(float, printed.split())
+        got, expected = map(float, python("-c", reproduction(one), cwd=tmp_path).stdout.split())
         assert got == pytest.approx(one.difference.got)
         assert expected == pytest.approx(one.difference.expected)
         assert got == pytest.approx(expected + 1, abs=1e-3)

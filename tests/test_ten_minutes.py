@@ -9,7 +9,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from test_cli import attnspec
+from tests_support import attnspec
 
 from attnspec.backends.check import check_constraints
 from attnspec.backends.user.configuration import check_keys

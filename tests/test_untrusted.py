@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests_support import attnspec as run_command
 
 import attnspec
 from attnspec.backends import BackendError, Broken, load
@@ -328,8 +329,7 @@ def test_a_copy_with_another_number_has_other_values():
 def test_the_report_names_the_seed_and_the_means(here):
     written(here, (CHEATS / "honest.py").read_text().replace("def honest", "def attention"))
     words = ["check", "own:attention", "--untrusted", "--case", "masking-causal-3-changed"]
-    command = [sys.executable, "-m", "attnspec.conformance.cli.main", *words]
-    drawn = subprocess.run(command, capture_output=True, text=True, check=False)
+    drawn = run_command(*words, cwd=here)
     assert drawn.returncode == 0, drawn.stdout + drawn.stderr
     assert "untrusted: confined by audit hook" in " ".join(drawn.stdout.split())
     assert "run: chosen (seed " in drawn.stdout

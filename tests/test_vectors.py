@@ -2,16 +2,14 @@
 
 import json
 import math
-import subprocess
-import sys
 from datetime import date
 
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
+from tests_support import attnspec
 
-import attnspec
-from attnspec import OPERATIONS, SpecError, cases, find_case, rules
+from attnspec import OPERATIONS, SpecError, __version__, cases, find_case, rules
 from attnspec.conformance.judge.comparison import compare
 from attnspec.conformance.verdict import Difference
 from attnspec.golden import array, decode, load
@@ -40,35 +38,24 @@ def test_arrays_of_a_case_are_read_only():
         assert not any(x.flags.writeable for x in arrays)
 
 
+LARGE = {"shape": [65, 2], "data": [1.0] * 130}
+
+
+def sums(entry):
+    """A variant that there is not."""
+    return {"rule": "SOFT-1", "variant": "sums", **{name: entry[name] for name in ("expected", "proof")}}
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         (lambda e: e.update(id="softmax-000"), "case softmax-000: id: expected it to begin with scores"),
-        (
-            lambda e: e.update(rules=["SCORE-99"]),
-            "case scores-000: rule: expected an id such as",
-        ),
-        (
-            lambda e: e["arguments"].update(colour=1),
-            "case scores-000: argument colour: expected one of scores",
-        ),
+        (lambda e: e.update(rules=["SCORE-99"]), "case scores-000: rule: expected an id such as"),
+        (lambda e: e["arguments"].update(colour=1), "argument colour: expected one of scores"),
         (lambda e: e["arguments"].pop("key"), "case scores-000: argument key: expected a value, got none"),
-        (
-            lambda e: e["expected"].update(lse=e["expected"]["scores"]),
-            "outputs: expected scores, got scores, lse",
-        ),
-        (
-            lambda e: e.update(
-                alternatives=[
-                    {"rule": "SOFT-1", "variant": "sums", "expected": e["expected"], "proof": e["proof"]}
-                ]
-            ),
-            "alternative: expected variants of SOFT-1 (matrix, sum), got 'sums'",
-        ),
-        (
-            lambda e: e["arguments"]["query"].update(shape=[65, 2], data=[1.0] * 130),
-            "argument query: expected at most 64 elements, got 130",
-        ),
+        (lambda e: e["expected"].update(lse=e["expected"]["scores"]), "expected scores, got scores, lse"),
+        (lambda e: e.update(alternatives=[sums(e)]), "variants of SOFT-1 (matrix, sum), got 'sums'"),
+        (lambda e: e["arguments"]["query"].update(LARGE), "query: expected at most 64 elements, got 130"),
     ],
 )
 def test_the_linter_names_what_is_wrong(tmp_path, change, message):
@@ -79,14 +66,10 @@ def test_the_linter_names_what_is_wrong(tmp_path, change, message):
 
 #: One of each kind of argument. That all that does not fit is found, `test_malformed` shows.
 ARGUMENTS = [
-    (
-        "heads-four-over-two",
-        {"query": {"shape": [3, 4, 1]}},
-        "key: expected a number of heads that divides 3",
-    ),
-    ("masking-every-source", {"mask": {"shape": [5, 4]}}, "argument mask: expected a shape that broadcasts"),
+    ("heads-four-over-two", {"query": {"shape": [3, 4, 1]}}, "expected a number of heads that divides 3"),
+    ("masking-every-source", {"mask": {"shape": [5, 4]}}, "mask: expected a shape that broadcasts"),
     ("masking-key-lengths", {"key_lengths": {"dtype": "float64"}}, "expected integers, got float64"),
-    ("masking-window-own", {"window": [0.5, 0]}, "argument window: expected two, each None or an integer"),
+    ("masking-window-own", {"window": [0.5, 0]}, "window: expected two, each None or an integer"),
 ]
 
 
@@ -203,25 +186,23 @@ def lint_of(tmp_path, change, case_id):
     return [problem for problem in lint(path.parent) if problem.startswith("case ")]
 
 
+def query(entry):
+    return entry["arguments"]["query"]
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         (lambda e: e.pop("provenance"), r"scores.json at cases/0: 'provenance' is a required property"),
-        (
-            lambda e: e.update(colour="red"),
-            r"Additional properties are not allowed \('colour' was unexpected\)",
-        ),
+        (lambda e: e.update(colour="red"), r"properties are not allowed \('colour' was unexpected\)"),
         (lambda e: e.update(rules=["mask-1"]), r"scores.json at cases/0/rules/0: 'mask-1' does not match"),
-        (
-            lambda e: e["arguments"]["query"].update(shape=[3, 3]),
-            r"case scores-000: query: expected 9 numbers for shape",
-        ),
-        (lambda e: e["arguments"]["query"].update(dtype="int8"), r"cases/0/arguments/query"),
-        (lambda e: e["arguments"]["query"]["data"].__setitem__(0, "nan"), r"cases/0/arguments/query"),
-        (lambda e: e["arguments"]["query"]["data"].__setitem__(0, True), r"cases/0/arguments/query"),
-        (lambda e: e["arguments"]["query"].update(dtype="int64", data=[0.5] * 6), r"cases/0/arguments/query"),
-        (lambda e: e["arguments"]["query"].update(dtype="int64", data=["NaN"] * 6), r"arguments/query"),
-        (lambda e: e["arguments"]["query"].update(dtype="bool", data=[1] * 6), r"cases/0/arguments/query"),
+        (lambda e: query(e).update(shape=[3, 3]), r"case scores-000: query: expected 9 numbers for shape"),
+        (lambda e: query(e).update(dtype="int8"), r"cases/0/arguments/query"),
+        (lambda e: query(e)["data"].__setitem__(0, "nan"), r"cases/0/arguments/query"),
+        (lambda e: query(e)["data"].__setitem__(0, True), r"cases/0/arguments/query"),
+        (lambda e: query(e).update(dtype="int64", data=[0.5] * 6), r"cases/0/arguments/query"),
+        (lambda e: query(e).update(dtype="int64", data=["NaN"] * 6), r"arguments/query"),
+        (lambda e: query(e).update(dtype="bool", data=[1] * 6), r"cases/0/arguments/query"),
         (lambda e: e["arguments"].update(window=[2, "all"]), r"cases/0/arguments/window/1"),
         (lambda e: e["arguments"].update(scale=[1.0]), r"cases/0/arguments/scale"),
         (lambda e: e.update(operation="convolution"), r"'convolution' is not one of"),
@@ -280,27 +261,16 @@ def test_a_file_that_is_no_json(tmp_path):
         load(path)
 
 
-def test_a_file_of_no_chapter(tmp_path):
-    (tmp_path / "weather.json").write_text("{}")
-    with pytest.raises(SpecError, match=r"expected a file named after a chapter .*, got weather.json"):
-        cases(tmp_path)
-
-
-def test_an_empty_folder(tmp_path):
+def test_a_folder_without_a_file_with_one_of_no_chapter_and_with_an_id_used_twice(tmp_path):
     with pytest.raises(SpecError, match=r"got no vector file"):
         cases(tmp_path)
-
-
-def test_an_id_used_twice(tmp_path):
     entry = json.loads((VECTORS / "scores.json").read_text())["cases"][0]
     (tmp_path / "scores.json").write_text(json.dumps({"cases": [entry, entry]}))
     with pytest.raises(SpecError, match=r"case scores-000: expected one case of this id, got 2"):
         cases(tmp_path)
-
-
-def vectors(*words):
-    command = [sys.executable, "-m", "attnspec.conformance.cli.main", "vectors", "write", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    (tmp_path / "scores.json").rename(tmp_path / "weather.json")
+    with pytest.raises(SpecError, match=r"expected a file named after a chapter .*, got weather.json"):
+        cases(tmp_path)
 
 
 def test_a_changed_value_says_so_and_names_its_rule(tmp_path):
@@ -308,23 +278,23 @@ def test_a_changed_value_says_so_and_names_its_rule(tmp_path):
     number = repr(float(find_case("scores-000").expected["scores"][0, 0]))
     assert number in text
     (tmp_path / "scores.json").write_text(text.replace(number, "-0.0913"))
-    checked = vectors(tmp_path, "--check")
+    checked = attnspec("vectors", "write", tmp_path, "--check")
     assert checked.returncode == 1
     assert "VALUE CHANGED: scores-000 (SCORE-1, SCORE-3)" in checked.stderr
     assert "expected the files to be up to date, got other bytes" in checked.stderr
-    assert vectors(tmp_path, "--only", "scores-002").returncode == 0
+    assert attnspec("vectors", "write", tmp_path, "--only", "scores-002").returncode == 0
     assert "-0.0913" in (tmp_path / "scores.json").read_text(), "another case is left alone"
-    assert vectors(tmp_path).returncode == 0
+    assert attnspec("vectors", "write", tmp_path).returncode == 0
     assert (tmp_path / "scores.json").read_text() == text
-    assert vectors(tmp_path, "--check").returncode == 0
+    assert attnspec("vectors", "write", tmp_path, "--check").returncode == 0
 
 
 def test_only_an_unknown_case(tmp_path):
     (tmp_path / "scores.json").write_text((VECTORS / "scores.json").read_text())
-    refused = vectors(tmp_path, "--only", "scores-999")
+    refused = attnspec("vectors", "write", tmp_path, "--only", "scores-999")
     assert refused.returncode == 2
     assert refused.stderr.startswith("Error: case: expected one of scores-000")
 
 
 def test_the_version_is_a_date():
-    assert date(*map(int, attnspec.__version__.split("."))) >= date(2026, 11, 21)  # noqa: RUF048 - a date it is
+    assert date(*map(int, __version__.split("."))) >= date(2026, 11, 21)  # noqa: RUF048 - a date it is

@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import subprocess
+import sys
 import sysconfig
 from functools import cache
 from pathlib import Path
@@ -12,6 +14,22 @@ import numpy as np
 from attnspec import OPERATIONS
 from attnspec.backends import Backend, load_library
 from attnspec.conformance.suite import items
+
+TESTS = os.path.dirname(__file__)
+#: What is set for our own runs has no place in those that are tried.
+CLEAN = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
+
+
+def python(*words, cwd=TESTS, stdout=subprocess.PIPE, **environment):
+    """Run Python in a process of its own; modules are found in the folder."""
+    command, env = [sys.executable, *map(str, words)], CLEAN | environment
+    streams = {"stdout": stdout, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.run(command, **streams, check=False, cwd=cwd, env=env)
+
+
+def attnspec(*words, **options):
+    """Run the command in a process of its own."""
+    return python("-m", "attnspec.conformance.cli.main", *words, **options)
 
 
 @cache
