@@ -1,11 +1,14 @@
 """Constraints of an implementation on every call: axes, depths, lengths, heads, constant options."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from attnspec import OPERATIONS
+from attnspec.operations import Argument
+from attnspec.operations.gradients import primal
+from attnspec.operations.letters import BATCH, HEADS
 
 _OPERATION = OPERATIONS["attention"]
 _SUFFIX = re.compile(
@@ -15,7 +18,7 @@ _SUFFIX = re.compile(
 
 @dataclass(frozen=True)
 class Constraints:
-    """Constraints on the calls of attention that an implementation takes.
+    """Constraints on the calls that an implementation takes, of attention and of its companions.
 
     Attributes
     ----------
@@ -102,30 +105,74 @@ class Constraints:
 ANY = Constraints()
 
 
-def fits(constraints: Constraints, arguments: Mapping[str, Any]) -> str:
-    """Return the reason that a call of attention violates constraints; empty if it does not."""
-    arrays = [arguments.get(name) for name in _OPERATION.arrays]
-    if not all(getattr(array, "ndim", 0) > 1 for array in arrays):
+#: The letters of shapes that each field is about; ``multiple`` has one number for each.
+_DEPTHS, _LENGTHS, _HEADS = ("D", "Dv"), ("L", "S"), ("Hq", "Hkv")
+
+
+def fields_about(operation: str) -> tuple[str, ...]:
+    """Name the fields that can exclude calls of an operation, which its arrays or options decide.
+
+    Examples
+    --------
+    >>> from attnspec.backends.constraints import fields_about
+    >>> fields_about("rotary"), fields_about("paged_attention")
+    (('depths',), ('depths', 'multiple', 'heads', 'value_depth'))
+    """
+    letters = {letter for argument in _arrays(operation) for letter in argument.shape}
+    about = {
+        "axes": primal(operation) == "attention",
+        "always": primal(operation) == "attention",
+        "depths": bool(letters.intersection(_DEPTHS)),
+        "multiple": bool(letters.intersection(_LENGTHS)),
+        "heads": letters.issuperset(_HEADS),
+        "value_depth": letters.issuperset(_DEPTHS),
+    }
+    return tuple(field for field, decides in about.items() if decides)
+
+
+def fits(constraints: Constraints, arguments: Mapping[str, Any], operation: str = "attention") -> str:
+    """Return the reason that a call of an operation violates constraints; empty if it does not."""
+    sizes: dict[str, list[int]] = {}
+    for argument in _arrays(operation):
+        shape = getattr(arguments.get(argument.name), "shape", ())
+        # Batch axes and heads may be lacking; a call with fewer axes than that is malformed.
+        if len(shape) < len([letter for letter in argument.shape if letter not in (BATCH, *HEADS)]):
+            return ""
+        for place, letter in enumerate(reversed(argument.shape), start=1):
+            sizes.setdefault(letter, []).append(shape[-place] if place <= len(shape) else 1)
+    misfit = _of_shapes(constraints, sizes)
+    if misfit or not set(_OPERATION.arrays) <= set(OPERATIONS[operation].arrays):
+        return misfit
+    return _of_axes(constraints, arguments) or _of_options(constraints, arguments)
+
+
+def _arrays(operation: str) -> list[Argument]:
+    """Return the arrays of an operation whose shapes do not depend on a convention."""
+    declared = OPERATIONS[operation]
+    return [declared.arguments[name] for name in declared.arrays if not declared.arguments[name].turns]
+
+
+def _of_axes(constraints: Constraints, arguments: Mapping[str, Any]) -> str:
+    axes = max(arguments[name].ndim for name in _OPERATION.arrays)
+    if constraints.axes is None or axes <= constraints.axes:
         return ""
-    return _of_shapes(constraints, *arrays) or _of_options(constraints, arguments)
+    return f"takes only arrays of {constraints.axes} axes, got {axes}"
 
 
-def _of_shapes(constraints: Constraints, query: Any, key: Any, value: Any) -> str:
-    axes = max(array.ndim for array in (query, key, value))
-    if constraints.axes is not None and axes > constraints.axes:
-        return f"takes only arrays of {constraints.axes} axes, got {axes}"
-    for array in (query, key, value):
-        if constraints.depths and array.shape[-1] not in constraints.depths:
+def _of_shapes(constraints: Constraints, sizes: Mapping[str, Sequence[int]]) -> str:
+    for size in (size for letter in _DEPTHS for size in sizes.get(letter, ())):
+        if constraints.depths and size not in constraints.depths:
             said = " or ".join(map(str, constraints.depths))
-            return f"takes only depths of {said}, got {array.shape[-1]}"
-    if constraints.value_depth == "key" and value.shape[-1] != key.shape[-1]:
-        return f"takes only values of the keys' depth, got {value.shape[-1]} for {key.shape[-1]}"
-    for what, array, multiple in zip(("queries", "keys"), (query, key), constraints.multiple, strict=True):
-        if array.shape[-2] % multiple:
-            return f"takes only multiples of {multiple} {what}, got {array.shape[-2]}"
-    heads, key_heads = ((1, *array.shape)[-3] for array in (query, key))
-    if constraints.heads == "equal" and heads != key_heads:
-        return f"takes only as many key heads as query heads, got {key_heads} for {heads}"
+            return f"takes only depths of {said}, got {size}"
+    depths, value_depths = (sizes.get(letter, ()) for letter in _DEPTHS)
+    if constraints.value_depth == "key" and depths and value_depths and value_depths[0] != depths[-1]:
+        return f"takes only values of the keys' depth, got {value_depths[0]} for {depths[-1]}"
+    for what, letter, multiple in zip(("queries", "keys"), _LENGTHS, constraints.multiple, strict=True):
+        if wrong := [size for size in sizes.get(letter, ()) if size % multiple]:
+            return f"takes only multiples of {multiple} {what}, got {wrong[0]}"
+    heads, key_heads = (sizes.get(letter, ()) for letter in _HEADS)
+    if constraints.heads == "equal" and heads and key_heads and heads[0] != key_heads[0]:
+        return f"takes only as many key heads as query heads, got {key_heads[0]} for {heads[0]}"
     return ""
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from attnspec.backends.constraints import fields_about
 from attnspec.conformance.verdict import Verdict, to_json
 
 #: The version of the format that ``results.schema.json`` describes.
@@ -146,12 +147,18 @@ class Run:
         declined = sum(one.declined for one in own)
         judged = sum(one.status != "unsupported" for one in own)
         if declined > judged:  # a backend that declines most cases was not judged
-            # The keys about the layout describe attention only.
-            of_attention = any(one.operation.startswith("attention") for one in own if one.declined)
-            keys = ("axes, always, " if of_attention else "") + "depths, multiple, heads, value_depth"
+            operations = Counter(one.operation or "attention" for one in own if one.declined)
+            keys = dict.fromkeys(
+                key for operation, _ in operations.most_common() for key in fields_about(operation)
+            )
+            advice = (
+                f"To declare what it takes, use {', '.join(keys)}"
+                if keys
+                else "No key declares what it takes"
+            )
             return (
                 f"declined {declined} of {declined + judged} cases that its arguments offer; expected at "
-                f"most half. To declare what it takes, use {keys}"
+                f"most half. {advice}"
             )
         missing = self.missing(subject)
         return (

@@ -1,16 +1,20 @@
 """A call that raises `NotImplementedError` is not offered."""
 
+import functools
+import inspect
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from attnspec import Case, Misuse, find_case, reference
+from attnspec import OPERATIONS, Case, Misuse, find_case, reference
 from attnspec.backends import Unsupported, describe, load
+from attnspec.backends.constraints import fields_about, fits
 from attnspec.conformance import check
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.results import Header, Run, Subject
 from attnspec.conformance.verdict import Verdict, from_json, to_json
+from attnspec.operations import LETTERS
 
 PORTABLE = load("numpy-portable")
 
@@ -82,28 +86,65 @@ VALUES = {
 }
 
 
-@pytest.mark.parametrize("operation", ["attention", "packed_attention"])
-def test_each_key_that_the_message_advises_is_accepted(operation):
+def declining(operation):
+    """What a run says about a backend that declines every call of an operation."""
     declined = Verdict("k", "a-float32", "", ("SOFT-1",), "unsupported", "float32", operation, declined=True)
     run = Run(Header("1", cases=(declined.case,)), [Subject("k", "numpy", "2")], [declined], ended=True)
-    (subject,) = run.judged()
-    keys = subject.problem.partition("use ")[2].split(", ")
-    assert len(keys) > 3
+    return run.judged()[0].problem
+
+
+@pytest.mark.parametrize("operation", [name for name in OPERATIONS if not name.endswith("_vjp")])
+def test_each_key_that_a_message_advises_is_accepted_and_excludes_calls(operation):
+    advice = declining(operation).partition("use ")[2]
+    if not advice:
+        assert not fields_about(operation)
+        assert "No key declares what it takes" in declining(operation)
+        return
+    sizes = {"Hq": 3, "Hkv": 1, "L": 3, "S": 5, "D": 5, "Dv": 4}
+    arrays = {
+        name: np.ones([sizes.get(letter, 2) for letter in argument.shape if letter in LETTERS])
+        for name, argument in OPERATIONS[operation].arguments.items()
+        if name in OPERATIONS[operation].arrays
+    }
+    if operation == "attention":
+        arrays = {name: array[None] for name, array in arrays.items()}  # five axes
+    for key in advice.split(", "):
+        said = {key: VALUES[key]}
+        backend = describe(getattr(reference, operation), operation=operation, **said)
+        assert fits(backend.constraints, arrays, operation), f"{key} has no effect on {operation}"
+
+
+def with_equal_heads(function, arrays):
+    """Decline calls whose key heads are shared, and depths other than 64, as kernels for one depth do."""
+
+    @functools.wraps(function)
+    def kernel(*values, **options):
+        query, key = values[:2]
+        if query.shape[-1] != 64 or query.shape[-3] != key.shape[-3]:
+            raise NotImplementedError("no such heads or depth")
+        return function(*values, **options, **({} if "d_output" in arrays else {"dtype": query.dtype}))
+
+    own = inspect.signature(function)
+    parameters = [parameter for parameter in own.parameters.values() if parameter.name != "dtype"]
+    kernel.__signature__ = own.replace(parameters=parameters)
+    return kernel
+
+
+@pytest.mark.parametrize(
+    ("operation", "rule"), [("packed_attention", "PACK-1"), ("paged_attention", "PAGE-1")]
+)
+@pytest.mark.sample(1)
+def test_a_correct_companion_for_one_depth_ends_green_by_what_the_message_advises(operation, rule):
     function = getattr(reference, operation)
-    for key in keys:
-        backend = describe(function, operation=operation, **{key: VALUES[key]})
-        assert backend.constraints.suffix or key == "axes"
-
-
-def test_a_companion_that_says_what_it_takes_declines_nothing():
-    def packed_attention(query, key, value, *, query_starts, key_starts):
-        if query.shape[-3] != key.shape[-3]:
-            raise NotImplementedError("heads")
-        options = {"query_starts": query_starts, "key_starts": key_starts}
-        return reference.packed_attention(query, key, value, **options, dtype=query.dtype)
-
-    said = {"operation": "packed_attention", "quick": True, "rules": ["PACK-1", "HEAD-1"]}
-    (before, after) = (check(packed_attention, **said, **more).report for more in ({}, {"heads": "equal"}))
-    assert any(verdict.declined for verdict in before.results.verdicts)
-    assert not any(verdict.declined for verdict in after.results.verdicts)
+    kernel = with_equal_heads(function, OPERATIONS[operation].arrays)
+    said = {"operation": operation, "quick": True, "rules": [rule]}
+    before = check(kernel, **said).report
+    assert before.outcome.status == 4
+    (subject,) = before.results.subjects
+    keys = [key for key in subject.problem.partition("use ")[2].split(", ") if key in ("depths", "heads")]
+    assert keys == ["depths", "heads"]
+    after = check(kernel, **said, **{key: VALUES[key] for key in keys}).report
     assert after.outcome.status == 0
+    judged = [verdict for verdict in after.results.verdicts if verdict.status == "pass"]
+    assert len(judged) > len(after.results.verdicts) / 4
+    assert not any(verdict.declined for verdict in after.results.verdicts)

@@ -89,6 +89,16 @@ def test_what_is_said_of_it(folder, name, said):
     assert explain_unknown_parameters(load("with_names:fine")) == ""
 
 
+def test_a_companion_is_not_advised_to_use_names_which_are_of_attention():
+    def rotary(features, theta=10000.0):
+        return features
+
+    alone = Backend("mine", load_library("numpy"), companions={"rotary": rotary})
+    said = explain_unknown_parameters(note_unknown_parameters(alone))
+    assert "names" not in said
+    assert said.endswith('Give each its canonical name, or ignore it: ignore = ["theta"]')
+
+
 def test_a_configuration_maps_and_ignores(folder):
     names = '[backend]\nfunction = "with_names:kernel"\n{}\n[backend.names]\nis_causal = "causal"\n'
     (folder / "attnspec.toml").write_text(names.format(""))

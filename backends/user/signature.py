@@ -192,11 +192,13 @@ def explain_unknown_parameters(backend: Backend) -> str:
     guesses = {name: meant(name) for name in names}
     described = ", ".join(f"{name} ({_hint(name)})" if _hint(name) else name for name in names)
     example = next((f'{ours[0]} = "{name}"' for name, ours in guesses.items() if ours), 'OURS = "YOURS"')
+    # Names describe attention only: the parameters of a companion have to be the canonical ones.
+    of_attention = any(": " not in name for name in names)
+    advice = f"Map each to a canonical name, such as {example} under [backend.names] in attnspec.toml"
     quoted = ", ".join(f'"{name.rpartition(" ")[2]}"' for name in names)
     return (
-        f"not understood: {described}; no case tests this. Map each to a canonical name, "
-        f"such as {example} under [backend.names] in attnspec.toml, "
-        f"or ignore it: ignore = [{quoted}]"
+        f"not understood: {described}; no case tests this. "
+        f"{advice if of_attention else 'Give each its canonical name'}, or ignore it: ignore = [{quoted}]"
     )
 
 

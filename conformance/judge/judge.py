@@ -165,9 +165,10 @@ def require_calls(backend: Backend, item: Item) -> None:
         raise Missing(f"{backend.name} has no answers to {item.id}")
     needed = {item.dtype} & set(DTYPES)
     for case in item.calls:
-        if backend.function("attention") is None and backend.function(case.operation) is None:
+        offered = backend.function(case.operation) is not None
+        if backend.function("attention") is None and not offered:
             raise Missing(f"{backend.name} has no {case.operation}", f"operation {case.operation}")
-        misfit = fits(backend.constraints, case.arguments)
+        misfit = fits(backend.constraints, case.arguments, case.operation) if offered else ""
         if misfit:
             raise Missing(f"{backend.name} {misfit}")
         if case.group:  # a golden vector is judged in the dtype of its first array

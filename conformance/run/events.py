@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from attnspec import OPERATIONS, __version__
+from attnspec.backends.constraints import ANY, fields_about
 from attnspec.backends.errors import BackendError
 from attnspec.conformance.outside import cut
 from attnspec.conformance.results import Footer, Header, Subject
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 
 #: Rules about the default of an option.
 _DEFAULTS = {"SCORE-2": "scale"}
-#: The arrays that constraints are about, in every operation that has them.
-_ARRAYS = frozenset(OPERATIONS["attention"].arrays)
 
 
 @dataclass(frozen=True)
@@ -31,8 +30,8 @@ class Offer:
     """What a backend offers: the parameters of its functions by operation, and more.
 
     `companions` are the operations that it implements itself, because its library may differentiate others.
-    `given` are options of attention that every call passes. `constrained` says that it takes only some calls
-    of attention.
+    `given` are options of attention that every call passes. `constrained` says that it takes only some
+    calls.
     """
 
     backend: str
@@ -55,7 +54,7 @@ class Offer:
         for operation, _ in outline.calls:
             if "attention" not in self.functions and operation not in self.functions:
                 return self._without_operation(outline, operation)
-            if self.constrained and OPERATIONS[operation].arguments.keys() >= _ARRAYS:
+            if self.constrained and operation in self.functions and fields_about(operation):
                 return None
         missing = [dtype for dtype in outline.dtypes if dtype not in self.dtypes]
         if missing:
@@ -134,7 +133,6 @@ class Offer:
 def offer_of(backend: "Backend") -> Offer | None:
     """Describe what a backend offers. None if only its cases tell, as for stored answers."""
     from attnspec.backends.backend import parameters
-    from attnspec.backends.constraints import ANY
 
     if backend.cases:
         return None

@@ -9,7 +9,7 @@ import numpy as np
 from attnspec.conformance.judge.dtypes import lse_dtype
 from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
 from attnspec.conformance.suite.problem import grid
-from attnspec.conformance.suite.words import draw_in_turn
+from attnspec.conformance.suite.words import Sizes, draw_in_turn
 
 chapter = Chapter("packing")
 
@@ -18,13 +18,11 @@ Arguments = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class _Row:
+class _Row(Sizes):
     """The sizes of a packed row: numbers of queries and of keys of each sequence, and rows past the last."""
 
     queries: tuple[int, ...]
     keys: tuple[int, ...]
-    heads: tuple[int, int] = (4, 2)
-    depths: tuple[int, int] = (4, 3)
     rest: tuple[int, int] = (0, 0)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
 from attnspec.conformance.suite.problem import grid
-from attnspec.conformance.suite.words import draw_in_turn
+from attnspec.conformance.suite.words import Sizes, draw_in_turn
 
 chapter = Chapter("paging")
 
@@ -19,15 +19,13 @@ _GARBAGE = 1000
 
 
 @dataclass(frozen=True)
-class _Cache:
+class _Cache(Sizes):
     """The sizes of a call: lengths of sequences, queries, the size of a page, and pages of a sequence."""
 
     lengths: tuple[int, ...]
     queries: int = 1
     size: int = 4
     table: int = 3
-    heads: tuple[int, int] = (4, 2)
-    depths: tuple[int, int] = (4, 3)
     added: int = 0
 
 

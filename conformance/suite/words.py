@@ -6,7 +6,7 @@ column has large values in some of the keys only.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 from zlib import crc32
 
@@ -17,7 +17,7 @@ from attnspec.conformance.suite.group import Draw
 from attnspec.conformance.suite.problem import Problem, Shape
 from attnspec.dtypes import SHORT
 
-T = TypeVar("T")
+T = TypeVar("T", bound="Sizes")
 #: The numbers of different queries and keys of a head.
 _QUERIES, _KEYS = 3, 6
 #: Of so many shapes, one is drawn in float64 too.
@@ -38,13 +38,24 @@ def in_two_dtypes(
             yield few_words(draw.problem(shape, dtype, index, 0.5))
 
 
-def draw_in_turn(draw: Draw, *things: T) -> Iterator[tuple[np.random.Generator, str, T]]:
-    """Draw for one thing in two dtypes, and for each of several in float32 and another dtype by turns."""
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """The sizes of a call of a form: of queries and of keys."""
+
+    heads: tuple[int, int] = (4, 2)
+    depths: tuple[int, int] = (4, 3)
+
+
+def draw_in_turn(draw: Draw, *sizes: T) -> Iterator[tuple[np.random.Generator, str, T]]:
+    """Draw for some sizes in two dtypes, and for each of several in float32 and another dtype by turns."""
     # Of the name of the group alone: the cases have the same names for each seed.
     other = ("float16", "float64", "bfloat16")[replace(draw, seed=None).number() % 3]
-    for index, thing in enumerate(things):
-        for dtype in ("float32", other) if len(things) == 1 else (("float32", other)[index % 2],):
-            yield np.random.default_rng(draw.number(index)), dtype, thing
+    for index, own in enumerate(sizes):
+        (heads, shared), (depth, value_depth) = own.heads, own.depths
+        shape = draw.fitted(Shape((heads,), 0, 0, depth, value_depth, heads // shared))
+        fit = replace(own, heads=(heads, heads // shape.groups), depths=(shape.depth, shape.value_depth))
+        for dtype in ("float32", other) if len(sizes) == 1 else (("float32", other)[index % 2],):
+            yield np.random.default_rng(draw.number(index)), dtype, fit
 
 
 def few_words(problem: Problem) -> Problem:
