@@ -43,23 +43,19 @@ def test_every_native_backend_is_described():
 def test_a_cell_tells_a_variant_a_deviation_what_holds_and_what_is_not_offered():
     backend = load("numpy-portable")
     declaring = replace(backend, dialect={"MASK-6": "nan"})
-    deviation = Deviation(
-        ("ERR-6",), "any scale is taken", "https://example.org/1", Bound(), dtypes=("float16",)
-    )
+    source = "https://example.org/1"
+    deviation = Deviation(("ERR-6",), "any scale is taken", source, Bound(), dtypes=("float16",))
     deviating = replace(declaring, deviations=(deviation,))
     general = replace(deviation, source="https://example.org/2", dtypes=())
     assert declared_cell(find_rule("MASK-6"), backend, {}) == "holds"
     assert declared_cell(find_rule("MASK-6"), declaring, {}) == "`nan`"
     assert declared_cell(find_rule("ERR-6"), deviating, {deviation: 3}) == "holds but for (3)"
-    assert (
-        declared_cell(find_rule("ERR-6"), replace(backend, deviations=(general,)), {general: 4})
-        == "deviates (4)"
-    )
+    everywhere = replace(backend, deviations=(general,))
+    assert declared_cell(find_rule("ERR-6"), everywhere, {general: 4}) == "deviates (4)"
     assert declared_cell(find_rule("ERR-6"), declaring, {}) == "holds"
     assert declared_cell(find_rule("SOFT-6"), load("torch-sdpa"), {}) == ""
-    assert (
-        declared_cell(find_rule("HEAD-1"), load("jax-nn"), {}) == "holds"
-    )  # though its vectors have values of other depths
+    # Its vectors have values of other depths.
+    assert declared_cell(find_rule("HEAD-1"), load("jax-nn"), {}) == "holds"
     said = deviation_table([deviating])
     assert "| 1 | [ERR-6] | any scale is taken | numpy-portable; float16 | https://example.org/1 |" in said
 

@@ -18,24 +18,16 @@ WHOLE = replace(RESULTS, headers=(Header("1"),))
 BY_RULE = replace(KNOWN, cases=())
 BY_PATTERN = replace(KNOWN, cases=("masking-*",))
 ENDED = replace(FAIL, status="error", difference=None, raised=Raise("", "", "/m.py", 7, "f"))
+MENDED = "MASK-6 softmax-000-float32 on m:f: does not fail any more; remove it"
+MOVED = f"MASK-5 {FAIL.case} on m:f: fails under MASK-6 (fail) now, not as fail; look at it again"
 
 
 @pytest.mark.parametrize(
     ("results", "changes", "new", "stale"),
     [
         (RESULTS, {}, (ERROR,), ""),
-        (
-            RESULTS,
-            {"cases": (PASS.case,)},
-            (FAIL, ERROR),
-            "MASK-6 softmax-000-float32 on m:f: does not fail any more; remove it",
-        ),
-        (
-            RESULTS,
-            {"rule": "MASK-5"},
-            (FAIL, ERROR),
-            f"MASK-5 {FAIL.case} on m:f: fails under MASK-6 (fail) now, not as fail; look at it again",
-        ),
+        (RESULTS, {"cases": (PASS.case,)}, (FAIL, ERROR), MENDED),
+        (RESULTS, {"rule": "MASK-5"}, (FAIL, ERROR), MOVED),
         # Another backend, a case that was not judged, problems of another seed.
         (RESULTS, {"backend": "other:f"}, (FAIL, ERROR), ""),
         (RESULTS, {"cases": ("gone-float32",)}, (FAIL, ERROR), ""),
@@ -187,10 +179,7 @@ def entry(**changes):
         ("\x00", "to be TOML, got "),
         ("[unknown]\n", r"expected only entries \[\[known\]\], got unknown"),
         ("known = 1", r"expected only entries \[\[known\]\], got known"),
-        (
-            "known = [1]",
-            "entry 1: expected rule, backend, status, reason, and optionally link and cases, got 1",
-        ),
+        ("known = [1]", "entry 1: expected rule, backend, status, reason, and optionally .*, got 1"),
         *((entry(**{key: None}), "expected rule, backend, status") for key in list(LINES)[:4]),
         ("part = 'some'\n" + entry(), "part: expected one of quick, level, chosen, got 'some'"),
         (entry(tests=["t"]), "expected rule, backend, status, reason, and optionally link and cases, got "),

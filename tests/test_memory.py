@@ -4,7 +4,7 @@ import threading
 import time
 import weakref
 from dataclasses import replace
-from functools import wraps
+from functools import partial, wraps
 
 import numpy as np
 import pytest
@@ -181,50 +181,43 @@ def found(backend, group):
     return [judge(backend, item) for item in ITEMS.values() if item.group == group]
 
 
+def rows(kind, make, *names, **others):
+    """Make an implementation for each group of a kind, whose name ends with the argument or stands for it."""
+    arguments = dict(zip(names, names, strict=True)) | others
+    return {f"{kind}: {name}": partial(make, argument) for name, argument in arguments.items()}
+
+
+SAME, FREED = "other numbers in the same arrays", "arrays in freed memory"
+OF_ENTRIES = ("mask", "bias", "query_lengths", "key_lengths", "query_offset", "sinks")
+REFUSED = {
+    "key": ("is_causal", "scale", "softcap", "key_lengths", "window", "mask"),
+    "value": ("is_causal", "scale"),
+    "mask": ("scale",),
+    "bias": ("is_causal",),
+}
+SHARED = ("scale", "softcap", "is_causal", "mask", "bias", "key_lengths", "sinks")
+IN_TURN = [name for name in memory.OPTIONS if name not in ("segments", "positions", "dropout")]
+QUERIES = ("few queries", "many queries", "one query", "few keys")
 #: Groups, with a wrong implementation made anew for each call of the function.
 WRONG = {
+    **rows(
+        SAME, kept_by_the_object, *ARRAYS, *OF_ENTRIES, segments="key_segment_ids", dropout="dropout_mask"
+    ),
+    f"{SAME}: all three": partial(kept_by_the_object, "value"),
+    **rows(FREED, kept_by_the_address, "mask", "bias", "key_lengths", segments="key_segment_ids"),
+    f"{FREED}: all three": partial(kept_by_the_address, "key"),
+    **{f"results kept by the caller: {size}": partial(written_again, 0) for size in QUERIES},
+    "sizes in turn: nothing": partial(wrong, most_keys_so_far),
+    **rows("option changed in turn", kept_for_sizes, *IN_TURN, positions="key_positions"),
     **{
-        f"other numbers in the same arrays: {name}": lambda name=name: kept_by_the_object(name)
-        for name in (*ARRAYS, "mask", "bias", "query_lengths", "key_lengths", "query_offset", "sinks")
+        f"refused call between: {bad} beside {name}": partial(left_behind, name)
+        for bad, names in REFUSED.items()
+        for name in names
     },
-    "other numbers in the same arrays: all three": lambda: kept_by_the_object("value"),
-    "other numbers in the same arrays: segments": lambda: kept_by_the_object("key_segment_ids"),
-    "other numbers in the same arrays: dropout": lambda: kept_by_the_object("dropout_mask"),
-    "arrays in freed memory: all three": lambda: kept_by_the_address("key"),
-    "arrays in freed memory: mask": lambda: kept_by_the_address("mask"),
-    "arrays in freed memory: bias": lambda: kept_by_the_address("bias"),
-    "arrays in freed memory: key_lengths": lambda: kept_by_the_address("key_lengths"),
-    "arrays in freed memory: segments": lambda: kept_by_the_address("key_segment_ids"),
-    **{
-        f"results kept by the caller: {size}": lambda: written_again(0)
-        for size in ("few queries", "many queries", "one query", "few keys")
-    },
-    "sizes in turn: nothing": lambda: wrong(most_keys_so_far),
-    **{
-        f"option changed in turn: {name}": lambda name=name: kept_for_sizes(name)
-        for name in memory.OPTIONS
-        if name not in ("segments", "positions", "dropout", "dropout_rate")
-    },
-    "option changed in turn: positions": lambda: kept_for_sizes("key_positions"),
-    "option changed in turn: dropout_rate": lambda: kept_for_sizes("dropout_rate"),
-    "refused call between: key beside is_causal": lambda: left_behind("is_causal"),
-    "refused call between: key beside scale": lambda: left_behind("scale"),
-    "refused call between: key beside softcap": lambda: left_behind("softcap"),
-    "refused call between: key beside key_lengths": lambda: left_behind("key_lengths"),
-    "refused call between: key beside window": lambda: left_behind("window"),
-    "refused call between: key beside mask": lambda: left_behind("mask"),
-    "refused call between: value beside is_causal": lambda: left_behind("is_causal"),
-    "refused call between: value beside scale": lambda: left_behind("scale"),
-    "refused call between: mask beside scale": lambda: left_behind("scale"),
-    "refused call between: bias beside is_causal": lambda: left_behind("is_causal"),
-    "call repeated often: nothing": lambda: one_in(100),
-    "call repeated often: bias": lambda: one_in(190),
-    "calls from threads: nothing": lambda: held_for_all_threads("value"),
-    **{
-        f"calls from threads: {name}": lambda name=name: held_for_all_threads(name)
-        for name in ("scale", "softcap", "is_causal", "mask", "bias", "key_lengths", "sinks")
-    },
-    "calls of one shape from threads": lambda: entry("exponentials_in_scratch_of_all_threads").backend(),
+    "call repeated often: nothing": partial(one_in, 100),
+    "call repeated often: bias": partial(one_in, 190),
+    **rows("calls from threads", held_for_all_threads, *SHARED, nothing="value"),
+    "calls of one shape from threads": entry("exponentials_in_scratch_of_all_threads").backend,
 }
 
 
@@ -296,10 +289,8 @@ def test_arrays_that_cannot_be_written_are_unsupported():
         return made
 
     library = replace(PORTABLE.array_library, to_library=fixed)
-    verdict = judge(
-        replace(PORTABLE, attention=attention, array_library=library),
-        ITEMS["errors-other-numbers-in-the-same-arrays-key-1-float32"],
-    )
+    backend = replace(PORTABLE, attention=attention, array_library=library)
+    verdict = judge(backend, ITEMS["errors-other-numbers-in-the-same-arrays-key-1-float32"])
     assert (verdict.status, verdict.reason) == ("unsupported", "arrays of numpy cannot be written")
 
 
@@ -311,10 +302,8 @@ def test_numbers_are_written_into_the_arrays_that_the_function_got_before():
         seen.append((key, options["mask"], key.copy(), options["mask"].copy()))
         return right(query, key, value, **options)
 
-    verdict = judge(
-        replace(PORTABLE, attention=attention),
-        ITEMS["errors-other-numbers-in-the-same-arrays-mask-1-float32"],
-    )
+    item = ITEMS["errors-other-numbers-in-the-same-arrays-mask-1-float32"]
+    verdict = judge(replace(PORTABLE, attention=attention), item)
     assert verdict.status == "pass"
     assert len(seen) == 3
     for place in range(2):
@@ -335,9 +324,8 @@ def test_a_function_that_must_not_be_called_concurrently_says_so(concurrent, tmp
     assert backend.concurrent is concurrent
     assert judge(backend, ITEMS[name]).status == ("pass" if concurrent else "unsupported")
     (tmp_path / "mine.py").write_text("def attention(query, key, value):\n    return query\n")
-    (tmp_path / "attnspec.toml").write_text(
-        f'[backend]\nfunction = "{tmp_path}/mine.py:attention"\nconcurrent = {str(concurrent).lower()}\n'
-    )
+    said = f'function = "{tmp_path}/mine.py:attention"\nconcurrent = {str(concurrent).lower()}\n'
+    (tmp_path / "attnspec.toml").write_text(f"[backend]\n{said}")
     assert load(str(tmp_path)).concurrent is concurrent
 
 

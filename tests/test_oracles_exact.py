@@ -21,57 +21,39 @@ def test_mpmath_agrees():
     found = exact.evaluate("attention", arguments)["output"].values
     with mpmath.workdps(50):
         for i, query in enumerate(arguments["query"]):
-            s = [
-                mpmath.fsum(mpmath.mpf(a) * mpmath.mpf(b) for a, b in zip(query, key, strict=True)) / 2
-                for key in arguments["key"]
-            ]
-            e = [mpmath.exp(x) for x in s]
+            e = [mpmath.exp(mpmath.fdot(zip(query, key, strict=True)) / 2) for key in arguments["key"]]
             for c in range(found.shape[1]):
-                mean = mpmath.fsum(
-                    x * mpmath.mpf(v[c]) for x, v in zip(e, arguments["value"], strict=True)
-                ) / mpmath.fsum(e)
+                mean = mpmath.fdot(zip(e, arguments["value"][:, c], strict=True)) / mpmath.fsum(e)
                 assert float(mean) == found[i, c]
 
 
 def call(query, key, value, **options):
-    arrays = {
-        name: np.array(x, dtype=float) for name, x in (("query", query), ("key", key), ("value", value))
-    }
-    return exact.evaluate("attention", arrays | options)
+    arrays = {"query": query, "key": key, "value": value}
+    return exact.evaluate("attention", {name: np.array(x, float) for name, x in arrays.items()} | options)
 
 
-def test_a_sum_that_cancels_is_exactly_zero():
-    """Balls around 0 never shrink to it; that the sum is 0 is proven otherwise."""
-    found = call([[0.0]], [[1.0], [2.0], [3.0]], [[1.0], [-2.0], [1.0]])
-    assert found["output"].values.tolist() == [[0.0]]
-    assert not np.signbit(found["output"].values).any()
+LOW, HIGH, THIRD = 1.0, 1.0 + 2**-52, 1 / 3
+#: Arrays, and the output, whatever the precision at which a ball around it settles.
+SETTLED = {
+    "balls around 0 never shrink to it": ([[0.0]], [1.0, 2.0, 3.0], [1.0, -2.0, 1.0], 0.0),
+    "groups of equal scores, each with the mean 0": (
+        [[1.0]], [1.0, 1.0, 2.0, 2.0], [1.0, -1.0, 3.0, -3.0], 0.0),
+    "half way between two numbers, ties go to even": ([[0.0]], [0.0, 0.0], [LOW, HIGH], 1.0),
+    "half way, upwards": ([[0.0]], [0.0, 0.0], [HIGH, 1.0 + 2**-51], 1.0 + 2**-51),
+    "equal values come back whatever the weights": ([[1.0]], [0.1, 0.7, -2.0], [THIRD] * 3, THIRD),
+    # At depth 2 the scale is irrational: 3 / sqrt(2) equals itself and nothing else.
+    "equal scores with an irrational scale": (
+        [[1.0, 1.0]], [[1.0, 2.0], [2.0, 1.0], [3.0, 0.0]], [1.0, -2.0, 1.0], 0.0),
+}  # fmt: skip
 
 
-def test_sums_that_cancel_within_each_score():
-    """Two groups of equal scores, each with the mean 0: the sum is 0 whatever the exponentials are."""
-    found = call([[1.0]], [[1.0], [1.0], [2.0], [2.0]], [[1.0], [-1.0], [3.0], [-3.0]])
-    assert found["output"].values.tolist() == [[0.0]]
-
-
-def test_a_mean_in_the_middle_between_two_numbers():
-    """Exactly half way: no precision separates the ends of a ball, ties go to even."""
-    low, high = 1.0, 1.0 + 2**-52
-    found = call([[0.0]], [[0.0], [0.0]], [[low], [high]])
-    assert found["output"].values.tolist() == [[1.0]]
-    found = call([[0.0]], [[0.0], [0.0]], [[high], [1.0 + 2**-51]])
-    assert found["output"].values.tolist() == [[1.0 + 2**-51]]
-
-
-def test_equal_values_come_back_whatever_the_weights():
-    third = 1 / 3
-    found = call([[1.0]], [[0.1], [0.7], [-2.0]], [[third], [third], [third]])
-    assert found["output"].values.tolist() == [[third]]
-
-
-def test_irrational_scales_do_not_confuse_equal_scores():
-    """At depth 2 the scale is irrational: 3 / sqrt(2) equals itself and nothing else."""
-    found = call([[1.0, 1.0]], [[1.0, 2.0], [2.0, 1.0], [3.0, 0.0]], [[1.0], [-2.0], [1.0]])
-    assert found["output"].values.tolist() == [[0.0]]
+@pytest.mark.parametrize("name", SETTLED)
+def test_what_no_precision_tells_is_proven_otherwise(name):
+    query, key, value, output = SETTLED[name]
+    key = np.array(key).reshape(len(value), -1)
+    found = call(query, key, np.array(value)[:, None])["output"].values
+    assert found.tolist() == [[output]]
+    assert not np.signbit(found).any()
 
 
 def test_exponents_far_below_and_above():

@@ -117,33 +117,27 @@ def test_a_run_that_was_cut_off_is_seen_as_such(tmp_path):
     assert [bool(subject.problem) for subject in several.subjects] == [False, True]
 
 
+FIRST = line("header", Header("1"))
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("", "expected a header in its first line"),
         (line("subject", SUBJECT), "line 1: expected a header, got a subject"),
-        (
-            line("header", Header("1")) + line("footer", Footer(0)) + line("subject", SUBJECT),
-            "line 3: expected a header, got a subject",
-        ),
-        (
-            line("header", Header("1")) + line("footer", Footer(3)),
-            "line 2: expected 3 verdicts before it, got 0",
-        ),
-        (
-            line("header", Header("1")) + '{"end": null}\n',
-            "line 2: expected header, subject, verdict, footer",
-        ),
+        (FIRST + line("footer", Footer(0)) + line("subject", SUBJECT), "line 3: expected a header, got a"),
+        (FIRST + line("footer", Footer(3)), "line 2: expected 3 verdicts before it, got 0"),
+        (FIRST + '{"end": null}\n', "line 2: expected header, subject, verdict, footer"),
         ('{"header": {"colour": 1}}\n', "line 1: expected schema 3, got None"),
         ("[" * 100_000 + "\n", "line 1 is no line of results (ValueError: expected less nesting"),
         ("null\n", "line 1 is no line of results"),
         ('{"header": []}\n', "line 1 is no line of results"),
         ('{"header": {"schema": 2}}\n', "line 1: expected schema 3, got 2"),
-        (line("header", Header("1")) + '{"subject": {"name": 5}}\n', "line 2: subject"),
-        (line("header", Header("1")) + '{"verdict": {"backend": "b", "status": "x"}}\n', "line 2: verdict"),
-        (line("header", Header("1")) + '{"footer": {"verdicts": "many"}}\n', "line 2: footer.verdicts"),
-        (line("header", Header("1")) + '{"x\\u001b[31m": 1}\n', "line 2: expected header, subject"),
-        (line("header", Header("1")).replace('"cases"', '"cases_"'), "line 1: header"),
+        (FIRST + '{"subject": {"name": 5}}\n', "line 2: subject"),
+        (FIRST + '{"verdict": {"backend": "b", "status": "x"}}\n', "line 2: verdict"),
+        (FIRST + '{"footer": {"verdicts": "many"}}\n', "line 2: footer.verdicts"),
+        (FIRST + '{"x\\u001b[31m": 1}\n', "line 2: expected header, subject"),
+        (FIRST.replace('"cases"', '"cases_"'), "line 1: header"),
         ('{"header": {}, "footer": {}}\n', "line 1 is no line of results"),
         ('{"header": "' + "x" * 1_000_000 + '"}\n', "line 1 is no line of results"),
     ],

@@ -123,11 +123,7 @@ def test_the_model_of_a_call_is_the_call(onnx_model, opset, options):
     [
         (23, {"window": (1, 1)}, "the node Attention of opset 23 has no window"),
         (23, {"key_lengths": np.array([1])}, "the node Attention of opset 23 has no key_lengths"),
-        (
-            24,
-            {"key_lengths": np.array([4]), "is_causal": True},
-            "places the last query at the last valid key",
-        ),
+        (24, {"key_lengths": np.array([4]), "is_causal": True}, "the last query at the last valid key"),
         (25, {"is_causal": True, "query_offset": 6}, "has no offset, except for past keys"),
         (25, {"mask": np.ones((3, 5), bool), "bias": np.ones((3, 5))}, "has one attn_mask"),
         (25, {"bias": np.ones((3, 5), np.float32)}, "attn_mask has the dtype of Q, float64"),
