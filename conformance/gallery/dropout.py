@@ -62,6 +62,14 @@ ENTRIES = rows(
     ("seed_cut_to_an_integer", "check_seed", "DROP-12", "U",
      lambda call: base.check_seed(call.but(seed=int(call.seed)) if isinstance(call.seed, float) else call),
      "Drop the fraction of a seed."),
+    ("rate_counted_in_the_mask", "dropped", "DROP-2", "J",
+     lambda call, p: base.dropped(call, p) if call.dropout_mask is None or not call.dropout_mask.any()
+         else base.dropped(call.but(dropout_rate=1 - call.dropout_mask.mean()), p),
+     "Divide by the share that the mask keeps."),
+    ("rate_of_one_taken", "check_rate", "DROP-4", "U",
+     lambda call: base.check_rate(call) if call.dropout_rate != 1 or call.dropout_mask is None
+         else call.but(dropout_mask=np.zeros_like(call.dropout_mask), dropout_rate=0.0),
+     "Keep nothing at a rate of 1, and divide by 0."),
 )  # fmt: skip
 
 
@@ -86,14 +94,6 @@ def kept_weights_divided_by_the_rate(call: Attention, p: Array) -> Any:
     return base.dropped(call.but(dropout_rate=1 - call.dropout_rate if call.dropout_rate else 0.0), p)
 
 
-@wrong("dropped", "DROP-2", "J")
-def rate_counted_in_the_mask(call: Attention, p: Array) -> Any:
-    """Divide by the share that the mask keeps."""
-    if call.dropout_mask is None or not call.dropout_mask.any():
-        return base.dropped(call, p)
-    return base.dropped(call.but(dropout_rate=1 - call.dropout_mask.mean()), p)
-
-
 @wrong("attend", "DROP-3", "J")
 def lse_after_dropout(call: Attention) -> Any:
     """Add the logarithm of what is kept to the lse."""
@@ -106,14 +106,6 @@ def lse_of_the_rate(call: Attention) -> Any:
     """Divide the denominator by the rate of keeping, and not the weights."""
     output, lse, p = base.attend(call)
     return output, lse + np.log(1 - call.dropout_rate).astype(lse.dtype), p
-
-
-@wrong("check_rate", "DROP-4", "U")
-def rate_of_one_taken(call: Attention) -> Any:
-    """Keep nothing at a rate of 1, and divide by 0."""
-    if call.dropout_rate != 1 or call.dropout_mask is None:
-        return base.check_rate(call)
-    return call.but(dropout_mask=np.zeros_like(call.dropout_mask), dropout_rate=0.0)
 
 
 @wrong("dropped", "DROP-2", "J")

@@ -35,6 +35,10 @@ ENTRIES = rows(
     ("lse_of_empty_rows_is_nan", "lse", "SOFT-7", "I",
      lambda call, top, total: np.where(total[..., 0] == 0, np.nan, base.lse(call, top, total)),
      "Take minus infinity from minus infinity in the lse of a row with nothing to attend to."),
+    ("lse_of_empty_rows_is_the_lowest_number", "lse", "SOFT-7", "I",
+     lambda call, top, total: np.where(total[..., 0] == 0,
+         np.finfo(total.dtype).min, base.lse(call, top, total)),
+     "Give a row with nothing to attend to the lowest finite number as its lse."),
 )  # fmt: skip
 
 
@@ -118,12 +122,6 @@ def empty_rows_are_nan_unless_all_are(call: Attention, e: Array, total: Array) -
     """Look for rows with nothing to attend to by looking at all of a head."""
     nothing = ~(total > 0).any(axis=-2, keepdims=True)
     return np.where(nothing, base.normalised(call, e, total), e / total)
-
-
-@wrong("lse", "SOFT-7", "I")
-def lse_of_empty_rows_is_the_lowest_number(call: Attention, top: Array, total: Array) -> Any:
-    """Give a row with nothing to attend to the lowest finite number as its lse."""
-    return np.where(total[..., 0] == 0, np.finfo(total.dtype).min, base.lse(call, top, total))
 
 
 @wrong("attend", "MASK-6", "M")

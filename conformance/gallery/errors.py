@@ -59,6 +59,17 @@ ENTRIES = rows(
     ("no_queries_refused", "check_axes", "SHAPE-7", "O",
      lambda call: _asking(call, "query", call.query.shape[-2] > 0, "a position or more", "SHAPE-7"),
      "Ask for a query or more."),
+    ("sinks_dropped_beside_lengths", "softmax_of", "ERR-3", "M",
+     lambda call, s, allowed: base.softmax_of(call.but(sinks=None)
+         if call.key_lengths is not None else call, s, allowed),
+     "Forget the sinks on the path for lengths of keys.", "kekzl/imp#1345"),
+    ("bias_dropped_in_shared_heads", "biased", "ERR-3", "L",
+     lambda call, x: base.biased(call
+         if call.key.shape[-3] == call.query.shape[-3] else call.but(bias=None), x),
+     "Forget the bias where key heads are shared."),
+    ("mask_of_an_earlier_call", "allowed", "ERR-13", "T",
+     lambda call: call.steps.memory.setdefault("allowed", {}).setdefault(call.shape, base.allowed(call)),
+     "Keep the allowed keys of the first call of a shape.", "flashinfer-ai/flashinfer#1028"),
 )  # fmt: skip
 
 
@@ -213,25 +224,6 @@ def no_heads_are_one(call: Attention) -> Any:
 
 def _arrays(call: Attention) -> dict[str, Array]:
     return {name: getattr(call, name) for name in _ARRAYS}
-
-
-@wrong("softmax_of", "ERR-3", "M", "kekzl/imp#1345")
-def sinks_dropped_beside_lengths(call: Attention, s: Array, allowed: Mask) -> Any:
-    """Forget the sinks on the path for lengths of keys."""
-    return base.softmax_of(call.but(sinks=None) if call.key_lengths is not None else call, s, allowed)
-
-
-@wrong("biased", "ERR-3", "L")
-def bias_dropped_in_shared_heads(call: Attention, x: Array) -> Any:
-    """Forget the bias where key heads are shared."""
-    return base.biased(call if call.key.shape[-3] == call.query.shape[-3] else call.but(bias=None), x)
-
-
-@wrong("allowed", "ERR-13", "T", "flashinfer-ai/flashinfer#1028")
-def mask_of_an_earlier_call(call: Attention) -> Any:
-    """Keep the allowed keys of the first call of a shape."""
-    kept = call.steps.memory.setdefault("allowed", {})
-    return kept.setdefault(call.shape, base.allowed(call))
 
 
 @wrong("factor", "ERR-13", "T", "flashinfer-ai/flashinfer#4014")

@@ -28,13 +28,11 @@ ENTRIES = rows(
     ("delta_of_the_first_tile", "delta", "GRAD-19", "G",
      lambda call, p, r, allowed: base.delta(call, np.where(call.j < 32, p, 0), r, allowed),
      "Take the mean over the first 32 keys."),
+    ("last_queries_lost_in_d_value", "d_value", "GRAD-19", "G",
+     lambda call, p, allowed: base.d_value(call,
+         np.where(call.i < _in_tiles(call.queries, 128), p, 0), allowed),
+     "Leave the queries after the last whole tile of 128 out of the sum for the values."),
 )  # fmt: skip
-
-
-@wrong("d_value", "GRAD-19", "G")
-def last_queries_lost_in_d_value(call: Gradients, p: Array, allowed: Mask) -> Any:
-    """Leave the queries after the last whole tile of 128 out of the sum for the values."""
-    return base.d_value(call, np.where(call.i < _in_tiles(call.queries, 128), p, 0), allowed)
 
 
 @wrong("d_query", "GRAD-19", "G")

@@ -131,14 +131,14 @@ ENTRIES = rows(
     ("mask_of_the_first_head_backward", "forward_again", "GRAD-9", "H",
      lambda call: again(call, alter(call, mask=lambda mask: first(mask, -3))),
      "Take the mask of the first head for all, in the backward pass."),
+    ("gradients_of_tiled_heads", "summed_heads", "GRAD-3", "D",
+     lambda _call, d, like: d.reshape(*d.shape[:-3], -1, like.shape[-3], *d.shape[-2:]).sum(axis=-4),
+     "Assign query head h to key head h % Hkv, only in the backward pass."),
+    ("offset_of_the_first_entry_backward", "forward_again", "GRAD-9", "A",
+     lambda call: base.forward_again(call) if isinstance(call.query_offset, int) or not call.query_offset.size
+         else again(call, call.but(query_offset=int(call.query_offset.ravel()[0]))),
+     "Take the offset of the first batch entry for all, in the backward pass."),
 )  # fmt: skip
-
-
-@wrong("summed_heads", "GRAD-3", "D")
-def gradients_of_tiled_heads(_call: Gradients, d: Array, like: Array) -> Any:
-    """Assign query head h to key head h % Hkv, only in the backward pass."""
-    heads = like.shape[-3]
-    return d.reshape(*d.shape[:-3], -1, heads, *d.shape[-2:]).sum(axis=-4)
 
 
 @wrong("summed_heads", "GRAD-3", "D", "XunhaoLai/native-sparse-attention-triton#27")
@@ -277,14 +277,6 @@ def backward_aligned_to_the_last_key(call: Gradients) -> Any:
     """Let the last query see the last key in the backward pass, as the forward pass does not."""
     moved = call.but(query_offset=call.query_offset + call.keys - call.queries)
     return again(call, moved if call.is_causal else call)
-
-
-@wrong("forward_again", "GRAD-9", "A")
-def offset_of_the_first_entry_backward(call: Gradients) -> Any:
-    """Take the offset of the first batch entry for all, in the backward pass."""
-    if isinstance(call.query_offset, int) or not call.query_offset.size:
-        return base.forward_again(call)
-    return again(call, call.but(query_offset=int(call.query_offset.ravel()[0])))
 
 
 @wrong("forward_again", "GRAD-9", "E")

@@ -41,6 +41,10 @@ ENTRIES = rows(
     ("lse_heads_folded_the_other_way", "lse", "SOFT-6", "D",
      lambda call, top, total: _swap_groups(call, base.lse(call, top, total), -2),
      "Write the heads of the lse as groups of key heads."),
+    ("split_without_transposing", "split", "HEAD-3", "H",
+     lambda _call, features, heads: features.reshape(*features.shape[:-2],
+         heads, features.shape[-2], features.shape[-1] // heads),
+     "Reshape features straight to (heads, positions, depth).", "onnx/onnx#7118"),
 )  # fmt: skip
 
 
@@ -112,12 +116,6 @@ def spare_key_heads_dropped(call: Attention) -> Any:
     if heads and call.key.shape[-3] > heads:
         call = call.but(**{name: getattr(call, name)[..., :heads, :, :] for name in ("key", "value")})
     return base.check_heads(call)
-
-
-@wrong("split", "HEAD-3", "H", "onnx/onnx#7118")
-def split_without_transposing(_call: Call, features: Array, heads: int) -> Any:
-    """Reshape features straight to (heads, positions, depth)."""
-    return features.reshape(*features.shape[:-2], heads, features.shape[-2], features.shape[-1] // heads)
 
 
 @wrong("side_by_side", "HEAD-4", "H")

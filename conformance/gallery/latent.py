@@ -34,6 +34,10 @@ ENTRIES = rows(
     ("latent_window_ignored", "latent_attended", "LATENT-3", "E",
      lambda call, given, storage: base.latent_attended(call, given | {"window": None}, storage),
      "Attend to all keys, whatever the window."),
+    ("scale_without_the_rotary_depth", "latent_scale", "LATENT-2", "K",
+     lambda _call, given: 1 / math.sqrt(given["query"].shape[-1])
+         if given["scale"] is None else given["scale"],
+     "Take the scale of the depth without the rotary part."),
 )  # fmt: skip
 
 
@@ -42,12 +46,6 @@ def scale_of_the_absorbed_depth(_call: Call, given: Arguments) -> Any:
     """Take the scale of the depth of the latent and the rotary part."""
     depth = given["latent"].shape[-1] + given["key_rotary"].shape[-1]
     return 1 / math.sqrt(depth) if given["scale"] is None else given["scale"]
-
-
-@wrong("latent_scale", "LATENT-2", "K")
-def scale_without_the_rotary_depth(_call: Call, given: Arguments) -> Any:
-    """Take the scale of the depth without the rotary part."""
-    return 1 / math.sqrt(given["query"].shape[-1]) if given["scale"] is None else given["scale"]
 
 
 @wrong("latent_keys", "LATENT-1", "V")

@@ -91,6 +91,10 @@ ENTRIES = rows(
     ("mask_read_in_the_order_of_memory", "entered", "NUM-8", "H",
      lambda call: base.entered(alter(call, mask=lambda mask: mask.ravel(order="K").reshape(mask.shape))),
      "Read a transposed mask as if it were not.", "pytorch/pytorch#163597"),
+    ("query_length_by_the_program", "by_query_lengths", "MASK-10", "H",
+     lambda call: True if call.query_lengths is None
+         else call.i < _for_each_program(call, call.query_lengths),
+     "Read the query length of the number of batch entry and head in one row, modulo the batch entries."),
 )  # fmt: skip
 
 
@@ -99,12 +103,6 @@ def largest_offset_for_all(call: Attention) -> Any:
     """Let all batch entries have the largest of the offsets."""
     offset = np.asarray(call.query_offset)
     return base.position(call.but(query_offset=int(offset.max()) if offset.size else 0))
-
-
-@wrong("by_query_lengths", "MASK-10", "H")
-def query_length_by_the_program(call: Attention) -> Any:
-    """Read the query length of the number of batch entry and head in one row, modulo the batch entries."""
-    return True if call.query_lengths is None else call.i < _for_each_program(call, call.query_lengths)
 
 
 @wrong("by_segments", "MASK-11", "H")

@@ -29,6 +29,17 @@ ENTRIES = rows(
     ("lse_in_float32", "returned", "NUM-7", "S",
      lambda call, output, lse, weights: base.returned(call, output, lse.astype(np.float32), weights),
      "Return the lse in float32 whatever the inputs are."),
+    ("lse_with_a_maximum_before_the_scale", "lse", "SOFT-6", "K",
+     lambda call, top, total: base.lse(call, top / top.dtype.type(base.factor(call) or 1.0), total),
+     "Add the largest dot product, and not the largest score, to the logarithm of the sum."),
+    ("lse_of_positions_before_heads", "returned", "SHAPE-8", "H",
+     lambda call, output, lse, weights: base.returned(call, output, lse
+         if call.flat else np.swapaxes(lse, -1, -2), weights),
+     "Return the lse with the axis of heads last."),
+    ("output_of_positions_before_heads", "returned", "SHAPE-3", "H",
+     lambda call, output, lse, weights: base.returned(call, output
+         if call.flat else np.swapaxes(output, -2, -3), lse, weights),
+     "Return the output with the axis of heads after that of positions."),
 )  # fmt: skip
 
 
@@ -66,13 +77,6 @@ def lse_before_the_mask(call: Attention) -> Any:
     return output, base.softmax_of(call, base.scored(call), np.ones(call.shape, dtype=bool))[1], p
 
 
-@wrong("lse", "SOFT-6", "K")
-def lse_with_a_maximum_before_the_scale(call: Attention, top: Array, total: Array) -> Any:
-    """Add the largest dot product, and not the largest score, to the logarithm of the sum."""
-    factor = base.factor(call) or 1.0
-    return base.lse(call, top / top.dtype.type(factor), total)
-
-
 @wrong("attend", "SOFT-6", "K")
 def lse_before_the_scale(call: Attention) -> Any:
     """Return the lse of the dot products."""
@@ -88,18 +92,6 @@ def lse_of_the_kept_keys(call: Attention) -> Any:
     if call.dropout_mask is None:
         return output, lse, p
     return output, base.softmax_of(call, base.scored(call), base.allowed(call) & call.dropout_mask)[1], p
-
-
-@wrong("returned", "SHAPE-8", "H")
-def lse_of_positions_before_heads(call: Attention, output: Array, lse: Array, weights: Array) -> Any:
-    """Return the lse with the axis of heads last."""
-    return base.returned(call, output, lse if call.flat else np.swapaxes(lse, -1, -2), weights)
-
-
-@wrong("returned", "SHAPE-3", "H")
-def output_of_positions_before_heads(call: Attention, output: Array, lse: Array, weights: Array) -> Any:
-    """Return the output with the axis of heads after that of positions."""
-    return base.returned(call, output if call.flat else np.swapaxes(output, -2, -3), lse, weights)
 
 
 @wrong("returned", "SHAPE-3", "H")

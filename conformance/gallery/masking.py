@@ -84,6 +84,29 @@ ENTRIES = rows(
     ("mask_of_the_last_query", "by_mask", "MASK-1", "H",
      lambda call: base.by_mask(alter(call, mask=lambda mask: mask[..., -1:, :] if mask.ndim > 1 else mask)),
      "Let all queries have the mask of the last."),
+    ("bias_bounded_below", "biased", "MASK-2", "C",
+     lambda call, x: base.biased(alter(call, bias=lambda bias: np.maximum(bias.astype(x.dtype), -10000)), x),
+     "Let no bias be below -10000."),
+    ("causal_once_for_four_queries_in_half", "by_causality", "MASK-3", "A",
+     lambda call: base.by_causality(call) if call.storage.itemsize > 2 or not call.is_causal
+         else call.j <= base.position(call) - call.i + call.i // 4 * 4 + 3,
+     "Find the diagonal in half precision once for four queries.", "pytorch/pytorch#195910"),
+    ("mask_or_bias", "allowed", "MASK-4", "R",
+     lambda call: base.allowed(call) if call.mask is None or call.bias is None
+         else base.allowed(call.but(mask=None)) | base.allowed(call.but(bias=None)),
+     "Allow what mask or bias allows, where both are given."),
+    ("segments_of_earlier_keys_too", "by_segments", "MASK-11", "R",
+     lambda call: True if call.query_segment_ids is None or call.key_segment_ids is None
+         else (call.key_segment_ids[..., None, :] >= call.query_segment_ids[..., :, None])[..., None, :, :],
+     "Let a query attend to keys whose id is not above its own."),
+    ("mask_or_causal", "allowed", "MASK-4", "R",
+     lambda call: base.allowed(call) if call.mask is None or not call.is_causal
+         else base.allowed(call.but(mask=None)) | base.allowed(call.but(is_causal=False)),
+     "Allow what mask or causal mask allows, where both are given."),
+    ("mask_or_window", "allowed", "MASK-4", "R",
+     lambda call: base.allowed(call) if call.mask is None or call.window is None
+         else base.allowed(call.but(mask=None)) | base.allowed(call.but(window=None)),
+     "Allow what mask or window allows, where both are given."),
 )  # fmt: skip
 
 
@@ -102,12 +125,6 @@ def square_mask_transposed(call: Attention) -> Any:
     return base.by_mask(turned if square else call)
 
 
-@wrong("biased", "MASK-2", "C")
-def bias_bounded_below(call: Attention, x: Array) -> Any:
-    """Let no bias be below -10000."""
-    return base.biased(alter(call, bias=lambda bias: np.maximum(bias.astype(x.dtype), -10000)), x)
-
-
 @wrong("by_causality", "MASK-3", "A", "microsoft/onnxruntime#29020")
 def causal_bottom_right(call: Attention) -> Any:
     """Align the last query with the last key though no offset says so."""
@@ -115,27 +132,11 @@ def causal_bottom_right(call: Attention) -> Any:
     return call.j <= base.position(call) + ends if call.is_causal else True
 
 
-@wrong("by_causality", "MASK-3", "A", "pytorch/pytorch#195910")
-def causal_once_for_four_queries_in_half(call: Attention) -> Any:
-    """Find the diagonal in half precision once for four queries."""
-    if call.storage.itemsize > 2 or not call.is_causal:
-        return base.by_causality(call)
-    return call.j <= base.position(call) - call.i + call.i // 4 * 4 + 3
-
-
 @wrong("by_causality", "MASK-3", "G")
 def causal_by_tiles_past_the_first(call: Attention) -> Any:
     """Allow the whole tile of 16 keys on the diagonal, but for the first."""
     start = np.where(call.j < 16, call.j, call.j // 16 * 16)
     return start <= base.position(call) if call.is_causal else True
-
-
-@wrong("allowed", "MASK-4", "R")
-def mask_or_bias(call: Attention) -> Any:
-    """Allow what mask or bias allows, where both are given."""
-    if call.mask is None or call.bias is None:
-        return base.allowed(call)
-    return base.allowed(call.but(mask=None)) | base.allowed(call.but(bias=None))
 
 
 @wrong("attend", "MASK-5", "C", "microsoft/onnxruntime#14363")
@@ -222,14 +223,6 @@ def keys_of_negative_segments_for_all(call: Attention) -> Any:
     return base.by_segments(call) | (False if ids is None else ids[..., None, None, :] < 0)
 
 
-@wrong("by_segments", "MASK-11", "R")
-def segments_of_earlier_keys_too(call: Attention) -> Any:
-    """Let a query attend to keys whose id is not above its own."""
-    if call.query_segment_ids is None or call.key_segment_ids is None:
-        return True
-    return (call.key_segment_ids[..., None, :] >= call.query_segment_ids[..., :, None])[..., None, :, :]
-
-
 @wrong("by_segments", "MASK-11", "H")
 def segments_of_the_queries_for_keys(call: Attention) -> Any:
     """Read the segments of the keys from those of the queries, again from the first where they end."""
@@ -237,22 +230,6 @@ def segments_of_the_queries_for_keys(call: Attention) -> Any:
     if ids is None or not ids.shape[-1]:
         return base.by_segments(call)
     return base.by_segments(call.but(key_segment_ids=np.take(ids, call.j % ids.shape[-1], axis=-1)))
-
-
-@wrong("allowed", "MASK-4", "R")
-def mask_or_causal(call: Attention) -> Any:
-    """Allow what mask or causal mask allows, where both are given."""
-    if call.mask is None or not call.is_causal:
-        return base.allowed(call)
-    return base.allowed(call.but(mask=None)) | base.allowed(call.but(is_causal=False))
-
-
-@wrong("allowed", "MASK-4", "R")
-def mask_or_window(call: Attention) -> Any:
-    """Allow what mask or window allows, where both are given."""
-    if call.mask is None or call.window is None:
-        return base.allowed(call)
-    return base.allowed(call.but(mask=None)) | base.allowed(call.but(window=None))
 
 
 @wrong("attend", "MASK-1", "R")

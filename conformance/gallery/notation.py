@@ -22,6 +22,9 @@ ENTRIES = rows(
     ("lse_with_an_axis_of_one", "returned", "SHAPE-8", "H",
      lambda call, output, lse, weights: base.returned(call, output, lse[..., None], weights),
      "Keep the axis that the sum was taken over."),
+    ("two_axes_as_many_heads", "allowed", "SHAPE-2", "H",
+     lambda call: base.allowed(call) & ((call.i == call.j) | (not (call.flat and call.queries == call.keys))),
+     "Take two axes for heads of one position each, where both have as many: each query meets its own key."),
 )  # fmt: skip
 
 
@@ -55,13 +58,6 @@ def first_feature_of_the_next_head(call: Attention) -> Any:
     query = call.query.copy()
     query[..., 0] = np.roll(query[..., 0], -1, axis=-2)
     return base.product(call.but(query=query))
-
-
-@wrong("allowed", "SHAPE-2", "H")
-def two_axes_as_many_heads(call: Attention) -> Any:
-    """Take two axes for heads of one position each, where both have as many: each query meets its own key."""
-    alone = call.flat and call.queries == call.keys
-    return base.allowed(call) & ((call.i == call.j) | (not alone))
 
 
 @wrong("check_axes", "SHAPE-2", "H")

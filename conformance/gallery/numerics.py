@@ -69,6 +69,13 @@ ENTRIES = rows(
     ("nan_scores_disallowed", "allowed", "NUM-11", "C",
      lambda call: base.allowed(call) & ~np.isnan(base.scored(call)),
      "Disallow keys whose score is NaN."),
+    ("nan_in_the_lse_made_infinite", "returned", "NUM-11", "I",
+     lambda call, output, lse, weights: base.returned(call,
+         output, np.where(np.isnan(lse), -np.inf, lse), weights),
+     "Take a row of NaN for an empty one, as far as its lse is concerned."),
+    ("minus_infinite_scores_are_nan", "scored", "NUM-14", "C",
+     lambda call: np.where(np.isinf(base.scored(call.but(bias=None))), np.nan, base.scored(call)),
+     "Take any infinite score for an error."),
 )  # fmt: skip
 
 
@@ -227,12 +234,6 @@ def infinite_scores_made_finite(call: Attention) -> Any:
     return np.clip(s, -most, most)
 
 
-@wrong("returned", "NUM-11", "I")
-def nan_in_the_lse_made_infinite(call: Attention, output: Array, lse: Array, weights: Array) -> Any:
-    """Take a row of NaN for an empty one, as far as its lse is concerned."""
-    return base.returned(call, output, np.where(np.isnan(lse), -np.inf, lse), weights)
-
-
 @wrong("weighted", "NUM-12", "C")
 def nan_values_taken_for_zero(call: Attention, p: Array, allowed: Mask) -> Any:
     """Replace NaN in the values by 0, for the sake of unused memory."""
@@ -265,14 +266,6 @@ def plus_infinity_wins_over_minus_infinity(call: Attention, p: Array, allowed: M
     """Return plus infinity where infinities of both signs meet."""
     plus = (base.shared(call, call.value) == np.inf)[..., None, :, :] & allowed[..., None]
     return np.where(plus.any(axis=-2), np.inf, base.weighted(call, p, allowed))
-
-
-@wrong("scored", "NUM-14", "C")
-def minus_infinite_scores_are_nan(call: Attention) -> Any:
-    """Take any infinite score for an error."""
-    s = base.scored(call)
-    bare = base.scored(call.but(bias=None))
-    return np.where(np.isinf(bare), np.nan, s)
 
 
 @wrong("allowed", "NUM-14", "B")

@@ -24,6 +24,13 @@ ENTRIES = rows(
      "Apply the offsets of sequences to causality, and not to the window."),
     ("cotangents_past_the_end_counted", "without_the_rest", "PACK-7", "W", base.within_sequences,
      "Count the cotangents of the lse in rows of no sequence.", "NVIDIA/TransformerEngine#2186"),
+    ("offset_of_the_first_sequence", "offset_of_row", "PACK-5", "H",
+     lambda call, sequences: np.full(sequences.shape, np.asarray(call.offsets).ravel()[:1].sum(), np.int64),
+     "Move all sequences by the offset of the first."),
+    ("boundaries_sorted", "check_starts", "PACK-6", "U",
+     lambda call, name, starts, shape, rows: base.check_starts(call, name, np.sort(starts)
+         if starts.ndim == 1 else starts, shape, rows),
+     "Sort boundaries that decrease."),
 )  # fmt: skip
 
 
@@ -136,19 +143,6 @@ def each_sequence_aligned_at_its_end(call: Packed, sequences: Array) -> Any:
     """Align the last query of each sequence with its last key, whatever the offset."""
     ahead = np.diff(call.key_starts) - np.diff(call.query_starts)
     return np.append(ahead, 0)[sequences]
-
-
-@wrong("offset_of_row", "PACK-5", "H")
-def offset_of_the_first_sequence(call: Packed, sequences: Array) -> Any:
-    """Move all sequences by the offset of the first."""
-    first = np.asarray(call.offsets).ravel()[:1].sum()
-    return np.full(sequences.shape, first, np.int64)
-
-
-@wrong("check_starts", "PACK-6", "U")
-def boundaries_sorted(call: Packed, name: str, starts: Array, shape: Any, rows: int) -> Any:
-    """Sort boundaries that decrease."""
-    return base.check_starts(call, name, np.sort(starts) if starts.ndim == 1 else starts, shape, rows)
 
 
 @wrong("check_starts", "PACK-6", "U")

@@ -8,7 +8,6 @@ import numpy as np
 from attnspec.conformance.gallery.entry import Array, base, rows, wrong
 from attnspec.reference.call import Call
 from attnspec.reference.frequencies import Frequencies
-from attnspec.reference.notation import Attention
 from attnspec.reference.positions import Rotary
 
 ENTRIES = rows(
@@ -98,6 +97,10 @@ ENTRIES = rows(
     ("growth_where_nothing_grows", "attention_factor", "POS-23", "Q",
      lambda call: base.attention_factor(call) if call.scaling != "longrope" else _of_longrope(call),
      "Use another attention factor than 1 where the factor is 1.", "ml-explore/mlx-lm#660"),
+    ("given_slopes_in_half", "each_slope", "NUM-5", "C",
+     lambda call, heads, given: base.each_slope(call, heads, given
+         if given is None else given.astype(call.query.dtype)),
+     "Round given slopes to the dtype of the query."),
 )  # fmt: skip
 
 
@@ -182,12 +185,6 @@ def offset_cut_to_an_integer(call: Rotary) -> Any:
     """Take the whole part of an offset."""
     whole = int(call.offset) if isinstance(call.offset, float) else call.offset
     return base.check_rotary(call.but(offset=whole))
-
-
-@wrong("each_slope", "NUM-5", "C")
-def given_slopes_in_half(call: Attention, heads: int, given: Array) -> Any:
-    """Round given slopes to the dtype of the query."""
-    return base.each_slope(call, heads, given if given is None else given.astype(call.query.dtype))
 
 
 @wrong("places", "POS-10", "Q", "unslothai/unsloth#3803")

@@ -15,6 +15,14 @@ ENTRIES = rows(
     ("bias_of_the_value_dropped", "check_self", "PROJ-5", "V",
      lambda _call, given: given | {"value_bias": None},
      "Take a bias for the values and leave it out."),
+    ("bias_along_the_tokens", "shifted", "PROJ-3", "V",
+     lambda call, result, bias, convention: base.shifted(call, result, bias, "row"
+         if result.shape[-1] == len(bias) else convention),
+     "Add the bias to columns as to rows, where there are as many tokens as features."),
+    ("bias_with_an_axis_more", "check_projection", "PROJ-6", "U",
+     lambda call, name, tokens, weight, _bias,
+         convention: base.check_projection(call, name, tokens, weight, None, convention),
+     "Take no notice of the shape of a bias."),
 )  # fmt: skip
 
 
@@ -50,12 +58,6 @@ def odd_depth_cut(call: Call, tokens: Array, weight: Array, convention: Conventi
 
 
 @wrong("shifted", "PROJ-3", "V")
-def bias_along_the_tokens(call: Call, result: Array, bias: Array, convention: Convention) -> Any:
-    """Add the bias to columns as to rows, where there are as many tokens as features."""
-    return base.shifted(call, result, bias, "row" if result.shape[-1] == len(bias) else convention)
-
-
-@wrong("shifted", "PROJ-3", "V")
 def bias_scaled_by_the_tokens(call: Call, result: Array, bias: Array, convention: Convention) -> Any:
     """Add the bias once for each token, to their sum."""
     return base.shifted(call, result, bias * result.shape[-1 if convention == "column" else -2], convention)
@@ -83,11 +85,3 @@ def mask_transposed_in_columns(_call: Call, given: Arguments) -> Any:
     """Turn a mask round with the tokens, where they are columns."""
     turn = given["mask"] is not None and given["mask"].ndim > 1 and given["convention"] == "column"
     return given | {"mask": np.swapaxes(given["mask"], -1, -2)} if turn else given
-
-
-@wrong("check_projection", "PROJ-6", "U")
-def bias_with_an_axis_more(
-    call: Call, name: str, tokens: Array, weight: Array, _bias: Array | None, convention: Convention
-) -> Any:
-    """Take no notice of the shape of a bias."""
-    return base.check_projection(call, name, tokens, weight, None, convention)

@@ -38,6 +38,22 @@ ENTRIES = rows(
     ("decoded_values_twice_as_large", "attended_in_short", "QUANT-10", "Z",
      lambda call, query, key, value, *others: base.attended_in_short(call, query, key, 2 * value, *others),
      "Apply half of a scale to the output.", "lightseekorg/tokenspeed#759"),
+    ("zero_points_left_out", "decoded", "QUANT-2", "Z",
+     lambda call, codes, scales, _zero_points, encoding,
+         like: base.decoded(call, codes, scales, None, encoding, like),
+     "Decode as if the range were symmetric."),
+    ("nibbles_of_q4_0_side_by_side", "unpacked", "QUANT-7", "Z",
+     lambda call, packed, blocks: base.unpacked(call, packed, blocks) if blocks != "q4_0"
+         else np.stack([packed % 16, packed // 16], axis=-1).reshape(*packed.shape[:-1], 32) - 8,
+     "Take the two codes of a byte for neighbours."),
+    ("scales_of_the_cache_left_out", "keys_and_values", "QUANT-8", "Z",
+     lambda call, query, key, value, encoding: base.keys_and_values(call,
+         query, (key[0], None, key[2]), (value[0], None, value[2]), encoding),
+     "Accept scales of keys and values, and attend to the bare codes.", "flashinfer-ai/flashinfer#4979"),
+    ("keys_rounded_to_the_next_integers", "attended_by_codes", "QUANT-8", "Z",
+     lambda call, query, key, value, storage, options: base.attended_by_codes(call,
+         query, np.rint(key), value, storage, options),
+     "Lose the fraction of a decoded key in a cast to integers."),
 )  # fmt: skip
 
 
@@ -46,14 +62,6 @@ def signed_codes_read_as_unsigned(call: Call, codes: Array, encoding: str, dtype
     """Read the integers of int8 as bytes without a sign."""
     numbers = base.decoded_codes(call, codes, encoding, dtype)
     return np.where(numbers < 0, numbers + 256, numbers) if encoding == "int8" else numbers
-
-
-@wrong("decoded", "QUANT-2", "Z")
-def zero_points_left_out(
-    call: Call, codes: Array, scales: Array, _zero_points: Array, encoding: str, like: Array
-) -> Any:
-    """Decode as if the range were symmetric."""
-    return base.decoded(call, codes, scales, None, encoding, like)
 
 
 @wrong("decoded", "QUANT-2", "Z")
@@ -156,14 +164,6 @@ def scales_of_tokens_one_late(call: Call, given: Array, full: tuple[int, ...]) -
 
 
 @wrong("unpacked", "QUANT-7", "Z")
-def nibbles_of_q4_0_side_by_side(call: Call, packed: Array, blocks: str) -> Any:
-    """Take the two codes of a byte for neighbours."""
-    if blocks != "q4_0":
-        return base.unpacked(call, packed, blocks)
-    return np.stack([packed % 16, packed // 16], axis=-1).reshape(*packed.shape[:-1], 32) - 8
-
-
-@wrong("unpacked", "QUANT-7", "Z")
 def high_nibbles_of_q4_0_first(call: Call, packed: Array, blocks: str) -> Any:
     """Take the first half of a block from the high nibbles."""
     numbers = base.unpacked(call, packed, blocks)
@@ -184,14 +184,6 @@ def zero_points_of_floats_passed_over(
     """Accept zero points that are subtracted from floating-point codes."""
     given = zero_points if encoding == "int8" else None
     base.check_codes(call, of, codes, scale, given, encoding)
-
-
-@wrong("keys_and_values", "QUANT-8", "Z", "flashinfer-ai/flashinfer#4979")
-def scales_of_the_cache_left_out(
-    call: Call, query: Array, key: Quantised, value: Quantised, encoding: str
-) -> Any:
-    """Accept scales of keys and values, and attend to the bare codes."""
-    return base.keys_and_values(call, query, (key[0], None, key[2]), (value[0], None, value[2]), encoding)
 
 
 @wrong("keys_and_values", "QUANT-8", "Z", "vllm-project/vllm#6081")
@@ -215,14 +207,6 @@ def last_scales_reset_to_one(
     return base.keys_and_values(
         call, query, (key[0], scales[0], key[2]), (value[0], scales[1], value[2]), encoding
     )
-
-
-@wrong("attended_by_codes", "QUANT-8", "Z")
-def keys_rounded_to_the_next_integers(
-    call: Call, query: Array, key: Array, value: Array, storage: Any, options: dict[str, Any]
-) -> Any:
-    """Lose the fraction of a decoded key in a cast to integers."""
-    return base.attended_by_codes(call, query, np.rint(key), value, storage, options)
 
 
 @wrong("attended_by_codes", "QUANT-8", "Z")

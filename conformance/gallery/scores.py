@@ -101,6 +101,13 @@ ENTRIES = rows(
     ("kept_weights_raised_twice", "dropped", "DROP-2", "J",
      lambda call, p: base.dropped(call, p) / p.dtype.type(1 - call.dropout_rate),
      "Divide by one minus the rate twice."),
+    ("bias_subtracted", "biased", "SCORE-4", "L",
+     lambda call, x: base.biased(alter(call, bias=lambda bias: np.where(np.isfinite(bias), -bias, bias)), x),
+     "Subtract a finite bias."),
+    ("cap_multiplied_inside", "capped", "SCORE-5", "F",
+     lambda call, x: x if call.softcap is None
+         else np.tanh(x * x.dtype.type(call.softcap)) / x.dtype.type(call.softcap),
+     "Multiply by the cap inside of the tangent, and divide outside."),
 )  # fmt: skip
 
 
@@ -219,18 +226,6 @@ def bias_scaled_by_the_scale(call: Attention) -> Any:
     return base.biased(
         alter(call, bias=lambda bias: bias * base.factor(call)), base.scored(call.but(bias=None))
     )
-
-
-@wrong("biased", "SCORE-4", "L")
-def bias_subtracted(call: Attention, x: Array) -> Any:
-    """Subtract a finite bias."""
-    return base.biased(alter(call, bias=lambda bias: np.where(np.isfinite(bias), -bias, bias)), x)
-
-
-@wrong("capped", "SCORE-5", "F")
-def cap_multiplied_inside(call: Attention, x: Array) -> Any:
-    """Multiply by the cap inside of the tangent, and divide outside."""
-    return x if call.softcap is None else np.tanh(x * x.dtype.type(call.softcap)) / x.dtype.type(call.softcap)
 
 
 @wrong("normalised", "DROP-1", "J")

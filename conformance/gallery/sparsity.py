@@ -38,6 +38,10 @@ ENTRIES = rows(
     ("list_of_the_first_key_head", "listed_keys", "SPARSE-9", "D",
      lambda call: base.listed_keys(call.but(key_indices=first(call.key_indices, -3))),
      "Let all heads have the list of the first key head."),
+    ("listed_key_clamped", "check_lists", "SPARSE-11", "V",
+     lambda call: base.check_lists(call) if getattr(call.key_indices, "dtype", np.dtype(float)).kind != "i"
+         else base.check_lists(call.but(key_indices=np.clip(call.key_indices, -1, call.keys - 1))),
+     "Read the last key for one past it."),
 )  # fmt: skip
 
 
@@ -228,14 +232,6 @@ def lists_of_key_heads_tiled(call: Sparse) -> Any:
     if group == 1 or result.ndim < 3 or result.shape[-3] == 1:
         return result
     return np.concatenate([result[..., ::group, :, :]] * group, axis=-3)
-
-
-@wrong("check_lists", "SPARSE-11", "V")
-def listed_key_clamped(call: Sparse) -> Any:
-    """Read the last key for one past it."""
-    if getattr(call.key_indices, "dtype", np.dtype(float)).kind != "i":
-        return base.check_lists(call)
-    return base.check_lists(call.but(key_indices=np.clip(call.key_indices, -1, call.keys - 1)))
 
 
 @wrong("sparse_gradients", "SPARSE-12", "W", "NVIDIA/cudnn-frontend#298")

@@ -155,6 +155,21 @@ ENTRIES = rows(
     ("key_at_position_zero_taken_for_none", "by_key_positions", "MASK-15", "G",
      lambda call: True if call.key_positions is None else base.key_position(call) > 0,
      "Ask whether a position is true or positive."),
+    ("window_dropped_without_another_mask", "by_window", "MASK-8", "E",
+     lambda call: True if call.mask is None and (not call.is_causal) else base.by_window(call),
+     "Return early where neither mask nor causality is given.", "jax-ml/jax#32357"),
+    ("key_length_of_whole_tiles", "by_key_lengths", "MASK-9", "G",
+     lambda call: base.by_key_lengths(call) if call.mask is not None
+         else base.by_key_lengths(alter(call, key_lengths=lambda n: -(-np.asarray(n) // 4) * 4)),
+     "Round a length up to a whole tile of 4 where there is no mask."),
+    ("window_from_the_end_beside_lengths", "by_window", "MASK-6", "E",
+     lambda call: base.by_window(call) if call.key_lengths is None or np.any(call.query_offset)
+         else base.by_window(call.but(query_offset=np.asarray(call.key_lengths) - call.queries)),
+     "Let the last query stand at the last key that a length leaves, and count the window from there."),
+    ("causal_positions_in_a_byte", "by_causality", "MASK-3", "N",
+     lambda call: True if not call.is_causal
+         else _short(call.j, np.int8) <= _short(base.position(call), np.int8),
+     "Compare positions in eight bits under a causal mask, so that the one after 127 is negative."),
 )  # fmt: skip
 
 
@@ -183,13 +198,6 @@ def window_without_its_right_bound(call: Attention) -> Any:
     right = call.window[1] if call.window else None
     at = False if not right else call.j == base.position(call) + right
     return base.by_window(call) & ~np.asarray(at)
-
-
-@wrong("by_window", "MASK-8", "E", "jax-ml/jax#32357")
-def window_dropped_without_another_mask(call: Attention) -> Any:
-    """Return early where neither mask nor causality is given."""
-    early = call.mask is None and not call.is_causal
-    return True if early else base.by_window(call)
 
 
 @wrong("by_window", "MASK-8", "A")
@@ -241,32 +249,8 @@ def segments_taken_to_be_sorted(call: Attention) -> Any:
     return (query[..., :, None] >= key[..., None, :])[..., None, :, :]
 
 
-@wrong("by_key_lengths", "MASK-9", "G")
-def key_length_of_whole_tiles(call: Attention) -> Any:
-    """Round a length up to a whole tile of 4 where there is no mask."""
-    if call.mask is not None:
-        return base.by_key_lengths(call)
-    return base.by_key_lengths(alter(call, key_lengths=lambda n: -(-np.asarray(n) // 4) * 4))
-
-
-@wrong("by_window", "MASK-6", "E")
-def window_from_the_end_beside_lengths(call: Attention) -> Any:
-    """Let the last query stand at the last key that a length leaves, and count the window from there."""
-    if call.key_lengths is None or np.any(call.query_offset):
-        return base.by_window(call)
-    return base.by_window(call.but(query_offset=np.asarray(call.key_lengths) - call.queries))
-
-
 def _short(numbers: Any, dtype: Any) -> Any:
     return np.asarray(numbers).astype(dtype).astype(np.int64)
-
-
-@wrong("by_causality", "MASK-3", "N")
-def causal_positions_in_a_byte(call: Attention) -> Any:
-    """Compare positions in eight bits under a causal mask, so that the one after 127 is negative."""
-    if not call.is_causal:
-        return True
-    return _short(call.j, np.int8) <= _short(base.position(call), np.int8)
 
 
 @wrong("by_window", "MASK-8", "N")
