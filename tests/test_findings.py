@@ -48,6 +48,7 @@ RIGHT = {
     "executorch/causal_scale": {"got": [1.0, 1.0, 1.0]},
     "executorch/mask_and_causal": {"got": np.ones(4)},
     "executorch/misfit": {"got": "an error"},
+    "executorch/value_depth": {"got": np.ones((1, 64, 1, 128))},
     "flax/nnx_value_depth": {"got": "no error"},
     "iree/deep": {"got": [0.731, 0.731]},
     "iree/dynamic_depth": {"got": [0.731, 0.731]},
@@ -94,6 +95,7 @@ RIGHT = {
     "tvm/bottom_right": {"got": [0.0, 0.0, 1.0, 3.0]},
     "tvm/causal_maximum": {"got": [1.0, 5.0]},
     "tvm/no_keys": {"got": [np.zeros(4)]},
+    "tvm/other_heads": {"got": [1.0, 1.0, 1.0, 1.0]},
 }
 
 

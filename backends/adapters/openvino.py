@@ -11,12 +11,14 @@ from openvino import opset13
 from attnspec.backends.adapters.conditions import (
     OF_NAN,
     Arguments,
+    Rows,
     has_nan_query,
     has_no_keys,
     has_other_heads_of_value,
     is_masked,
     mask_overflow,
     rows_of_nan,
+    scores_of,
     with_more_axes,
     with_number,
     with_repeated_heads,
@@ -98,6 +100,12 @@ def _with_clamped(arguments: Arguments) -> Arguments:
     }
 
 
+def _rows_beyond(arguments: Arguments) -> Rows:
+    """Find the rows with a score that may be beyond float32."""
+    sizes = scores_of({name: np.abs(arguments[name]) for name in ("query", "key")})
+    return np.asarray((sizes >= np.finfo(np.float32).max).any(axis=-1))
+
+
 _DEVIATIONS = (
     Deviation(
         ("SHAPE-7", "MASK-6", "SHAPE-3"),
@@ -144,9 +152,13 @@ _DEVIATIONS = (
     mask_overflow("openvino/masked_overflow", is_masked),
     Deviation(
         ("NUM-13", "NUM-11", "MASK-5"),
-        "float64 is clamped to the range of float32",
+        "float64 is clamped to the range of float32, in which a score may be infinite: its row is NaN",
         "openvino/float64_infinity",
-        (OtherCall(_with_clamped), with_number(added=float(np.finfo(np.float32).min))),
+        (
+            OtherCall(_with_clamped),
+            Special(of_rows(_rows_beyond)),
+            with_number(added=float(np.finfo(np.float32).min)),
+        ),
         dtypes=("float64",),
         when=_has_infinity,
     ),

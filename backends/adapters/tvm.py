@@ -1,10 +1,12 @@
 """TVM: the operator ``relax.op.nn.attention``, compiled by LLVM with symbolic shapes."""
 
+import math
 from functools import cache
 from typing import Any
 
 import numpy as np
 import tvm
+from numpy.typing import NDArray
 from tvm import relax, tirx
 
 from attnspec.backends.adapters.conditions import (
@@ -19,10 +21,11 @@ from attnspec.backends.adapters.conditions import (
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported
-from attnspec.backends.outcome import InDtype, Special, Unwritten, every_element, of_rows
+from attnspec.backends.outcome import InDtype, OtherCall, Special, Unwritten, every_element, of_rows
 from attnspec.backends.user.function import describe
 
-_SHAPES = {"query": "blhd", "key": "bshd", "value": "bshe", "bias": "bhls"}
+#: The numbers of heads have letters of their own: the operator checks every other size.
+_SHAPES = {"query": "blhd", "key": "bskd", "value": "bsve", "bias": "bhls"}
 
 
 def attention_backend() -> Backend:
@@ -35,7 +38,6 @@ def attention_backend() -> Backend:
         layout="BSHD",
         axes=4,
         mask_axes=4,
-        heads="equal",
         bias_dtype="query",
         concurrent=False,
         dialect={"MASK-2": "added", "NUM-5": {"float16": "storage"}},
@@ -74,7 +76,7 @@ def attention(
 @cache
 def _function(dtype: str, count: int, causal: str | None, scale: float | None) -> Any:
     """Compile the operator for a number of arrays and its attributes."""
-    sizes = {letter: tirx.Var(letter, "int64") for letter in "blshde"}
+    sizes = {letter: tirx.Var(letter, "int64") for letter in "blshkvde"}
     inputs = [
         relax.Var(name, relax.TensorType([sizes[letter] for letter in letters], dtype))
         for name, letters in list(_SHAPES.items())[:count]
@@ -106,7 +108,39 @@ def _rows_far_below(arguments: Arguments) -> Rows:
     return np.asarray((np.where(pairs_of(arguments), scores, -np.inf) < -lowest).all(axis=-1))
 
 
+def _has_other_heads(arguments: Arguments) -> bool:
+    return len({arguments[name].shape[-3] for name in ("query", "key", "value")}) > 1
+
+
+def _with_heads_in_memory(arguments: Arguments) -> Arguments:
+    """Give each query head of the batch the next key head in memory, and none past the last."""
+    outer = arguments["query"].shape[:-2]
+
+    def align(array: NDArray[Any]) -> NDArray[Any]:
+        aligned = np.zeros((math.prod(outer), *array.shape[-2:]), array.dtype)
+        flat = array.reshape(-1, *array.shape[-2:])[: len(aligned)]
+        aligned[: len(flat)] = flat
+        return aligned.reshape(*outer, *array.shape[-2:])
+
+    return {**arguments, **{name: align(arguments[name]) for name in ("key", "value")}}
+
+
+def _rows_past_the_end(arguments: Arguments) -> Rows:
+    """Find the rows of the query heads for which there is no key head, or no value head, in memory."""
+    rows = arguments["query"].shape[:-1]
+    last = min(math.prod(arguments[name].shape[:-2]) for name in ("key", "value"))
+    past = np.arange(math.prod(rows[:-1])) >= last
+    return np.broadcast_to(past.reshape(*rows[:-1], 1), rows)
+
+
 _DEVIATIONS = (
+    Deviation(
+        ("HEAD-1", "HEAD-2"),
+        "the numbers of heads are not checked: heads are paired in the order of memory, and past its end",
+        "tvm/other_heads",
+        (Unwritten(of_rows(_rows_past_the_end)), OtherCall(_with_heads_in_memory)),
+        when=_has_other_heads,
+    ),
     Deviation(
         ("NUM-1",),
         "beside a scale the output of float16 has the dtype float32",
