@@ -140,6 +140,12 @@ def scores_of(arguments: Arguments) -> NDArray[np.float64]:
     return _products(query, key)
 
 
+def scaled_scores_of(arguments: Arguments) -> NDArray[np.float64]:
+    """Compute the products of scaled queries and keys, which may be infinite or NaN."""
+    query, key = (arguments[name].astype(np.float64) for name in ("query", "key"))
+    return _products(query * arguments.get("scale", query.shape[-1] ** -0.5), key)
+
+
 def _products(query: NDArray[np.float64], key: NDArray[np.float64]) -> NDArray[np.float64]:
     if query.ndim > 2 and key.shape[-3] and query.shape[-3] != key.shape[-3]:
         key = np.repeat(key, query.shape[-3] // key.shape[-3], axis=-3)
@@ -295,8 +301,7 @@ def with_number(*, added: float | None = None, of_float16: float | None = None) 
         bias = np.where(others, given, number)
         top = bias.max(axis=-1, keepdims=True, initial=-np.inf)
         level = np.isfinite(top) & (top < -_FAR)
-        scale = arguments.get("scale", arguments["query"].shape[-1] ** -0.5)
-        scores = scale * scores_of(arguments)
+        scores = scaled_scores_of(arguments)
         # In other rows disallowed keys have no weight. A large number would raise their budget.
         near = (top < number / 2) | ~(np.abs(scores).max(axis=-1, keepdims=True, initial=0) < -number / 4)
         # A bias that cancels the scores makes the weights equal.

@@ -15,11 +15,12 @@ from attnspec.backends.adapters.conditions import (
     has_mask_or_bias,
     has_overflowing_score,
     has_scale_of_zero,
+    is_masked,
     pairs_of,
     repeated_batch,
     rows_not_finite,
     rows_with_overflow,
-    scores_of,
+    scaled_scores_of,
     with_more_axes,
     with_number,
     without,
@@ -70,7 +71,7 @@ def _has_large_scores(arguments: Arguments) -> bool:
 
 def _scores(arguments: Arguments) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Compute the scores without masks and biases, and with them."""
-    plain = scores_of(arguments) * arguments.get("scale", arguments["query"].shape[-1] ** -0.5)
+    plain = scaled_scores_of(arguments)
     bias = np.asarray(arguments.get("bias", 0.0)).astype(np.float64)
     return plain, np.where(pairs_of(arguments), plain + bias, -np.inf)
 
@@ -86,7 +87,38 @@ def _with_floor(arguments: Arguments) -> Arguments:
     query = np.where(far, 0, arguments["query"]).astype(arguments["query"].dtype)
     bias = np.where(far | ~np.isfinite(raised), raised, raised - np.where(far, 0, plain))
     names = OPERATIONS["attention"].names("masks")
-    return {**{name: x for name, x in arguments.items() if name not in names}, "query": query, "bias": bias}
+    others = {name: x for name, x in arguments.items() if name not in names}
+    empty = np.isneginf(top)  # such a row is that of MASK-6, and a mask leaves it so
+    mask = {"mask": np.broadcast_to(~empty, scores.shape)} if empty.any() else {}
+    return {**others, "query": query, "bias": np.where(empty, 0.0, bias), **mask}
+
+
+def _with_exchanged_axes(arguments: Arguments) -> Arguments:
+    """Exchange the queries and the axis before the heads, as the output has them after an axis too many.
+
+    Each of its queries attends to the keys that belonged to it before.
+    """
+    wide = with_more_axes(arguments)
+    name = "mask" if "mask" in wide else "bias"
+    query, key, value = (wide[of] for of in ("query", "key", "value"))
+    heads, queries, keys = query.shape[-3], query.shape[-2], key.shape[-2]
+    if query.ndim < 5 or key.shape[-3] != heads:
+        return wide
+    batch = query.shape[-4]
+    # (*B, batch, Hq, L, S) to (*B, Hq, L, batch, batch * S), with each entry of the batch at its own keys
+    full = np.moveaxis(np.broadcast_to(wide[name], (*query.shape[:-1], keys)), -4, -2)
+    absent = False if name == "mask" else -np.inf
+    own = np.eye(batch, dtype=bool)[..., None]
+    added = np.where(own, full[..., None, :], absent).reshape(*full.shape[:-1], batch * keys)
+
+    def repeated(array: NDArray[Any]) -> NDArray[Any]:
+        """Convert (*B, batch, Hq, S, D) to (*B, Hq, L, batch * S, D)."""
+        each = np.moveaxis(array, -4, -3)
+        flat = each.reshape(*each.shape[:-3], 1, batch * keys, array.shape[-1])
+        return np.repeat(flat, queries, axis=-3)
+
+    moved = {"query": np.moveaxis(query, -4, -2), "key": repeated(key), "value": repeated(value)}
+    return {**wide, **moved, name: added}
 
 
 def _without_heads(arguments: Arguments) -> Arguments:
@@ -100,6 +132,13 @@ _DEVIATIONS = (
         "paddle/scale_zero",
         without("scale"),
         when=has_scale_of_zero,
+    ),
+    Deviation(
+        ("MASK-12",),
+        "a masked key whose score overflows makes the row NaN",
+        "paddle/masked_overflow",
+        Special(of_rows(rows_with_overflow())),
+        when=lambda arguments: is_masked(arguments) and has_overflowing_score(arguments),
     ),
     Deviation(
         ("SOFT-2", "MASK-3", "MASK-12"),
@@ -139,18 +178,11 @@ _DEVIATIONS = (
     Deviation(("ERR-6",), "a scale of NaN or infinity is accepted", "paddle/not_checked", OF_NAN),
     Deviation(
         ("ERR-15",),
-        "a mask of more axes than the scores is accepted",
+        "a mask of more axes than the scores is accepted, and exchanges axes of the output",
         "paddle/not_checked",
-        OtherCall(with_more_axes),
+        OtherCall(_with_exchanged_axes),
     ),
     Deviation(("HEAD-2",), "zero key heads are accepted", "paddle/not_checked", OtherCall(_without_heads)),
-    Deviation(
-        ("MASK-12",),
-        "a masked key whose score overflows makes the row NaN",
-        "paddle/masked_overflow",
-        Special(of_rows(rows_with_overflow())),
-        when=lambda arguments: has_mask_or_bias(arguments) and has_overflowing_score(arguments),
-    ),
     # After the others, which it joins.
     Deviation(
         ("SOFT-1",),
