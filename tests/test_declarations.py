@@ -67,6 +67,7 @@ def test_free_memory_is_declared_only_where_a_library_reads_or_leaves_it():
         "torch/flex_compiled_heads_of_value",
         "openvino/no_keys",
         "openvino/depth_zero",
+        "executorch/mask_and_causal",
         "executorch/not_checked",
         "tvm/no_keys",
         "ncnn/misfit",

@@ -63,6 +63,7 @@ RIGHT = {
     "keras/torch_bias_and_mask": {"got": "no error"},
     "keras/torch_half_leaks": {"got": [0.0, 0.0]},
     "mlx/no_key_heads": {"ended": ENDED},
+    "onnx/one_row_and_causal": {"got": [0.0, 1.0, 2.0]},
     "onnxruntime/gqa_window": {"got": [1, 2, 3, 3]},
     "onnxruntime/broadcast_mask": {"got": (1, 1, 2, 4)},
     "onnxruntime/past_offset": {"got": 2},
@@ -94,6 +95,7 @@ RIGHT = {
     "transformers/yarn_truncate": {"alone": CHANGED, "of_a_type": CHANGED},
     "tvm/bottom_right": {"got": [0.0, 0.0, 1.0, 3.0]},
     "tvm/causal_maximum": {"got": [1.0, 5.0]},
+    "tvm/no_key_heads": {"ended": ENDED},
     "tvm/no_keys": {"got": [np.zeros(4)]},
     "tvm/other_heads": {"got": [1.0, 1.0, 1.0, 1.0]},
 }

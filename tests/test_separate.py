@@ -98,6 +98,7 @@ CALLS = (
     (23, {"bias": RANDOM.normal(size=(4, 1, 5))}),
     (24, {"key_lengths": np.array([4, 2])}),
     (24, {"key_lengths": np.array([4, 3]), "is_causal": True, "query_offset": np.array([1, 0])}),
+    (25, {"mask": RANDOM.random((3, 1)) < 0.6}),  # a short last axis would be extended by False
     (25, {"window": (1, None)}),
     (25, {"window": (1, 0), "is_causal": True}),
     (25, {"window": (0, 1), "query_offset": 2}),

@@ -46,7 +46,7 @@ def older_backend() -> Backend:
 
 def _backend(name: str, opset: int) -> Backend:
     return describe(
-        onnx_attention(run, opset, whole_masks=False),
+        onnx_attention(run, opset),
         name=name,
         library="onnxruntime",
         dtypes=["float16", "float32"],

@@ -59,6 +59,8 @@ def attention(
     """Express causality as ``TopLeft``, or as ``BottomRight`` if the last query is at the last key."""
     arrays = [query, key, value]
     queries, keys = query.shape[1], key.shape[1]
+    if 0 in (key.shape[2], value.shape[2]):
+        raise Unsupported("zero key heads end the process; see the finding tvm/no_key_heads")
     causal = "TopLeft" if is_causal else None
     if is_causal and np.any(query_offset):
         if np.ndim(query_offset) or query_offset != keys - queries or query_offset < 0:
@@ -125,12 +127,12 @@ def _with_heads_in_memory(arguments: Arguments) -> Arguments:
     return {**arguments, **{name: align(arguments[name]) for name in ("key", "value")}}
 
 
-def _rows_past_the_end(arguments: Arguments) -> Rows:
-    """Find the rows of the query heads for which there is no key head, or no value head, in memory."""
-    rows = arguments["query"].shape[:-1]
+def _past_the_end(arguments: Arguments) -> dict[str, NDArray[np.bool_]]:
+    """Mean the results of the query heads for which there is no key head, or no value head, in memory."""
+    heads = arguments["query"].shape[:-2]
     last = min(math.prod(arguments[name].shape[:-2]) for name in ("key", "value"))
-    past = np.arange(math.prod(rows[:-1])) >= last
-    return np.broadcast_to(past.reshape(*rows[:-1], 1), rows)
+    past = np.arange(math.prod(heads)) >= last
+    return dict.fromkeys(("output", "weights"), past.reshape(*heads, 1, 1))
 
 
 _DEVIATIONS = (
@@ -138,7 +140,7 @@ _DEVIATIONS = (
         ("HEAD-1", "HEAD-2"),
         "the numbers of heads are not checked: heads are paired in the order of memory, and past its end",
         "tvm/other_heads",
-        (Unwritten(of_rows(_rows_past_the_end)), OtherCall(_with_heads_in_memory)),
+        (Unwritten(_past_the_end), OtherCall(_with_heads_in_memory)),
         when=_has_other_heads,
     ),
     Deviation(
