@@ -9,7 +9,7 @@ import numpy as np
 
 from attnspec import OPERATIONS
 from attnspec.backends.errors import Unsupported
-from attnspec.backends.user.convention import PACKED, SIZES, Convention, check_convention
+from attnspec.backends.user.convention import OTHER, PACKED, SIZES, Convention, check_convention
 from attnspec.backends.user.signature import native_names, required_parameters
 from attnspec.operations.letters import BATCH, HEADS
 
@@ -30,7 +30,7 @@ def adapt(name: str, function: Callable[..., Any], convention: Convention, xp: A
     native = _native_names(name, function, convention)
     options = [canonical for canonical in native if canonical not in _OPERATION.arrays]
     options += ["query_offset"] if convention.past else []
-    returned_always = [f"return_{output}" for output in convention.returns[1:]]
+    returned_always = [f"return_{output}" for output in convention.returns[1:] if output != OTHER]
     given_always = options_in_every_call(name, function, convention)
     kind = inspect.Parameter
     signature = inspect.Signature(
@@ -53,8 +53,7 @@ def adapt(name: str, function: Callable[..., Any], convention: Convention, xp: A
         call = _split_past(call, convention.past)
         if "mask" in native and native["mask"] == native.get("bias"):
             call = _merge_mask_and_bias(call, xp)
-        if convention.mask == "ignore" and call.get("mask") is not None:
-            call["mask"] = _inverted(call["mask"])
+        call = _with_own_meaning(call, convention)
         call = _add_mask_axes(call, convention.mask_axes)
         heads = (1, *call["query"].shape)[-3]
         for array in (*_OPERATION.arrays, *([] if packed else convention.past)):
@@ -137,6 +136,23 @@ def _merge_mask_and_bias(call: dict[str, Any], xp: Any) -> dict[str, Any]:
     if mask is not None and bias is not None:  # a mask is a bias of minus infinity (MASK-2)
         mask, bias = None, xp.where(mask, bias, -float("inf"))
     return call | {name: x for name, x in (("mask", mask), ("bias", bias)) if x is not None}
+
+
+def _with_own_meaning(call: dict[str, Any], convention: Convention) -> dict[str, Any]:
+    """Write the mask and the window as the function reads them."""
+    call = dict(call)
+    if convention.mask == "ignore" and call.get("mask") is not None:
+        call["mask"] = _inverted(call["mask"])
+    if convention.open_side is not None and isinstance(call.get("window"), tuple):
+        call["window"] = _with_open_sides(call["window"], convention.open_side)
+    return call
+
+
+def _with_open_sides(window: tuple[Any, ...], number: int) -> tuple[Any, ...]:
+    """Replace None by the number that opens a side of a window. A call with this number must be refused."""
+    if number in window:
+        raise Unsupported(f"the function opens a side of a window by {number}")
+    return tuple(number if side is None else side for side in window)
 
 
 def _default(option: str, query: Any) -> Any:

@@ -36,6 +36,7 @@ KEYS: Mapping[str, tuple[Any, str]] = {
     "loop": (bool, "true or false"),
     "mask_axes": (int, "an integer"),
     "sizes": _TABLE,
+    "open_side": (int, "an integer"),
     "past": (list, "a list of two parameters"),
     "depths": (list, "a list of integers"),
     "multiple": ((int, list), "an integer or a list of two integers"),

@@ -11,6 +11,8 @@ from attnspec.operations.aliases import meant
 _OPERATION = OPERATIONS["attention"]
 #: The layouts of the arrays. In the last, heads and depth share an axis.
 LAYOUTS = ("BHSD", "BSHD", PACKED := "BS(HD)")
+#: A result that is none of the standard's.
+OTHER = "_"
 #: The sizes that a function may take as arguments.
 SIZES = ("batch", "query_heads", "key_heads", "queries", "keys", "depth", "value_depth")
 
@@ -40,8 +42,11 @@ class Convention:
     #: The parameters for the keys and the values before the queries. A query offset is passed as these.
     #: They have heads before positions if heads and depth share an axis.
     past: tuple[str, ...] = ()
-    #: Its results, if they do not depend on ``return_lse`` and ``return_weights``.
+    #: Its results, if they do not depend on ``return_lse`` and ``return_weights``. Those called `OTHER` are
+    #: left out.
     returns: tuple[str, ...] = ()
+    #: The number that opens a side of a window, if None does not.
+    open_side: int | None = None
     #: Flags that it always applies. A call without such a flag is unsupported. A flag that the function has
     #: no parameter for is not passed.
     always: Mapping[str, Any] = field(default_factory=dict)
@@ -69,10 +74,11 @@ def check_convention(name: str, convention: Convention) -> None:
             choices = " or ".join(str(choice) for choice in expected if choice is not None)
             raise BackendError(f"backend {name}: {what}: expected {choices}, got {got!r}")
     if convention.returns and (
-        convention.returns[0] != "output" or not set(convention.returns) <= set(_OPERATION.outputs)
+        convention.returns[0] != "output" or not set(convention.returns) <= {*_OPERATION.outputs, OTHER}
     ):
         raise BackendError(
-            f"backend {name}: returns: expected output, then some of lse, weights, got {convention.returns!r}"
+            f"backend {name}: returns: expected output, then some of lse, weights, {OTHER}, "
+            f"got {convention.returns!r}"
         )
     wrong = [option for option in convention.given if option not in _OPERATION.options]
     if wrong:

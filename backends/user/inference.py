@@ -11,6 +11,7 @@ from attnspec.backends.library import LIBRARIES, imported_by, library_of, load_l
 from attnspec.backends.user.function import as_function
 from attnspec.backends.user.place import find
 from attnspec.backends.user.probe import Inference, probe
+from attnspec.backends.user.signature import check_form
 
 
 def infer_configuration(place: str, array: str = "") -> str:
@@ -21,6 +22,7 @@ def infer_configuration(place: str, array: str = "") -> str:
             f"backend {place}: expected a function, got a Backend, which needs no attnspec.toml"
         )
     function = as_function(place, target)
+    check_form(place, function)
     library = load_library(array or library_of(module))
     backend = Backend(place, library, function, library.default_dtypes)
     return configuration_text(place, library.name, probe(backend, function), package_of(module, library.name))
@@ -53,8 +55,7 @@ def _lines(place: str, array: str, inference: Inference, library: str) -> Iterat
     if convention.axes is not None:
         yield f"axes = {convention.axes}" + _because(why, "axes")
     yield from _limits(inference)
-    if "mask" in why:
-        yield f'mask = "{convention.mask}"' + _because(why, "mask")
+    yield from _passing(inference)
     for key, words in (
         ("returns", convention.returns),
         ("given", convention.given),
@@ -79,6 +80,18 @@ def _limits(inference: Inference) -> Iterator[str]:
         yield f"depths = [{', '.join(map(str, inference.depths))}]{_because(inference.why, 'depths')}"
     for key, value in inference.limits.items():
         yield f"{key} = {json.dumps(value)}{_because(inference.why, key)}"
+
+
+def _passing(inference: Inference) -> Iterator[str]:
+    """Yield the keys about how arguments are passed."""
+    convention, why = inference.convention, inference.why
+    if "mask" in why:
+        yield f'mask = "{convention.mask}"' + _because(why, "mask")
+    if convention.open_side is not None:
+        yield f"open_side = {convention.open_side}" + _because(why, "window")
+    if convention.sizes:
+        sizes = ", ".join(f'{ours} = "{own}"' for ours, own in convention.sizes.items())
+        yield f"sizes = {{ {sizes} }}"
 
 
 def _head(place: str, array: str, library: str) -> Iterator[str]:

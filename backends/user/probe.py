@@ -11,14 +11,14 @@ from itertools import product
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnspec import OPERATIONS
 from attnspec.backends.backend import Backend
 from attnspec.backends.errors import BackendError
 from attnspec.backends.user.adapter import adapt
-from attnspec.backends.user.convention import Convention
+from attnspec.backends.user.convention import OTHER, PACKED, Convention
 from attnspec.backends.user.signature import required_parameters
+from attnspec.backends.user.trials import Inputs, guess_arguments, trials
 from attnspec.operations.aliases import meant
 from attnspec.reference import attention
 
@@ -27,87 +27,19 @@ _OPERATION = OPERATIONS["attention"]
 _B, _H, _L, _S = 2, 3, 5, 7
 #: The depths to try: the others only if the first fails.
 _DEPTHS = (4, 8, 16, 32, 64, 96, 128, 256)
-_RETURNS = ((), ("output", "lse"), ("output", "weights"), ("output", "lse", "weights"))
-_LAYOUTS: tuple[Literal["BHSD", "BSHD"], ...] = ("BHSD", "BSHD")
+_RETURNS = (
+    (),
+    ("output", "lse"),
+    ("output", "weights"),
+    ("output", "lse", "weights"),
+    ("output", "lse", OTHER),
+    ("output", OTHER),
+    ("output", OTHER, OTHER),
+)
+_LAYOUTS: tuple[Literal["BHSD", "BSHD", "BS(HD)"], ...] = ("BHSD", "BSHD", "BS(HD)")
+#: What functions call the numbers of heads that they need as arguments.
+_HEADS = ("num_heads", "n_heads", "nhead", "heads", "head_num", "num_attention_heads", "h")
 _POWERS = {"1 / sqrt(D)": -0.5, "1": 0.0, "1 / D": -1.0, "sqrt(D)": 0.5}
-
-
-@dataclass(frozen=True)
-class _Inputs:
-    """Mask and bias of the probed calls, of shape (B, H, L, S)."""
-
-    mask: NDArray[np.bool_]
-    bias: NDArray[Any]
-
-
-@dataclass(frozen=True)
-class _Trial:
-    """One guess."""
-
-    convention: Convention
-    #: The options of the call, and those with which the reference gives the same result.
-    options: dict[str, Any]
-    meaning: dict[str, Any]
-    #: The variants that the function shows if the guess is right, and the reason to write then.
-    variants: dict[str, str]
-    why: str = ""
-
-
-def _trials(named: Convention, ours: str, inputs: _Inputs) -> Iterator[_Trial]:
-    """Yield calls that would confirm that a parameter is a given canonical argument."""
-    queries, keys = inputs.mask.shape[-2:]
-    if ours == "mask":
-        given = {"mask": inputs.mask}
-        yield _Trial(named, given, given, {}, "True means: attend")
-        yield _Trial(replace(named, mask="ignore"), given, given, {}, "True means: do not attend")
-    elif ours == "is_causal":
-        on: dict[str, Any] = {"is_causal": True}
-        yield _Trial(named, on, on, {}, "its causal mask is aligned at the top left")
-        right = on | {"query_offset": keys - queries}
-        why = "its causal mask is aligned at the bottom right"
-        yield _Trial(named, on, right, {"MASK-3": "bottom-right"}, why)
-    elif ours.startswith("return_"):
-        if not named.returns:
-            yield _Trial(named, {ours: True}, {}, {})
-    elif ours in (values := _values(inputs)):
-        yield _Trial(named, {ours: values[ours]}, {ours: values[ours]}, {})
-
-
-def _values(inputs: _Inputs) -> dict[str, Any]:
-    """Return a value for each other option that changes the result."""
-    batch, heads, queries, keys = inputs.mask.shape
-    return {
-        "scale": 0.3,
-        "softcap": 0.7,
-        "bias": inputs.bias,
-        "window": (1, 1),
-        "query_lengths": np.linspace(3, queries, batch, dtype=int),
-        "key_lengths": np.linspace(4, keys, batch, dtype=int),
-        "sinks": np.linspace(-1, 1, heads).astype(inputs.bias.dtype),
-    }
-
-
-def _guess_arguments(function: Callable[..., Any]) -> dict[str, tuple[str, ...]]:
-    """Guess the canonical argument of each parameter, most likely first.
-
-    The first parameters without a guess are taken for the missing arrays.
-    """
-    parameters = inspect.signature(function).parameters.values()
-    own = [
-        parameter.name
-        for parameter in parameters
-        if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-    ]
-    guesses = {name: (name,) if name in _OPERATION.arguments else meant(name) for name in own}
-    taken = {ours for names in guesses.values() for ours in names}
-    left = [name for name in own if not guesses[name]]
-    for array in _OPERATION.arrays:
-        if array not in taken and left:
-            guesses[left.pop(0)] = (array,)
-    return guesses
-
-
-_OPERATION_PROBE = OPERATIONS["attention"]
 
 
 @dataclass(frozen=True)
@@ -162,7 +94,8 @@ def _no_call_error(plainest: "_Probe", others: Mapping[int, "_Probe"]) -> Backen
         f"backend {plainest.backend.name}: expected some call to compute attention, got none: "
         f"tried {tried}, heads before and after positions, three and four axes, depths {depths}, "
         f"arrays of {plainest.backend.library}{shown}; if it takes other arrays, name their library, "
-        'such as array = "torch"; if it takes only some shapes, add them to [backend] in attnspec.toml, '
+        'such as array = "torch"; if it takes one query without an axis of positions, judge a function that '
+        "calls it for each query; if it takes only some shapes, add them to [backend] in attnspec.toml, "
         "as in axes = 4, depths = [64]"
     )
 
@@ -183,12 +116,12 @@ class _Probe:
         }
         mask = random.random((_B, _H, _L, _S)) < 0.5
         mask[..., 0], mask[..., 1] = True, False  # no row is empty, with either meaning of True
-        self.inputs = _Inputs(mask, random.normal(size=mask.shape).astype(dtype))
+        self.inputs = Inputs(mask, random.normal(size=mask.shape).astype(dtype))
         self.why: dict[str, str] = {}
         #: The variants that the call without options shows, and its scale.
         self.variants: dict[str, str] = {}
         self.plain = depth**-0.5
-        self.guesses = _guess_arguments(function)
+        self.guesses = guess_arguments(function)
 
     def infer(self, called: Convention) -> Inference:
         """Test one parameter after the other, starting from the convention of the call without options."""
@@ -197,40 +130,64 @@ class _Probe:
         dialect = dict(self.variants)
         ignored = []
         for own, ours in self.guesses.items():
-            if ours and ours[0] in _OPERATION_PROBE.arrays:
+            if ours and ours[0] in _OPERATION.arrays:
                 continue
             confirmed = next(self.meanings(convention, own, ours), None)
-            if confirmed is not None and self.has_open_sides(confirmed[0], ours):
+            if confirmed is not None:
                 convention, variants = confirmed
                 dialect |= variants
                 if ours[:2] == ("mask", "bias") and "mask" in convention.names:  # one parameter for both
                     convention = next(
-                        (both for both, _ in self.meanings(convention, own, ("bias",))), convention
+                        (both for both, _ in self.meanings(convention, own, ("bias",), beside=True)),
+                        convention,
                     )
-            elif own not in _OPERATION_PROBE.arguments:  # a canonical name is tested by the suite in any case
+            # The suite tests a canonical name in any case.
+            elif own in convention.names or own not in (*_OPERATION.arguments, *convention.sizes.values()):
                 ignored.append(own)
+        ignored += [
+            parameter.name
+            for parameter in inspect.signature(self.function).parameters.values()
+            if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        ]
         if ignored:
             known = (f"{own} ({' or '.join(meant(own))}?)" for own in ignored if meant(own))
             said = f"; no call confirmed {', '.join(known)}" if any(map(meant, ignored)) else ""
             self.why["ignore"] = f"never passed, so no case tests what these do{said}"
-        names = {ours: own for ours, own in convention.names.items() if ours != own}
+        shared = [own for own in convention.names.values() if [*convention.names.values()].count(own) > 1]
+        names = {ours: own for ours, own in convention.names.items() if ours != own or own in shared}
         return Inference(replace(convention, names=names), dialect, tuple(ignored), self.why, limits=limits)
 
     def names(self) -> dict[str, str]:
         """Map the arrays and the other arguments without a default to the function's names."""
-        names = {
-            ours[0]: own for own, ours in self.guesses.items() if ours and ours[0] in _OPERATION_PROBE.arrays
-        }
+        names = {ours[0]: own for own, ours in self.guesses.items() if ours and ours[0] in _OPERATION.arrays}
         needed = required_parameters(self.function)
         for own, ours in self.guesses.items():
             if own in needed and ours and ours[0] not in names:
                 names[ours[0]] = own
         return names
 
+    def sizes(self) -> dict[str, str]:
+        """Map the numbers of heads to the parameters without a default that may be one."""
+        named = [own for own in required_parameters(self.function) if own in _HEADS]
+        return {"query_heads": named[0]} if named else {}
+
+    def on(self) -> tuple[str, ...]:
+        """Name the flags that are on by default."""
+        parameters = inspect.signature(self.function).parameters
+        return tuple(
+            ours[0]
+            for own, ours in self.guesses.items()
+            if ours and parameters[own].default is True and _OPERATION.arguments[ours[0]].default is False
+        )
+
     def call_without_options(self) -> Convention | None:
         """Infer layout, results and default scale from a call without options; None if none fits."""
         for layout, returns, axes in product(_LAYOUTS, _RETURNS, (None, 3)):
-            convention = Convention(self.names(), layout, axes=axes, returns=returns)
+            if layout == PACKED and axes:
+                continue
+            convention = Convention(
+                self.names(), layout, axes=axes, returns=returns, sizes=self.sizes(), given=self.on()
+            )
             arrays = self.drop_batch(convention, self.arrays)
             got = self.run(convention, arrays)
             for words, power in _POWERS.items():
@@ -241,8 +198,11 @@ class _Probe:
 
     def note_reasons(self, convention: Convention, scale: str) -> Convention:
         """Record the reasons that the call without options has given."""
-        place = "before" if convention.layout == "BHSD" else "after"
-        self.why["layout"] = f"the results are correct with heads {place} positions"
+        places = {"BHSD": "heads before positions", "BSHD": "heads after positions"}
+        place = places.get(convention.layout, "heads and depth in one axis")
+        self.why["layout"] = f"the results are correct with {place}"
+        if convention.given:
+            self.why["given"] = "its default is not the specified one"
         if convention.returns:
             self.why["returns"] = f"it returned {len(convention.returns)} arrays"
         if scale == "1":
@@ -251,7 +211,8 @@ class _Probe:
         elif scale != "1 / sqrt(D)" and any("scale" in ours for ours in self.guesses.values()):
             self.why["given"] = f"its default scale is {scale}, not 1 / sqrt(D)"
             self.plain = self.depth**-0.5
-            return replace(convention, given=("scale",), names={**convention.names, **self.scale_name()})
+            names = {**convention.names, **self.scale_name()}
+            return replace(convention, given=(*convention.given, "scale"), names=names)
         return convention
 
     def scale_name(self) -> dict[str, str]:
@@ -297,33 +258,34 @@ class _Probe:
             self.why["dtypes"] = "it raised an error in the other dtypes of its library"
         return limits
 
-    def has_open_sides(self, convention: Convention, guesses: tuple[str, ...]) -> bool:
-        """Whether a window may have None on a side, as in the standard, if the parameter is one."""
-        if "window" not in guesses:
-            return True
-        arrays = self.drop_batch(convention, self.arrays)
-        for window in ((None, 1), (1, None)):
-            got = self.run(convention, arrays, {"window": window})
-            if got is None or not self.agrees(got, arrays, {"window": window}):
-                return False
-        return True
-
     def meanings(
-        self, convention: Convention, own: str, guesses: tuple[str, ...]
+        self, convention: Convention, own: str, guesses: tuple[str, ...], *, beside: bool = False
     ) -> Iterator[tuple[Convention, dict[str, str]]]:
         """Yield the conventions that confirm a guess for a parameter, with the variants that it shows."""
         for ours in guesses:
             if ours in convention.names and convention.names[ours] != own:
                 continue
-            named = replace(convention, names={**convention.names, ours: own})
+            others = {name: used for name, used in convention.names.items() if beside or used != own}
+            named = replace(convention, names={**others, ours: own})
             arrays = self.drop_batch(named, self.arrays)
-            for trial in _trials(named, ours, self.inputs):
-                got = self.run(trial.convention, arrays, self.drop_batch(named, trial.options))
-                if got is None or not self.agrees(got, arrays, self.drop_batch(named, trial.meaning)):
+            for trial in trials(named, ours, self.inputs):
+                calls = ((trial.options, trial.meaning), *((more, more) for more in trial.also))
+                if not all(self.confirms(trial.convention, arrays, *call) for call in calls):
                     continue
                 if trial.why:
                     self.why |= dict.fromkeys((ours, *trial.variants), trial.why)
                 yield trial.convention, trial.variants
+
+    def confirms(
+        self,
+        convention: Convention,
+        arrays: Mapping[str, Any],
+        options: Mapping[str, Any],
+        meaning: Mapping[str, Any],
+    ) -> bool:
+        """Whether a call gives what the reference gives for the options that it stands for."""
+        got = self.run(convention, arrays, self.drop_batch(convention, options))
+        return got is not None and self.agrees(got, arrays, self.drop_batch(convention, meaning))
 
     def drop_batch(self, convention: Convention, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Drop the batch axis if the function takes three axes; sinks have none."""
@@ -338,7 +300,7 @@ class _Probe:
     ) -> dict[str, Any] | None:
         """Make one call; None if it raises or returns the wrong number of results."""
         to = self.backend.to_library
-        asked = [f"return_{name}" for name in convention.returns[1:]]
+        asked = [f"return_{name}" for name in convention.returns[1:] if name != OTHER]
         given = {key: to(x) if isinstance(x, np.ndarray) else x for key, x in (options or {}).items()}
         asked += [key for key in given if key.startswith("return_")]
         names = ["output", *(key.removeprefix("return_") for key in asked)]

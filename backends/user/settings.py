@@ -149,6 +149,7 @@ def settings_of_table(where: str, name: str, table: Mapping[str, Any]) -> Settin
         returns=tuple(table.get("returns", ())),
         always=table.get("always", {}),
         given=tuple(table.get("given", ())),
+        open_side=table.get("open_side"),
     )
     as_it_is = ("accuracy", "profile", "versions", "dialect", "concurrent")
     fields: dict[str, Any] = {key: table[key] for key in as_it_is if key in table}

@@ -14,7 +14,7 @@ from attnspec import OPERATIONS
 from attnspec.backends.backend import Backend
 from attnspec.backends.errors import BackendError
 from attnspec.operations import REQUIRED
-from attnspec.operations.aliases import NO_COUNTERPART, meant, meant_in
+from attnspec.operations.aliases import NO_COUNTERPART, OF_COMPANIONS, meant, meant_in
 
 _OPERATION = OPERATIONS["attention"]
 _STARS: dict[Any, str] = {inspect.Parameter.VAR_KEYWORD: "**", inspect.Parameter.VAR_POSITIONAL: "*"}
@@ -79,6 +79,8 @@ def native_names(
             + suggest_configuration(name, list(parameters), names)
         )
     native = {argument: own for argument, own in native.items() if own in parameters or argument in names}
+    if "mask" not in names and names.get("bias") == "mask":  # a mask of numbers alone
+        native.pop("mask", None)
     for argument, own in native.items():
         other = next(key for key, value in native.items() if value == own)
         if other != argument and {other, argument} != {"mask", "bias"}:
@@ -88,14 +90,20 @@ def native_names(
             )
     required = [own for own in required_parameters(function) if own not in (*native.values(), *others)]
     if required:
-        own = next((own for own in required if own.strip("_") in _OPERATION.arguments), required[0])
-        ours = own.strip("_") if own.strip("_") in _OPERATION.arguments else "value"
+        guess = next(((ours, own) for own in required for ours in _meant(own) if ours not in native), None)
+        mapping = (
+            f'name the argument that it is, as in names = {{ {guess[0]} = "{guess[1]}" }}, ' if guess else ""
+        )
         raise BackendError(
             f"backend {name}: expected only canonical arguments to be required, got {', '.join(required)}; "
-            f'name the argument that it is, as in names = {{ {ours} = "{own}" }}, '
-            "add a default, or bind it with functools.partial"
+            f"{mapping}add a default, or bind it with functools.partial"
         )
     return native
+
+
+def _meant(own: str) -> tuple[str, ...]:
+    """Return the arguments of attention that a parameter may be."""
+    return tuple(ours for ours in meant(own.strip("_")) if ours in _OPERATION.arguments)
 
 
 def suggest_configuration(
@@ -143,6 +151,21 @@ def check_is_attention(name: str, function: Callable[..., Any]) -> None:
             f"backend {name}: expected attention, got the arguments of {fitting[0]}; name the function "
             f'{fitting[0]}, or write operation = "{fitting[0]}" in attnspec.toml'
         )
+
+
+def check_form(name: str, function: Callable[..., Any]) -> None:
+    """Refuse a function that needs boundaries of sequences or pages, and say how it is judged."""
+    needed = [parameter.lower() for parameter in required_parameters(function)]
+    for operation, argument in (("packed_attention", "query_starts"), ("paged_attention", "block_table")):
+        known = (argument, *OF_COMPANIONS[argument])
+        own = next((parameter for parameter in needed if parameter in known), None)
+        if own:
+            arguments = OPERATIONS[operation].arguments.values()
+            canonical = ", ".join(argument.name for argument in arguments if argument.required)
+            raise BackendError(
+                f"backend {name}: expected attention, got a function that needs {own}, which is {argument} "
+                f"of {operation}; judge this function, which calls it, instead: def {operation}({canonical})"
+            )
 
 
 def _missing(operation: str, function: Callable[..., Any]) -> list[str]:

@@ -7,11 +7,11 @@ from types import MappingProxyType
 ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "query": ("q", "queries", "xq", "query_states", "query_layer"),
-        "key": ("k", "keys", "xk", "key_states", "key_layer"),
-        "value": ("v", "values", "xv", "value_states", "value_layer"),
+        "key": ("k", "keys", "xk", "key_states", "key_layer", "k_cache", "key_cache"),
+        "value": ("v", "values", "xv", "value_states", "value_layer", "v_cache", "value_cache"),
         "scale": ("softmax_scale", "sm_scale", "scaling", "scale_factor", "attn_scale", "logits_scale"),
         "softcap": ("logits_soft_cap", "soft_cap", "logit_cap", "logits_softcap", "attn_logits_soft_cap"),
-        "mask": ("attn_mask", "attention_mask", "bool_mask", "key_padding_mask", "block_mask"),
+        "mask": ("attn_mask", "attention_mask", "bool_mask", "key_padding_mask", "block_mask", "custom_mask"),
         "bias": (
             "attn_bias",
             "attention_bias",
@@ -39,7 +39,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "key_segment_ids": ("kv_segment_ids", "segment_ids"),
         "query_positions": ("q_positions", "positions", "position_ids", "q_pos"),
         "key_positions": ("kv_positions", "key_position_ids", "kv_pos", "k_pos"),
-        "sinks": ("sink", "s_aux", "attention_sinks"),
+        "sinks": ("sink", "s_aux", "attention_sinks", "learnable_sink"),
         "dropout_mask": ("keep_mask", "drop_mask"),
         "key_scales": ("k_scale", "k_descale", "descale_k", "key_scale", "k_scales", "key_cache_scale"),
         "value_scales": ("v_scale", "v_descale", "descale_v", "value_scale", "v_scales", "value_cache_scale"),

@@ -1,0 +1,108 @@
+"""Guesses what the parameters of a function are by their names, and the calls that would confirm a guess."""
+
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnspec import OPERATIONS
+from attnspec.backends.user.convention import Convention
+from attnspec.backends.user.signature import required_parameters
+from attnspec.operations.aliases import meant
+
+_OPERATION = OPERATIONS["attention"]
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Mask and bias of the probed calls, of shape (B, H, L, S)."""
+
+    mask: NDArray[np.bool_]
+    bias: NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One guess."""
+
+    convention: Convention
+    #: The options of the call, and those with which the reference gives the same result.
+    options: dict[str, Any]
+    meaning: dict[str, Any]
+    #: The variants that the function shows if the guess is right, and the reason to write then.
+    variants: dict[str, str]
+    why: str = ""
+    #: The options of more calls that must agree too.
+    also: tuple[dict[str, Any], ...] = ()
+
+
+def trials(named: Convention, ours: str, inputs: Inputs) -> Iterator[Trial]:
+    """Yield calls that would confirm that a parameter is a given canonical argument."""
+    queries, keys = inputs.mask.shape[-2:]
+    if ours == "mask":
+        given = {"mask": inputs.mask}
+        yield Trial(named, given, given, {}, "True means: attend")
+        yield Trial(replace(named, mask="ignore"), given, given, {}, "True means: do not attend")
+    elif ours == "is_causal":
+        on: dict[str, Any] = {"is_causal": True}
+        yield Trial(named, on, on, {}, "its causal mask is aligned at the top left")
+        right = on | {"query_offset": keys - queries}
+        why = "its causal mask is aligned at the bottom right"
+        yield Trial(named, on, right, {"MASK-3": "bottom-right"}, why)
+    elif ours == "window":
+        closed, open_left = {"window": (1, 1)}, {"window": (None, 1)}
+        for side, why in ((None, "None opens a side"), (-1, "-1 opens a side, not None")):
+            there = replace(named, open_side=side)
+            yield Trial(there, closed, closed, {}, why, also=({"window": (1, None)}, open_left))
+    elif ours.startswith("return_"):
+        if not named.returns:
+            yield Trial(named, {ours: True}, {}, {})
+    elif ours in (values := _values(inputs)):
+        yield Trial(named, {ours: values[ours]}, {ours: values[ours]}, {})
+
+
+def _values(inputs: Inputs) -> dict[str, Any]:
+    """Return a value for each other option that changes the result."""
+    batch, heads, queries, keys = inputs.mask.shape
+    return {
+        "scale": 0.3,
+        "softcap": 0.7,
+        "bias": inputs.bias,
+        "query_lengths": np.linspace(3, queries, batch, dtype=int),
+        "key_lengths": np.linspace(4, keys, batch, dtype=int),
+        "sinks": np.linspace(-1, 1, heads).astype(inputs.bias.dtype),
+    }
+
+
+def _guesses(name: str) -> tuple[str, ...]:
+    """Guess what a parameter is by its name. A mask may be one of numbers, which is a bias."""
+    if name in _OPERATION.arguments:
+        return (name, "bias") if name == "mask" else (name,)
+    return tuple(ours for ours in meant(name) if ours in _OPERATION.arguments)
+
+
+def guess_arguments(function: Callable[..., Any]) -> dict[str, tuple[str, ...]]:
+    """Guess the canonical argument of each parameter, most likely first.
+
+    The first parameters without a guess are taken for the missing arrays.
+    """
+    parameters = inspect.signature(function).parameters.values()
+    own = [
+        parameter.name
+        for parameter in parameters
+        if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    ]
+    guesses = {name: _guesses(name) for name in own}
+    needed = required_parameters(function)
+    for array in _OPERATION.arrays:  # of two names for an array, as in a cache and new keys, the required one
+        if any(array in guesses[name] for name in needed):
+            guesses |= {name: () for name in own if array in guesses[name] and name not in needed}
+    taken = {ours for names in guesses.values() for ours in names}
+    left = [name for name in own if not guesses[name]]
+    for array in _OPERATION.arrays:
+        if array not in taken and left:
+            guesses[left.pop(0)] = (array,)
+    return guesses
