@@ -1,4 +1,4 @@
-"""Results as a file: they are read back as written, fit their schema, and show damage and an early end."""
+"""Results as a file: read back as written, compressed or not; damage and an early end show."""
 
 import copy
 import gzip
@@ -11,7 +11,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 from click.testing import CliRunner
-from html_results import verdicts, write_run
+from html_results import verdict, verdicts, write_run
 from reported import ERROR, FAIL, PASS, SUBJECT, UNSUPPORTED, VERDICTS
 
 from attnspec import SpecError, conformance
@@ -30,6 +30,7 @@ from attnspec.conformance.verdict import (
     to_json,
 )
 from attnspec.reference.budget.arithmetic import PROFILES
+from tools.store_results import main as store
 
 FORMAT = json.loads((Path(conformance.__file__).parent / "results.schema.json").read_text(encoding="utf-8"))
 KINDS = {**FORMAT["properties"], **FORMAT["$defs"]}
@@ -75,10 +76,10 @@ def test_a_verdict_that_was_written_before_verdicts_had_codes_gets_its_code():
             ("m:f takes only arrays of 4 axes", False, "not applicable"),
         )
     ]
-    for verdict in (*VERDICTS, *others):
-        entry = to_json(verdict)
+    for each in (*VERDICTS, *others):
+        entry = to_json(each)
         entry.pop("code", None)
-        assert from_json(entry) == verdict
+        assert from_json(entry) == each
 
 
 @pytest.mark.parametrize(
@@ -273,3 +274,48 @@ def test_a_fraction_is_not_valid_because_a_whole_number_was(tmp_path):
     path.write_text(text.replace('"numbers": 40', '"numbers": 40.5'), encoding="utf-8")
     with pytest.raises(SpecError, match="numbers"):
         runs_of(path)
+
+
+STORED = Path(__file__).resolve().parents[1] / "site" / "results"
+
+
+def test_compressed_results_are_read(tmp_path):
+    plain = write_run(tmp_path / "a.jsonl")
+    packed = write_run(tmp_path / "b.jsonl.xz")
+    gzipped = tmp_path / "c.jsonl.gz"
+    gzipped.write_bytes(gzip.compress(plain.read_bytes()))
+    assert read([plain]).verdicts == read([packed]).verdicts == read([gzipped]).verdicts
+    assert len(read([plain]).verdicts) == len(verdicts("mine:f"))
+
+
+def test_stored_results_are_whole_runs_with_a_day():
+    found = sorted(STORED.glob("*"))
+    assert len(found) > 20
+    for path in found:
+        assert re.search(r"-\d{4}-\d\d-\d\d\.jsonl\.xz$", path.name), path.name
+    results = read(found[:1])
+    assert results.judged_whole
+    assert results.headers[0].seed is None
+
+
+def test_no_stored_result_has_a_folder_of_the_machine_that_made_it():
+    for path in sorted(STORED.glob("*")):
+        with lzma.open(path, "rt", encoding="utf-8") as lines:
+            assert [line for line in lines if '"file": "/' in line] == [], path.name
+
+
+def test_a_whole_run_is_stored_and_a_part_is_not(tmp_path):
+    file = "/home/me/env/lib/python3.11/site-packages/torch/nn/f.py"
+    error = verdict(
+        "mine:f", "errors-a", "ERR-1", "error", raised=Raise("ValueError", "x", file, 3, "f"), code="raised"
+    )
+    whole = write_run(tmp_path / "whole.jsonl", judged=[error])
+    part = write_run(tmp_path / "part.jsonl", part="quick")
+    run = CliRunner().invoke(
+        store, [str(whole), str(part), "--into", str(tmp_path / "into"), "--date", "2026-01-31"]
+    )
+    assert "left out: mine:f in part.jsonl: expected a run of the whole suite, got quick" in run.output
+    (stored,) = (tmp_path / "into").iterdir()
+    assert stored.name.endswith("-2026-01-31.jsonl.xz")
+    (found,) = read([stored]).verdicts
+    assert found == replace(error, code="raised", raised=replace(error.raised, file="torch/nn/f.py"))
