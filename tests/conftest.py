@@ -1,7 +1,9 @@
-"""The marks of the tests, and the pages that several of them read.
+"""The marks of the tests, and the pages and folders that several of them use.
 
 The marks say what is exhaustive, and which parameters stand for the others.
 """
+
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +20,29 @@ def pytest_collection_modifyitems(items):
         for index, item in enumerate(same):
             if index not in kept:
                 item.add_marker(pytest.mark.exhaustive)
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """An empty folder, which is the current one."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def answers():
+    """Makes a function that is not trusted, in a process of its own, which ends with the test."""
+    from attnspec.backends.untrusted.remote import Remote
+
+    made = []
+
+    def make(place, **options):
+        made.append(Remote("own", place, "", "", Path.cwd(), **options))
+        return made[-1]
+
+    yield make
+    for remote in made:
+        remote.close()
 
 
 @pytest.fixture(scope="session")

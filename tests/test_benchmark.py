@@ -4,13 +4,8 @@ import numpy as np
 import pytest
 
 from attnspec.reference import attention, attention_vjp
-from tools.benchmark import (
-    backward_passes,
-    forward_passes,
-    size_rows,
-    time_functions,
-    windowed,
-)
+from tools import benchmark
+from tools.benchmark import backward_passes, forward_passes
 
 
 @pytest.mark.parametrize("name", forward_passes())
@@ -25,7 +20,9 @@ def test_each_forward_pass_computes_the_same(name):
 def test_the_windowed_function_attends_to_the_keys_of_the_window():
     arrays = np.random.default_rng(0).normal(size=(3, 2, 600, 4))
     options = {"is_causal": True, "window": (255, None), "return_lse": True}
-    for got, expected in zip(windowed(*arrays, **options), attention(*arrays, **options), strict=True):
+    for got, expected in zip(
+        benchmark.windowed(*arrays, **options), attention(*arrays, **options), strict=True
+    ):
         np.testing.assert_allclose(got, expected, rtol=1e-10)
 
 
@@ -41,13 +38,13 @@ def test_each_backward_pass_computes_the_same(name):
 
 
 def test_a_row_of_each_function_has_time_and_memory():
-    found = list(time_functions(backward_passes(), 4, (1, 2, 9, 4), repeats=1))
+    found = list(benchmark.time_functions(backward_passes(), 4, (1, 2, 9, 4), repeats=1))
     assert [name for name, _, _ in found] == list(backward_passes())
     assert all(seconds > 0 for _, seconds, _ in found)
     assert all(np.isnan(memory) if "torch" in name else memory > 0 for name, _, memory in found)
 
 
 def test_the_judge_of_sizes_is_timed_on_values_that_it_accepts():
-    ((rows, *numbers),) = size_rows((6,))
+    ((rows, *numbers),) = benchmark.size_rows((6,))
     assert rows == "64"
     assert len(numbers) == 7

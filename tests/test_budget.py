@@ -14,6 +14,12 @@ from attnspec.reference.budget.budget import budget
 NUMERICS = (Path(attnspec.__file__).parent / "numerics.md").read_text(encoding="utf-8")
 
 
+def full_and_cast(arguments, dtype, output="output", **options):
+    """The budget of the first element in two classes."""
+    for name in ("full", "cast"):
+        yield budget("attention", arguments, dtype, accuracy=name, **options)[output].flat[0]
+
+
 def test_a_budget_by_hand():
     """Two keys, depth 1: every term of the bound, written out."""
     unit = 2.0**-24
@@ -31,9 +37,7 @@ def test_a_budget_by_hand_in_the_class_cast():
     """What casting the weights adds: a unit of float16 for each, and half a subnormal."""
     query, key, value = np.array([[1.0]]), np.array([[0.0], [1.0]]), np.array([[0.0], [1.0]])
     arguments = {"query": query, "key": key, "value": value, "scale": 1.0}
-    full, cast = (
-        budget("attention", arguments, "float16", accuracy=name)["output"][0, 0] for name in ("full", "cast")
-    )
+    full, cast = full_and_cast(arguments, "float16")
     p = 1 / (1 + np.exp(-1.0))
     spread = 2 * p * (1 - p)
     # An exponential may be off by 2**-13 besides, and a rounded weight by 2**-11.
@@ -48,10 +52,7 @@ def test_an_lse_of_approximate_exponentials():
     for keys in (1, 2):
         key = np.ones((keys, 1))
         for dtype, added in (("float16", 2.0**-13), ("bfloat16", 2.0**-13), ("float32", 0), ("float64", 0)):
-            arguments = {"query": one, "key": key, "value": key}
-            full, cast = (
-                budget("attention", arguments, dtype, accuracy=name)["lse"][0] for name in ("full", "cast")
-            )
+            full, cast = full_and_cast({"query": one, "key": key, "value": key}, dtype, "lse")
             assert np.isclose(cast - full, added, rtol=1e-3, atol=0)
 
 
@@ -65,12 +66,10 @@ def test_a_bias_is_rounded_once_more():
 def test_one_key_leaves_the_roundings_of_its_two_sums_the_last_one_and_an_approximate_exponential():
     """Five roundings each of numerator and denominator, in float32."""
     one, sums = np.ones((1, 1)), 2 * 5 * 2.0**-24
-    for accuracy, approximate in (("full", 0), ("cast", 2.0**-13)):
-        allowed = budget(
-            "attention", {"query": one, "key": one, "value": 1.5 * one}, "float16", accuracy=accuracy
-        )
+    allowed = full_and_cast({"query": one, "key": one, "value": 1.5 * one}, "float16")
+    for found, approximate in zip(allowed, (0, 2.0**-13), strict=True):
         error = sums + approximate
-        assert np.isclose(allowed["output"][0, 0], 1.5 * (error + 2.0**-11 * (1 + error)), rtol=1e-12, atol=0)
+        assert np.isclose(found, 1.5 * (error + 2.0**-11 * (1 + error)), rtol=1e-12, atol=0)
 
 
 def test_one_key_allows_an_exponent_by_a_fused_multiply_add():
@@ -119,9 +118,7 @@ def test_one_key_after_dropout_has_a_weight_that_is_cast():
     one = np.ones((1, 1))
     dropped = {"dropout_mask": np.ones((1, 1), bool), "dropout_rate": 0.25}
     arguments = {"query": one, "key": one, "value": one, **dropped}
-    full, cast = (
-        budget("attention", arguments, "float16", accuracy=name)["output"][0, 0] for name in ("full", "cast")
-    )
+    full, cast = full_and_cast(arguments, "float16")
     assert np.isclose(cast - full, 4 / 3 * (2.0**-11 + 2.0**-13), rtol=2e-3, atol=0)
 
 
@@ -136,10 +133,7 @@ def test_a_score_by_hand():
 def test_the_class_cast_allows_nothing_more_where_the_storage_is_the_longer_format():
     one, two = np.ones((1, 1)), np.ones((2, 1))
     arguments = {"query": one, "key": two, "value": two}
-    full, cast = (
-        budget("attention", arguments, "float64", accuracy=name, working="float32")["lse"]
-        for name in ("full", "cast")
-    )
+    full, cast = full_and_cast(arguments, "float64", "lse", working="float32")
     assert full == cast
 
 

@@ -1,31 +1,25 @@
 """A wrong library is not excused by what its backend declares, and no adapter refuses a call by itself."""
 
 import ast
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests_support import installed_backends
 
-from attnspec.backends import NAMES, BackendError, load
-from attnspec.backends.names import APART, SEPARATE
+from attnspec.backends import load
 from attnspec.backends.outcome import NoArray, Unwritten, every_element
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.run.cases import Cases
 from attnspec.conformance.suite import items
+from attnspec.reference import attention
 from tools.declarations import RESULTS, cases_of, try_mutants, with_results
 
 ADAPTERS = Path(__file__).parents[1] / "backends" / "adapters"
 
 
-def installed(name):
-    try:
-        return load(name)
-    except BackendError:  # not installed, or it needs a compiler
-        assert name in (*APART, *SEPARATE)
-        return None
-
-
-BACKENDS = {name: backend for name in (*NAMES, *APART, *SEPARATE) if (backend := installed(name)) is not None}
+BACKENDS = dict(installed_backends())
 DECLARED = [
     (name, deviation)
     for name, backend in BACKENDS.items()
@@ -76,8 +70,6 @@ def test_free_memory_is_declared_only_where_a_library_reads_or_leaves_it():
 
 def off(arguments, name, change):
     """Compute another call by the reference, in place of the result."""
-    from attnspec.reference import attention
-
     wide = {
         key: x.astype(np.float64) if hasattr(x, "dtype") and x.dtype.name.endswith(("16", "32")) else x
         for key, x in change(dict(arguments)).items()
@@ -123,48 +115,39 @@ def of(name, factor):
     }
 
 
+def each(change):
+    """Change every output."""
+    return lambda _, outputs: {name: change(x) for name, x in outputs.items()}
+
+
+NAN = each(lambda x: np.full_like(x, np.nan))
+TILED = each(lambda x: x[..., ::-1, :, :].copy() * np.float32(1.5))
+
+
+def positive_scale(arguments, outputs):
+    return off(arguments, "output", lambda a: {**a, "scale": abs(a["scale"])})
+
+
 def has(what, *names):
     return lambda a: any(what(a[name].astype(np.float64)).any() for name in names)
 
 
+MASKLESS = drop("mask", "is_causal")
+ZERO_AT_INFINITY = zero_if(has(np.isinf, "query", "key"))
 #: Bugs in a library inside of what its backend declares: the backend, the source of the deviation, the bug.
 BUGS = {
     "float64 doubled": ("keras-numpy", "keras/float64", of("output", 2)),
     "a NaN query zeroes all rows": ("torch-flash", "torch/flash_nan_query", zero_if(has(np.isnan, "query"))),
-    "a negative scale is its absolute value": (
-        "torch-flash",
-        "torch/flash_causal_scale",
-        lambda a, _: off(a, "output", lambda x: {**x, "scale": abs(x["scale"])}),
-    ),
+    "a negative scale is its absolute value": ("torch-flash", "torch/flash_causal_scale", positive_scale),
     "causality is off by one": ("onnxruntime-mha", "onnxruntime/mha_causal_last", shifted),
-    "the mask is dropped too": (
-        "transformers-sdpa",
-        "transformers/sdpa_mask_and_causal",
-        drop("mask", "is_causal"),
-    ),
-    "an infinity zeroes all": ("ggml-flash", "ggml/infinite_key", zero_if(has(np.isinf, "query", "key"))),
+    "the mask is dropped too": ("transformers-sdpa", "transformers/sdpa_mask_and_causal", MASKLESS),
+    "an infinity zeroes all": ("ggml-flash", "ggml/infinite_key", ZERO_AT_INFINITY),
     "the lse has base 2": ("jax-nn", "jax/lse_dtype", of("lse", 1 / np.log(2))),
-    "the value heads are tiled": (
-        "torch-math",
-        "torch/heads_of_value",
-        lambda _, outputs: {"output": outputs["output"][..., ::-1, :, :].copy() * np.float32(1.5)},
-    ),
+    "the value heads are tiled": ("torch-math", "torch/heads_of_value", TILED),
     "gradients of keys are halved": ("torch-sdpa", "torch/flash_gradient_sums", of("d_key", 0.5)),
-    "an infinite score zeroes all": (
-        "torch-sdpa",
-        "torch/flash_half_infinity",
-        zero_if(has(np.isinf, "query", "key")),
-    ),
-    "a masked NaN makes all NaN": (
-        "torch-math",
-        "torch/masked_nan_query",
-        lambda _, outputs: {"output": np.full_like(outputs["output"], np.nan)},
-    ),
-    "no key makes all NaN": (
-        "jax-nn",
-        "jax/empty_row_gradient_bias",
-        lambda _, outputs: {name: np.full_like(x, np.nan) for name, x in outputs.items()},
-    ),
+    "an infinite score zeroes all": ("torch-sdpa", "torch/flash_half_infinity", ZERO_AT_INFINITY),
+    "a masked NaN makes all NaN": ("torch-math", "torch/masked_nan_query", NAN),
+    "no key makes all NaN": ("jax-nn", "jax/empty_row_gradient_bias", NAN),
     "a softcap of 0 gives 0": ("onnx-reference", "onnx/softcap_not_positive", of("output", 0)),
     "the scale is rounded more": ("onnx-reference", "onnx/float64_scale", of("output", 1 + 1e-5)),
     "a depth of 0 gives 0": ("torch-math", "torch/depth_zero", of("output", 0)),
@@ -208,8 +191,6 @@ def accepting(query, key, value, *_, **__):
 def test_a_library_that_accepts_everything_refuses_nothing(name, monkeypatch):
     """Else the adapter refuses a call, and the refusal counts as a pass."""
     pytest.importorskip("torch")
-    from dataclasses import replace
-
     from attnspec.backends.adapters.torch import flex, sdpa
 
     monkeypatch.setattr(sdpa, "_SDPA", accepting)

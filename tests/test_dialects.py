@@ -10,17 +10,8 @@ from attnspec.backends.outcome import Bound
 from attnspec.conformance.results import Header, Results, Subject
 from attnspec.conformance.verdict import Verdict
 from attnspec.errors import SpecError
-from tools.dialects import (
-    PAGE,
-    declared_cell,
-    deviation_table,
-    headlines,
-    judged_cell,
-    native_backends,
-    page,
-    replace_part,
-    results_table,
-)
+from tools import dialects as tool
+from tools.dialects import PAGE, declared_cell, replace_part, results_table
 
 BEGIN, END = (f"<!-- {word}: declarations, by tools.dialects -->" for word in ("begin", "end"))
 RULE = find_rule("MASK-6")
@@ -29,14 +20,14 @@ RULE = find_rule("MASK-6")
 @pytest.mark.exhaustive
 def test_the_page_is_what_the_declarations_say():
     written = PAGE.read_text(encoding="utf-8").split(BEGIN)[1].split(END)[0].strip()
-    generated = page(native_backends()).strip()
+    generated = tool.page(tool.native_backends()).strip()
     # All but the line of versions: another release that behaves the same changes nothing.
     assert written.splitlines()[1:] == generated.splitlines()[1:], "run python -m tools.dialects --write"
 
 
 def test_every_native_backend_is_described():
     prose = PAGE.read_text(encoding="utf-8").split(BEGIN)[0]
-    for backend in native_backends():
+    for backend in tool.native_backends():
         assert backend.name in prose
 
 
@@ -56,7 +47,7 @@ def test_a_cell_tells_a_variant_a_deviation_what_holds_and_what_is_not_offered()
     assert declared_cell(find_rule("SOFT-6"), load("torch-sdpa"), {}) == ""
     # Its vectors have values of other depths.
     assert declared_cell(find_rule("HEAD-1"), load("jax-nn"), {}) == "holds"
-    said = deviation_table([deviating])
+    said = tool.deviation_table([deviating])
     assert "| 1 | [ERR-6] | any scale is taken | numpy-portable; float16 | https://example.org/1 |" in said
 
 
@@ -78,7 +69,7 @@ def verdict(status, rule="", **more):
     ],
 )
 def test_a_cell_of_results_says_what_the_verdicts_show(verdicts, said):
-    assert judged_cell(RULE, verdicts) == said
+    assert tool.judged_cell(RULE, verdicts) == said
 
 
 def results(part="whole"):
@@ -94,7 +85,7 @@ def test_the_table_has_the_rules_that_differ():
     assert [line.split("|")[1].strip() for line in lines[2:]] == ["[MASK-6]", "[SOFT-1]"]
     assert lines[2].endswith("|  | `nan` |")
     assert lines[3].endswith("|  | fails |")
-    assert "| b, 1 not declared | lib 1 | 1 | 1 | 0 | 0 |" in headlines(results())
+    assert "| b, 1 not declared | lib 1 | 1 | 1 | 0 | 0 |" in tool.headlines(results())
 
 
 def test_a_run_that_is_not_whole_makes_no_table():

@@ -36,17 +36,9 @@ def of_each_kind():
     return kinds.values()
 
 
-PART = [
-    *{
-        item.name: item
-        for item in (
-            *list(items(quick=True))[::16],
-            *of_each_kind(),
-            find("masking-no-keys-float32"),
-            find("masking-finite-garbage-is-causal-and-largest-1-float64"),
-        )
-    }.values()
-]
+NAMED = ("masking-no-keys-float32", "masking-finite-garbage-is-causal-and-largest-1-float64")
+SEVERAL = (*list(items(quick=True))[::16], *of_each_kind(), *map(find, NAMED))
+PART = [*{item.name: item for item in SEVERAL}.values()]
 #: Calls for the function in C below.
 OPTIONS = {"query", "key", "value", "mask", "is_causal", "scale"}
 
@@ -72,10 +64,8 @@ int judge(const char *name, const char *dtype, int axes, const int64_t *shape, c
 def compiled(folder, source, *words):
     path = folder / "wrapped.c"
     path.write_text(source, encoding="ascii")
-    subprocess.run(
-        [CC, *STRICT, *words, "-I", HEADER.parent, "-o", folder / "made", path, "-lm"],
-        check=True,
-    )
+    command = [CC, *STRICT, *words, "-I", HEADER.parent, "-o", folder / "made", path, "-lm"]
+    subprocess.run(command, check=True)
     return folder / "made"
 
 
@@ -315,18 +305,13 @@ def test_every_form_holds_the_same_numbers(tmp_path):
         assert line["rules"][0]["id"] == entry["rules"][0]["id"] == one.rules[0]
         for name, array in one.arguments.items():
             if isinstance(array, np.ndarray):
-                for got in (
-                    tensors[f"{one.name}/arguments/{name}"],
-                    others[f"{one.name}/arguments/{name}"],
-                    array_of(line["arrays"][name]),
-                ):
+                key = f"{one.name}/arguments/{name}"
+                for got in (tensors[key], others[key], array_of(line["arrays"][name])):
                     np.testing.assert_array_equal(got, array, strict=True)
         for output in one.outputs:
             for kind in ("expected", "allowed"):
-                for got in (
-                    tensors[f"{one.name}/{kind}/{output.name}"],
-                    array_of(line["outputs"][output.name][kind]),
-                ):
+                written = array_of(line["outputs"][output.name][kind])
+                for got in (tensors[f"{one.name}/{kind}/{output.name}"], written):
                     np.testing.assert_array_equal(got, getattr(output, kind))
 
 
@@ -335,11 +320,8 @@ def test_onnx_runs_what_is_exported_for_it(tmp_path):
     onnx = pytest.importorskip("onnx")
     from onnx.reference import ReferenceEvaluator
 
-    part = [
-        item
-        for item in items(quick=True)
-        if item.chapter in ("masking", "scores") and item.dtype == "float32"
-    ][::3]
+    quick = [item for item in items(quick=True) if item.dtype == "float32"]
+    part = [item for item in quick if item.chapter in ("masking", "scores")][::3]
     assert write(part, tmp_path, "onnx").calls > 50
     backend = load("onnx-reference")
     found = Counter()
@@ -371,9 +353,7 @@ def test_onnx_runs_what_is_exported_for_it(tmp_path):
 
 
 def test_an_unknown_form_is_refused(tmp_path):
-    with pytest.raises(
-        SpecError, match="format: expected one of raw, json, npz, safetensors, onnx, got 'csv'"
-    ):
+    with pytest.raises(SpecError, match=r"format: expected one of raw, json, npz, .*, got 'csv'"):
         write([], tmp_path, "csv")
 
 

@@ -14,32 +14,16 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from run_script import FORKING, run_script
-from tests_support import can_compile
+from tests_support import can_compile, installed_backends
 
 from attnspec import find_rule
-from attnspec.backends import NAMES, BackendError, load
-from attnspec.backends.names import APART, SEPARATE
 from attnspec.errors import SpecError
-from tools.findings import (
-    FIELDS,
-    Seen,
-    family_page,
-    index,
-    installed_version,
-    last_seen,
-    main,
-    observe,
-    page,
-    place_of,
-    read_families,
-    read_finding,
-    report,
-    scripts,
-)
+from tools import findings as tool
+from tools.findings import FIELDS, Seen, read_finding
 
 FINDINGS = Path(__file__).parents[1] / "backends" / "findings"
-SCRIPTS = scripts(FINDINGS)
-FAMILIES = read_families(FINDINGS)
+SCRIPTS = tool.scripts(FINDINGS)
+FAMILIES = tool.read_families(FINDINGS)
 ROWS = [row for family in FAMILIES for row in family.rows]
 #: What the names in the last line of a script would be if the library were right, for the next test.
 ENDED = SimpleNamespace(returncode=0, stdout="0")
@@ -101,24 +85,14 @@ RIGHT = {
 }
 
 
-def declared():
-    for name in (*NAMES, *APART, *SEPARATE):
-        try:
-            backend = load(name)
-        except BackendError:  # no compiler, or not installed
-            assert name in (*APART, *SEPARATE)
-        else:
-            yield from ((name, deviation) for deviation in backend.deviations)
-
-
-DECLARED = list(declared())
+DECLARED = [(name, one) for name, backend in installed_backends() for one in backend.deviations]
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 @pytest.mark.sample(20)
 def test_a_finding_still_shows(script, tmp_path):
     """Exit status 1 says that it does not: then the library has changed, and the declaration goes."""
-    if not installed_version(read_finding(script)):
+    if not tool.installed_version(read_finding(script)):
         pytest.skip(f"{script.parent.name} is not installed")
     if "torch.compile" in script.read_text(encoding="utf-8") and not can_compile():
         pytest.skip("needs a C++ compiler and the headers of Python")
@@ -180,7 +154,7 @@ def test_a_row_still_shows(row):
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 def test_a_family_has_a_page_with_its_libraries(family):
-    text = family_page(family)
+    text = tool.family_page(family)
     assert text.startswith(f"# {family.title}\n")
     assert text.count("\n| ") == 2 + len(family.rows)
 
@@ -198,7 +172,7 @@ def test_a_script_uses_the_library_alone_and_names_a_rule(script):
 def test_a_declared_deviation_has_its_script_or_link(name, deviation):
     if deviation.source.startswith("https://"):
         return
-    place = FINDINGS / place_of(deviation.source)
+    place = FINDINGS / tool.place_of(deviation.source)
     theirs = [row.rules for row in ROWS if row.finding == deviation.source]
     said = " ".join(theirs) if theirs else place.read_text(encoding="utf-8")
     assert re.search(rf"\b{deviation.rules[0]}\b", said)
@@ -208,7 +182,7 @@ def test_a_declared_deviation_has_its_script_or_link(name, deviation):
 
 def test_every_script_was_run_once():
     """Run it with the library installed: `python -m tools.findings --only LIBRARY`."""
-    seen = last_seen(FINDINGS)
+    seen = tool.last_seen(FINDINGS)
     assert set(seen) == {f"{path.parent.name}/{path.stem}" for path in SCRIPTS}
     assert all(last.expected and last.got for last in seen.values())
 
@@ -240,18 +214,18 @@ def test_what_is_written_of_a_script(tmp_path):
     assert (finding.rules, finding.text, finding.status) == (("MASK-6",), ("More about it.",), "new")
     assert finding.fields["Documentation"] == "says | nothing about it."
     assert set(finding.fields) < set(FIELDS)
-    version = installed_version(finding)
-    assert observe(script, version) == Seen(version, "2", "3")
+    version = tool.installed_version(finding)
+    assert tool.observe(script, version) == Seen(version, "2", "3")
     seen = Seen(version, "2", "3")
-    table = index([finding], FAMILIES, {"numpy/two": seen})
+    table = tool.index([finding], FAMILIES, {"numpy/two": seen})
     assert f"| numpy {version} |" in table
     assert "| new |" in table
-    text = page(finding, seen)
+    text = tool.page(finding, seen)
     assert "says \\| nothing" in text
     assert "(../../../backends/findings/numpy/two.py)" in text
-    assert "### Two is three\n" in report(finding, None)
-    assert "MASK-6" not in report(finding, None), "a project need not know our rules"
-    assert "Impact: none." in report(finding, None)
+    assert "### Two is three\n" in tool.report(finding, None)
+    assert "MASK-6" not in tool.report(finding, None), "a project need not know our rules"
+    assert "Impact: none." in tool.report(finding, None)
 
 
 @pytest.mark.parametrize("rank", ["", "Rank: severe\n", "Rank: promise\n", "Rank: promise\nPromise: three\n"])
@@ -268,11 +242,11 @@ def test_the_command_says_which_finding_is_gone_and_writes_the_pages(tmp_path, m
     (tmp_path / "nothing-of-this-name" / "two.py").write_text(FINDING.format(known="x", status=0))
     monkeypatch.setattr("tools.findings.FOLDER", tmp_path)
     monkeypatch.setattr("tools.findings.PAGES", tmp_path / "pages")
-    output = CliRunner().invoke(main).output
+    output = CliRunner().invoke(tool.main).output
     assert "numpy/two: numpy" in output
     assert "shows it no longer" in output
     assert "2 findings, 1 of them seen" in output
     assert "| shows no longer |" in (tmp_path / "pages" / "README.md").read_text()
     assert "| not run |" in (tmp_path / "pages" / "README.md").read_text()
     assert "this release shows it no longer" in (tmp_path / "pages" / "numpy" / "two.md").read_text()
-    assert last_seen(tmp_path)["numpy/two"].shows is False
+    assert tool.last_seen(tmp_path)["numpy/two"].shows is False

@@ -13,20 +13,10 @@ from attnspec.conformance.gallery.kills import FILE, Kill, broken_rule
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.suite import find, items
 from attnspec.conformance.verdict import Verdict
+from tools import kill_matrix
 from tools.diagnosis import SAMPLE, Counts, Naming, count, report
 from tools.gallery import Measurement, kills, page, read, store
-from tools.kill_matrix import (
-    Finding,
-    acquit,
-    convict,
-    kills_by,
-    matrix,
-    problems,
-    summary,
-    unbroken_rules,
-    unconfirmed,
-    unconfirmed_kills,
-)
+from tools.kill_matrix import Finding, convict, problems
 
 
 def test_entries_are_told_apart_by_their_names_and_say_what_they_do():
@@ -104,7 +94,7 @@ def test_every_wrong_entry_breaks_its_rule_in_the_case_that_is_stored(part):
     left = {name: kill.case for name, kill in stored.items() if kill.case}
     # A busy machine may run threads one after the other, so a race may need several tries.
     for _ in range(10):
-        left = {name: left[name] for name in unconfirmed(left)} if left else {}
+        left = {name: left[name] for name in kill_matrix.unconfirmed(left)} if left else {}
     assert left == {}
 
 
@@ -112,7 +102,7 @@ def test_every_wrong_entry_breaks_its_rule_in_the_case_that_is_stored(part):
 def test_every_other_entry_fails_under_another_rule_or_at_a_larger_size():
     late = {name: kill for name, kill in read().kills.items() if not kill.case}
     assert all(kill.other for kill in late.values())
-    assert list(unconfirmed_kills(late)) == []
+    assert list(kill_matrix.unconfirmed_kills(late)) == []
 
 
 def test_a_stored_case_that_reports_another_rule_or_is_gone_is_not_confirmed():
@@ -122,7 +112,7 @@ def test_a_stored_case_that_reports_another_rule_or_is_gone_is_not_confirmed():
         "masks_counted": replace(found, reported="MASK-2"),
         "values_one_late": replace(found, other="no-such-case"),
     }
-    assert list(unconfirmed_kills(named)) == ["masks_counted", "values_one_late"]
+    assert list(kill_matrix.unconfirmed_kills(named)) == ["masks_counted", "values_one_late"]
 
 
 def test_what_needs_more_than_the_suite_may_survive_and_nothing_else_may():
@@ -131,8 +121,8 @@ def test_what_needs_more_than_the_suite_may_survive_and_nothing_else_may():
     assert problems([needy]) == []
     assert needy.as_it_should
     assert problems([survivor]) == ["a survives: no case of 9 says that MASK-1 is broken"]
-    assert NEEDS["sizes"] in summary([needy])
-    assert NEEDS["sizes"] not in summary([survivor])
+    assert NEEDS["sizes"] in kill_matrix.summary([needy])
+    assert NEEDS["sizes"] not in kill_matrix.summary([survivor])
 
 
 def test_the_page_says_what_a_survivor_needs():
@@ -144,22 +134,22 @@ def test_the_page_says_what_a_survivor_needs():
 
 def test_a_case_that_does_not_kill_is_not_confirmed():
     named = {"values_one_late": "masking-no-keys-float32", "empty_rows_are_nan": "no-such-case"}
-    assert list(unconfirmed(named)) == ["values_one_late", "empty_rows_are_nan"]
+    assert list(kill_matrix.unconfirmed(named)) == ["values_one_late", "empty_rows_are_nan"]
 
 
 @pytest.mark.exhaustive
 def test_correct_entries_pass_a_part_of_every_chapter():
-    """The whole of it takes minutes, and is the matrix."""
+    """The whole of it takes minutes, and is the kill_matrix.matrix."""
     part = list(items(quick=True))[::16]
     assert len({item.name.partition("-")[0] for item in part}) > 5
-    findings = acquit(correct_entries(), part)
+    findings = kill_matrix.matrix.acquit(correct_entries(), part)
     assert problems(findings.values()) == []
     assert all(one.tried for one in findings.values())
 
 
 def test_a_correct_entry_that_is_none_is_noticed():
     part = [find("softmax-002-float32"), find("masking-empty-last-float32")]
-    (found,) = acquit([entry("values_one_late")], part).values()
+    (found,) = kill_matrix.matrix.acquit([entry("values_one_late")], part).values()
     assert found.broken
     assert problems([found])[0].startswith("values_one_late is correct, but fails: ")
 
@@ -173,7 +163,7 @@ def test_the_matrix_says_what_the_judge_says():
 
 
 def test_the_matrix_runs_in_processes_of_its_own():
-    (found,) = matrix(["inverted_polarity"], (), quick=True, workers=1)
+    (found,) = kill_matrix.matrix(["inverted_polarity"], (), quick=True, workers=1)
     assert found.as_it_should
     assert found.first_failure > 0
 
@@ -197,8 +187,8 @@ def test_a_rule_of_any_level_counts_as_broken(status, rule, breaks):
 def test_without_cases_everything_survives():
     found = convict(entry("inverted_polarity"), ())
     assert problems([found]) == ["inverted_polarity survives: no case of 0 says that MASK-1 is broken"]
-    assert "MASK-1 is broken by no entry" in unbroken_rules([found])
-    assert acquit([entry("plain")], ())["plain"].as_it_should
+    assert "MASK-1 is broken by no entry" in kill_matrix.unbroken_rules([found])
+    assert kill_matrix.matrix.acquit([entry("plain")], ())["plain"].as_it_should
 
 
 def test_what_is_not_as_it_should_be_is_listed():
@@ -210,7 +200,7 @@ def test_what_is_not_as_it_should_be_is_listed():
     ]
     assert not any(one.as_it_should for one in (filed, alarm))
     killed = Finding("c", "MASK-1", "c", 3, 0.1, {}, 1.0)
-    assert "wrong: 2, killed under their own rule: 1" in summary([filed, alarm, killed])
+    assert "wrong: 2, killed under their own rule: 1" in kill_matrix.summary([filed, alarm, killed])
 
 
 def test_an_error_of_the_judge_says_where_it_happened(monkeypatch):
@@ -225,7 +215,7 @@ def test_an_error_of_the_judge_says_where_it_happened(monkeypatch):
 
 def test_an_entry_is_killed_by_any_case_that_its_step_changes():
     case = find("masking-boolean-mask-keys-3-float32")
-    assert list(kills_by(["inverted_polarity", "no_shift"], [case])) == [
+    assert list(kill_matrix.kill_matrix.kills_by(["inverted_polarity", "no_shift"], [case])) == [
         ("inverted_polarity", case.name, "MASK-1")
     ]
 

@@ -156,8 +156,8 @@ def test_a_malformed_call_has_results_of_zeros():
 def test_exported_calls_contain_the_results_of_the_forward_pass(tmp_path):
     """A program that takes them and one that does not give the same verdict over files."""
     export_calls([find(GROUPED)], tmp_path)
-    calls = (tmp_path / "calls.jsonl").read_text()
-    (message,) = [one for one in map(json.loads, calls.splitlines()) if one["do"] == "run"]
+    lines = (tmp_path / "calls.jsonl").read_text().splitlines()
+    (message,) = [one for one in map(json.loads, lines) if one["do"] == "run"]
     assert {"output", "lse"} <= set(message["tensors"])
     (tmp_path / "taking.py").write_text(
         "from attnspec.backends import Backend, load_library\n"
@@ -167,16 +167,9 @@ def test_exported_calls_contain_the_results_of_the_forward_pass(tmp_path):
     )
     for name in ("numpy-portable", "taking:BACKEND"):
         command = [sys.executable, "-m", "attnspec.conformance.run.serve", name]
-        run = subprocess.run(
-            command,
-            input=calls,
-            capture_output=True,
-            text=True,
-            check=True,
-            cwd=tmp_path,
-            env={"PYTHONPATH": str(TESTS)},
-        )
-        (tmp_path / "answers.jsonl").write_text(run.stdout)
+        with (tmp_path / "calls.jsonl").open() as calls, (tmp_path / "answers.jsonl").open("w") as answers:
+            environment = {"PYTHONPATH": str(TESTS)}
+            subprocess.run(command, stdin=calls, stdout=answers, check=True, cwd=tmp_path, env=environment)
         assert judge(load(f"offline:{tmp_path}"), find(GROUPED)).status == "pass"
 
 

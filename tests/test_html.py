@@ -227,13 +227,9 @@ def test_portable_code_is_last_and_is_not_called_like_the_library(tmp_path):
     paths = [write_run(tmp_path / f"{n}-2026-01-01.jsonl", name) for n, name in enumerate(names)]
     links = Links(rule=lambda rule: f"../rules/{rule}", library=lambda name: f"../libraries/{name}.html")
     columns = read_columns(paths)
-    assert [column.backend for column in columns] == [
-        "torch-sdpa",
-        "mine:f",
-        "numpy-portable",
-        "jax-portable",
-    ]
-    assert [column.label for column in columns[:1]] == ["torch-sdpa"]
+    order = ["torch-sdpa", "mine:f", "numpy-portable", "jax-portable"]
+    assert [column.backend for column in columns] == order
+    assert columns[0].label == "torch-sdpa"
     pages = {name: page.body for name, page in files(columns, links) if name.endswith(".html")}
     assert "say nothing about the attention functions of the library" in pages["index.html"]
     not_run = pages["index.html"].partition("Not run: ")[2].partition("No results of these backends")[0]
@@ -299,32 +295,23 @@ def test_shares_of_the_budget_are_drawn_by_dtype_and_size(folder):
 
 
 def test_thirty_backends_fit_into_small_files(build):
-    pages = build(
-        *(
-            {
-                "backend": name,
-                "judged": [verdict(name, f"{rule.chapter}-{rule.id}", rule.id, "fail") for rule in rules()],
-            }
-            for name in (f"m{number}:f" for number in range(30))
-        )
-    )
+    def failing(name):
+        return [verdict(name, f"{rule.chapter}-{rule.id}", rule.id, "fail") for rule in rules()]
+
+    pages = build(*({"backend": name, "judged": failing(name)} for name in (f"m{n}:f" for n in range(30))))
     assert len([*pages.path.rglob("*.html")]) > 60
     assert pages.large(".html", ".js", ".css") == []
 
 
 def test_long_texts_do_not_make_large_pages(build):
-    long = [
-        verdict("m:f", f"c{number}", rule.id, "fail", reason="x" * 50_000)
-        for rule in rules()
-        for number in range(3)
-    ]
+    several = [(rule.id, number) for rule in rules() for number in range(3)]
+    long = [verdict("m:f", f"c{number}", rule, "fail", reason="x" * 50_000) for rule, number in several]
     assert build({"backend": "m:f", "judged": long}).large(".html", ".js", ".css", ".csv", ".xml") == []
 
 
 def test_a_folder_of_an_installation_is_not_shown(build):
-    failing = verdict(
-        "m:f", "c", "MASK-1", "fail", reason="at /home/me/env/lib/python3.11/site-packages/torch/a.py"
-    )
+    reason = "at /home/me/env/lib/python3.11/site-packages/torch/a.py"
+    failing = verdict("m:f", "c", "MASK-1", "fail", reason=reason)
     pages = build({"backend": "m:f", "judged": [failing]})
     (example,) = pages.data("m-f-1.0-2026-01-01")["cells"]["MASK-1"]["examples"]
     assert example["notes"][0] == "at site-packages/torch/a.py"

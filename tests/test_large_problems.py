@@ -16,28 +16,14 @@ from attnspec.reference.masking import allowed_keys
 
 #: The files with large problems, and `layouts`, which has some.
 _GROUPS = (
-    "option of every size",
-    "integers of every size",
-    "bias of another dtype and every size",
-    "empty rows of every size",
-    "large masks in pairs",
-    "tile without an allowed key",
-    "tiles at one end without an allowed key",
-    "rows of a tile differ",
-    "end at the edge of a tile",
-    "ends at the edges of tiles",
-    "maximum over tiles",
-    "largest number among the values",
-    "index past 16 bits",
-    "strides of every size",
-    "strides of options",
-    "option over four tiles",
-    "large options of scores in pairs",
-    "whole tiles of queries",
-    "option past every count",
-    "integers of many entries",
-    "groups of any size",
-)
+    "option of every size", "integers of every size", "bias of another dtype and every size",
+    "empty rows of every size", "large masks in pairs", "tile without an allowed key",
+    "tiles at one end without an allowed key", "rows of a tile differ", "end at the edge of a tile",
+    "ends at the edges of tiles", "maximum over tiles", "largest number among the values",
+    "index past 16 bits", "strides of every size", "strides of options", "option over four tiles",
+    "large options of scores in pairs", "whole tiles of queries", "option past every count",
+    "integers of many entries", "groups of any size",
+)  # fmt: skip
 #: The scores of a tile are far above those of another one, so that only some keys count.
 _STEEP = "steep scores over tiles"
 

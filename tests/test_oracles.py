@@ -119,31 +119,6 @@ def test_the_oracles_agree_with_every_argument_at_once(batch):
     assert same_values(found, rational.evaluate("attention", arguments))
 
 
-@pytest.mark.parametrize(
-    ("rule", "variant", "options"),
-    [
-        ("SCORE-2", "one", {}),
-        ("SCORE-2", "one", {"softcap": 0.5}),
-        ("SCORE-5", "after-bias", {"softcap": 0.5, "bias": np.array([1.0, -2.0, 0.5, 0.0, -np.inf])}),
-        ("MASK-2", "added", {"bias": np.full((3, 5), -np.inf)}),
-        ("MASK-3", "bottom-right", {"is_causal": True}),
-        ("MASK-6", "nan", {"key_lengths": 0}),
-        ("MASK-6", "uniform", {"key_lengths": 0}),
-        ("MASK-6", "uniform", {"window": (0, 0), "query_lengths": 1, "query_offset": 5}),
-        ("MASK-6", "uniform", {"key_lengths": 0, "dropout_mask": np.eye(3, 5) == 1, "dropout_rate": 0.25}),
-        ("MASK-8", "exclusive-left", {"window": (1, None)}),
-        ("SOFT-6", "base-2", {}),
-        ("SOFT-7", "plus-infinity", {"key_lengths": 0}),
-        ("HEAD-1", "tiled", {}),
-    ],
-)
-def test_the_oracles_agree_on_variants(rule, variant, options):
-    arguments = problem_of(np.random.default_rng(3)) | options
-    found = exact.evaluate("attention", arguments, variant)
-    assert not same_values(found, rational.evaluate("attention", arguments))
-    assert same_values(found, rational.evaluate("attention", arguments, {rule: variant}))
-
-
 @pytest.mark.parametrize("variant", ["nan", "uniform"])
 def test_without_keys_the_variants_of_an_empty_row_are_zero(variant):
     arguments = {"query": np.ones((2, 1)), "key": np.ones((0, 1)), "value": np.ones((0, 1))}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from plain import plain, stored, wide
 
-from attnspec.backends import Backend, load_library
+from attnspec.backends import Backend, BackendError, load_library
 from attnspec.backends.check import check_backend
 from attnspec.conformance import check
 from attnspec.conformance.judge.deviation import not_shown
@@ -51,17 +51,14 @@ EMPTY = ("empty row: mask and all", "empty row: bias and first", "every source m
 SUNK = ("empty row with a sink: all", "empty row: mask and first")
 CAPPED = ("large options of scores in pairs: softcap and bias", "cap on the scaled score alone")
 CAUSAL = ("causal", "finite garbage: is_causal and large", "broadcast mask beside: one row and is_causal")
+FILLED = {"MASK-6": {"mask": "uniform"}, "SOFT-7": "finite"}
 VARIANTS = {
     "storage": (plain(working=stored), {"NUM-5": "storage"}, LARGE),
     "storage in each": (plain(working=stored), {"NUM-5": dict.fromkeys(DTYPES[:2], "storage")}, LARGE[:2]),
     "storage in float16": (plain(working=half), {"NUM-5": {"float16": "storage"}}, LARGE),
     "bottom-right": (plain(bottom_right=True), {"MASK-3": "bottom-right"}, CAUSAL),
-    "uniform": (plain(filled=True), {"MASK-6": {"mask": "uniform"}, "SOFT-7": "finite"}, EMPTY),
-    "uniform beside sinks": (
-        plain(filled=True),
-        {"MASK-6": {"mask": "uniform"}, "SOFT-7": "finite"},
-        SUNK,
-    ),
+    "uniform": (plain(filled=True), FILLED, EMPTY),
+    "uniform beside sinks": (plain(filled=True), FILLED, SUNK),
     "after-bias": (plain(capped_bias=True), {"SCORE-5": "after-bias"}, CAPPED),
 }
 
@@ -96,8 +93,7 @@ def test_a_variant_that_is_not_shown_in_one_of_its_dtypes_is_an_error():
 
 def test_every_variant_that_a_case_shows_counts_whatever_the_order():
     for rules in (("MASK-6", "SOFT-7"), ("SOFT-7", "MASK-6")):
-        every = {"MASK-6": {"mask": "uniform"}, "SOFT-7": "finite"}
-        dialect = {rule: every[rule] for rule in rules}
+        dialect = {rule: FILLED[rule] for rule in rules}
         verdicts = judged(plain(filled=True), dialect, EMPTY[0])
         assert not_shown(backend_of(plain(), dialect), shown(verdicts)) == []
 
@@ -146,7 +142,5 @@ def test_a_conversion_that_rounds_is_not_blamed_on_the_call():
     ],
 )
 def test_a_wrong_declaration_says_what_was_expected(dialect, words):
-    from attnspec.backends import BackendError
-
     with pytest.raises(BackendError, match=words):
         backend_of(plain(), dialect)

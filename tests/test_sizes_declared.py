@@ -126,9 +126,7 @@ def test_beside_a_declared_output_the_other_one_is_judged():
     verdict = judge_changed(of_output, deviations=(output,))
     assert (verdict.status, verdict.rule, verdict.difference.output) == ("fail", "MASK-3", "lse")
     # Each output may deviate as declared.
-    several = judge_changed(
-        lambda found, lse, _: (found + 1, lse.astype(np.float16)), deviations=(lse, output)
-    )
+    several = judge_changed(lambda o, e, _: (o + 1, e.astype(np.float16)), deviations=(lse, output))
     assert (several.status, set(several.declared)) == ("deviation", {lse.id, output.id})
 
 

@@ -9,12 +9,7 @@ from sized_results import PORTABLE
 from attnspec.conformance import expected, find
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.sizes.cases import sized_cases
-from attnspec.conformance.sizes.chosen import (
-    chosen_heads,
-    gradients_in_float64,
-    gradients_of_heads,
-    of_head,
-)
+from attnspec.conformance.sizes.chosen import chosen_heads, gradients_in_float64, gradients_of_heads, of_head
 from attnspec.conformance.sizes.judge import values_of
 from attnspec.conformance.sizes.sized import SizedCase
 from attnspec.formula import Formula
@@ -49,6 +44,10 @@ def backend(change, **options):
         return change(*right(*arrays, **given))
 
     attention_vjp.__wrapped__ = right
+    return having(attention_vjp, **options)
+
+
+def having(attention_vjp, **options):
     companions = {**PORTABLE.companions, "attention_vjp": attention_vjp}
     return replace(PORTABLE, name="changed", companions=companions, **options)
 
@@ -72,9 +71,7 @@ def test_one_wrong_number_is_counted_and_named(place, number):
     assert (verdict.status, verdict.rule, difference.output) == ("fail", "GRAD-19", name)
     assert (difference.element, difference.count) == ((1, 1, 130, 5), 1)
     assert difference.kind == ("pattern" if np.isnan(number) else "value")
-    assert difference.size == {"d_query": 2 * 4 * 140 * 16, "d_key": 2 * 2 * 301 * 16}.get(
-        name, 2 * 2 * 301 * 8
-    )
+    assert difference.size == (2 * 4 * 140 * 16, 2 * 2 * 301 * 16, 2 * 2 * 301 * 8)[place]
 
 
 @pytest.mark.parametrize("lost", ["query", "key", "head"])
@@ -94,8 +91,7 @@ def test_what_is_lost_is_told(lost):
         return d_query, *right(query, key, value, less, **given)[1:]
 
     attention_vjp.__wrapped__ = right
-    companions = {**PORTABLE.companions, "attention_vjp": attention_vjp}
-    verdict = judge(replace(PORTABLE, companions=companions), ITEM)
+    verdict = judge(having(attention_vjp), ITEM)
     assert (verdict.status, verdict.rule) == ("fail", "GRAD-19")
     assert verdict.difference.output == ("d_query" if lost == "key" else "d_key")
     if lost == "head":
@@ -118,8 +114,7 @@ def test_results_of_the_forward_pass_are_those_of_the_oracle():
         seen.update(output=output, lse=lse)
         return right(query, key, value, d_output, is_causal=is_causal, query_offset=query_offset)
 
-    companions = {**PORTABLE.companions, "attention_vjp": taking}
-    assert judge(replace(PORTABLE, companions=companions), ITEM).status == "pass"
+    assert judge(having(taking), ITEM).status == "pass"
     for name, values in values_of(FORMULA).items():
         np.testing.assert_array_equal(seen[name], values.astype(np.float32))
 
@@ -130,8 +125,7 @@ def test_a_declared_variant_of_the_lse_is_verified():
     def ignoring(query, key, value, d_output, *, d_lse=None):
         return right(query, key, value, d_output)
 
-    companions = {**PORTABLE.companions, "attention_vjp": ignoring}
-    found = replace(PORTABLE, companions=companions)
+    found = having(ignoring)
     assert judge(found, item).status == "fail"
     declared = judge(replace(found, dialect={"GRAD-6": "ignored"}), item)
     assert (declared.status, declared.rule, declared.variant) == ("deviation", "GRAD-6", "ignored")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from tests_support import attnspec
+from tests_support import attnspec, python
 
 from attnspec import levels
 from attnspec.backends import NAMES
@@ -169,17 +169,8 @@ def test_the_configuration_is_one_that_is_understood():
 
 def test_the_route_by_pytest_alone(kernel):
     (command,) = re.findall(r"`(pytest --pyargs [^`]*)`", PAGE)
-    words = [
-        sys.executable,
-        "-m",
-        *shlex.split(command),
-        "--case",
-        "notation-lse-float32",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-    ]
-    run = subprocess.run(words, capture_output=True, text=True, check=False, cwd=kernel.parent)
+    words = shlex.split(f"-m {command} --case notation-lse-float32 -q -p no:cacheprovider")
+    run = python(*words, cwd=kernel.parent)
     assert run.returncode == 1
     assert "HEAD-1 Query heads share key heads" in run.stdout
 

@@ -15,7 +15,7 @@ from attnspec.backends import BackendError, Broken, load
 from attnspec.backends.names import distrusted, expand
 from attnspec.backends.untrusted.confine import can_confine
 from attnspec.backends.untrusted.hidden import hidden_places
-from attnspec.backends.untrusted.remote import Refused, Remote, read_again, read_result, write_array
+from attnspec.backends.untrusted.remote import Refused, read_again, read_result, write_array
 from attnspec.conformance.judge.expected import expected
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.run.cases import unchanged
@@ -39,20 +39,9 @@ MORE = (
 NEEDS_LANDLOCK = pytest.mark.skipif(not can_confine(), reason="this system has no Landlock")
 
 
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def written(folder, text):
     (folder / "own.py").write_text(f"import numpy as np\n\n\n{text}")
     return "./own.py:attention"
-
-
-def answers(place, **options):
-    """A function in a process of its own."""
-    return Remote("own", place, "", "", Path.cwd(), **options)
 
 
 @pytest.mark.parametrize("cheat", EACH, ids=lambda one: one.name)
@@ -132,15 +121,14 @@ def test_names_and_layout_of_a_configuration_are_applied_by_the_judge(here):
         ("effects.py:kills_the_judge", "os.kill: refused"),
     ],
 )
-def test_python_alone_refuses_it_where_the_system_cannot(cheat, message):
+def test_python_alone_refuses_it_where_the_system_cannot(cheat, message, answers):
     remote = answers(f"{CHEATS}/{cheat}", system=False)
     assert remote.confined == ("audit hook",)
     with pytest.raises(Refused, match=message):
         remote.run(ONE, {})
-    remote.close()
 
 
-def test_a_file_is_refused_by_whatever_way_it_is_named(here):
+def test_a_file_is_refused_by_whatever_way_it_is_named(here, answers):
     place = written(
         here,
         "import os\n\ndef attention(query, key, value, *, mode=None):\n"
@@ -160,7 +148,6 @@ def test_a_file_is_refused_by_whatever_way_it_is_named(here):
         with pytest.raises(Refused, match="refused to a function that is not trusted"):
             remote.run(ONE, {"mode": mode})
     assert remote.run(ONE, {}).tolist() == (ONE["value"] + 1).tolist()
-    remote.close()
 
 
 @NEEDS_LANDLOCK
@@ -187,7 +174,7 @@ def test_a_program_is_confined_too():
     assert (verdict.status, verdict.reason) == ("pass", "")
 
 
-def test_arrays_keep_their_strides_and_what_is_written_into_them_is_seen(here):
+def test_arrays_keep_their_strides_and_what_is_written_into_them_is_seen(here, answers):
     place = written(
         here, "def attention(query, key, value):\n    query[0, 0] = 7\n    return np.array(query.strides)\n"
     )
@@ -195,10 +182,9 @@ def test_arrays_keep_their_strides_and_what_is_written_into_them_is_seen(here):
     query = np.arange(12.0).reshape(4, 3)[::-2]
     assert remote.run({**ONE, "query": query}, {}).tolist() == [-48, 8]
     assert query[0, 0] == 7
-    remote.close()
 
 
-def test_memory_is_poisoned_and_stdout_is_no_answer(here):
+def test_memory_is_poisoned_and_stdout_is_no_answer(here, answers):
     place = written(
         here,
         "def attention(query, key, value):\n"
@@ -214,7 +200,6 @@ def test_memory_is_poisoned_and_stdout_is_no_answer(here):
     assert poisoned.mean() > 0.45
     # An allocator writes a few numbers of its own into freed memory.
     assert (poisoned | (found == 0)).sum() >= found.size - 16
-    remote.close()
 
 
 @pytest.mark.parametrize(
@@ -226,7 +211,7 @@ def test_memory_is_poisoned_and_stdout_is_no_answer(here):
         ("return value", "returned memory of its argument 'value'"),
     ],
 )
-def test_a_call_that_has_no_result_is_an_error_and_the_next_is_made(code, message, here):
+def test_a_call_that_has_no_result_is_an_error_and_the_next_is_made(code, message, here, answers):
     place = written(
         here,
         "import os\nimport time\n\n\ndef attention(query, key, value, *, mode=None):\n"
@@ -237,10 +222,9 @@ def test_a_call_that_has_no_result_is_an_error_and_the_next_is_made(code, messag
         remote.run(ONE, {"mode": True})
     remote._seconds = 600.0
     assert remote.run(ONE, {})[0, 0] == 1
-    remote.close()
 
 
-def test_nothing_tells_the_process_that_it_is_judged(here, monkeypatch):
+def test_nothing_tells_the_process_that_it_is_judged(here, monkeypatch, answers):
     monkeypatch.setenv("ATTNSPEC_SEED", "7")
     place = written(
         here,
@@ -254,7 +238,6 @@ def test_nothing_tells_the_process_that_it_is_judged(here, monkeypatch):
     remote = answers(place)
     with pytest.raises(Refused, match=r"^0 words"):
         remote.run(ONE, {})
-    remote.close()
 
 
 def test_a_file_of_a_result_is_a_plain_file_of_the_right_size(tmp_path):

@@ -9,17 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_untrusted import CHEATS, EACH, NEEDS_LANDLOCK, ONE, answers, written
+from test_untrusted import CHEATS, EACH, NEEDS_LANDLOCK, ONE, written
 
 from attnspec.backends import Broken
 from attnspec.backends.program.process import Process
 from attnspec.backends.untrusted.remote import _SOURCES, Refused
-
-
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 def test_a_process_ends_with_its_judge(here):
@@ -41,7 +35,7 @@ OTHERS = [cheat.name for cheat in EACH if cheat.file == "others.py"]
 OUTSIDE = ("by_package",)
 
 
-def found_by_the_next(name, folder, *, system):
+def found_by_the_next(name, folder, answers, *, system):
     """Whether a second process, beside the first one, is right with what that one has left."""
     first, second = (answers(f"{folder}/others.py:{name}", system=system) for _ in range(2))
     arrays = {name: np.ones((4, 2)) for name in ONE}
@@ -50,29 +44,27 @@ def found_by_the_next(name, folder, *, system):
         with suppress(Refused):
             results.append(remote.run(arrays, {}))
         time.sleep(0.1)  # until a process that it leaves does its work
-    for remote in (first, second):
-        remote.close()
     return any(result.any() for result in results)
 
 
 @NEEDS_LANDLOCK
 @pytest.mark.parametrize("name", OTHERS)
-def test_nothing_that_a_process_leaves_is_found_by_another(name, tmp_path):
+def test_nothing_that_a_process_leaves_is_found_by_another(name, tmp_path, answers):
     shutil.copytree(CHEATS, tmp_path / "cheats")
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "cheats").rglob("*")}
-    assert not found_by_the_next(name, tmp_path / "cheats", system=True)
+    assert not found_by_the_next(name, tmp_path / "cheats", answers, system=True)
     assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "cheats").rglob("*")}
 
 
-def test_some_is_found_where_the_system_does_not_keep_processes_apart(tmp_path):
+def test_some_is_found_where_the_system_does_not_keep_processes_apart(tmp_path, answers):
     """So that the test above could fail."""
     shutil.copytree(CHEATS, tmp_path / "cheats")
-    assert found_by_the_next("by_file", tmp_path / "cheats", system=False)
-    assert found_by_the_next("by_shared_memory", tmp_path / "cheats", system=False)
+    assert found_by_the_next("by_file", tmp_path / "cheats", answers, system=False)
+    assert found_by_the_next("by_shared_memory", tmp_path / "cheats", answers, system=False)
 
 
 @pytest.mark.parametrize("apart", [True, False], ids=["namespaces", "supervision"])
-def test_nothing_outlives_its_process(apart, here, monkeypatch):
+def test_nothing_outlives_its_process(apart, here, monkeypatch, answers):
     if not apart:
         sources = [source.replace("if _libc().unshare(_APART):", "if True:") for source in _SOURCES]
         monkeypatch.setattr("attnspec.backends.untrusted.remote._SOURCES", sources)
@@ -118,7 +110,7 @@ def waits_for(holds):
         ("earlier[2].fill(2)", "changed value after an earlier call"),
     ],
 )
-def test_an_argument_that_changes_after_the_call_is_found(body, message, here):
+def test_an_argument_that_changes_after_the_call_is_found(body, message, here, answers):
     place = written(
         here,
         "earlier = []\n\ndef attention(query, key, value):\n"
@@ -129,7 +121,6 @@ def test_an_argument_that_changes_after_the_call_is_found(body, message, here):
     remote.run(ONE, {})
     with pytest.raises(Broken, match=message):
         remote.run(ONE, {})
-    remote.close()
 
 
 _LOOKING = """import gc, json, sys
@@ -153,10 +144,9 @@ def attention(query, key, value):
 """
 
 
-def test_what_is_compared_cannot_be_reached_from_the_function(here):
+def test_what_is_compared_cannot_be_reached_from_the_function(here, answers):
     """Neither by classes, nor modules, nor frames; so one buffer for all calls is found."""
     remote = answers(written(here, _LOOKING))
     assert remote.run(ONE, {}).tolist() == (ONE["value"] + 2).tolist()
     with pytest.raises(Broken, match="changed the result of an earlier call"):
         remote.run({name: array + 1 for name, array in ONE.items()}, {})
-    remote.close()

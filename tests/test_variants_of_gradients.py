@@ -41,14 +41,8 @@ CASES = cases()
 
 
 def verdicts(function, dialect, items):
-    backend = Backend(
-        "mine",
-        load_library("numpy"),
-        plain(),
-        ("float32", "float64"),
-        companions={"attention_vjp": function},
-        dialect=dialect,
-    )
+    options = {"companions": {"attention_vjp": function}, "dialect": dialect}
+    backend = Backend("mine", load_library("numpy"), plain(), ("float32", "float64"), **options)
     return [judge(backend, item) for item in items]
 
 

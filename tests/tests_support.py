@@ -12,7 +12,8 @@ import broken
 import numpy as np
 
 from attnspec import OPERATIONS
-from attnspec.backends import Backend, load_library
+from attnspec.backends import NAMES, Backend, BackendError, load, load_library
+from attnspec.backends.names import APART, SEPARATE
 from attnspec.conformance.suite import items
 
 TESTS = os.path.dirname(__file__)
@@ -36,6 +37,15 @@ def attnspec(*words, **options):
 def whole_suite():
     """The cases of the whole suite, which take seconds to make: made once for all tests of a process."""
     return tuple(items())
+
+
+def installed_backends():
+    """The backends that can be loaded here, by name."""
+    for name in (*NAMES, *APART, *SEPARATE):
+        try:
+            yield name, load(name)
+        except BackendError:  # no compiler, or not installed
+            assert name in (*APART, *SEPARATE)
 
 
 def can_compile():
