@@ -139,17 +139,17 @@ def test_a_case_that_does_not_kill_is_not_confirmed():
 
 @pytest.mark.exhaustive
 def test_correct_entries_pass_a_part_of_every_chapter():
-    """The whole of it takes minutes, and is the kill_matrix.matrix."""
+    """The whole of it takes minutes, and is the matrix."""
     part = list(items(quick=True))[::16]
     assert len({item.name.partition("-")[0] for item in part}) > 5
-    findings = kill_matrix.matrix.acquit(correct_entries(), part)
+    findings = kill_matrix.acquit(correct_entries(), part)
     assert problems(findings.values()) == []
     assert all(one.tried for one in findings.values())
 
 
 def test_a_correct_entry_that_is_none_is_noticed():
     part = [find("softmax-002-float32"), find("masking-empty-last-float32")]
-    (found,) = kill_matrix.matrix.acquit([entry("values_one_late")], part).values()
+    (found,) = kill_matrix.acquit([entry("values_one_late")], part).values()
     assert found.broken
     assert problems([found])[0].startswith("values_one_late is correct, but fails: ")
 
@@ -188,7 +188,7 @@ def test_without_cases_everything_survives():
     found = convict(entry("inverted_polarity"), ())
     assert problems([found]) == ["inverted_polarity survives: no case of 0 says that MASK-1 is broken"]
     assert "MASK-1 is broken by no entry" in kill_matrix.unbroken_rules([found])
-    assert kill_matrix.matrix.acquit([entry("plain")], ())["plain"].as_it_should
+    assert kill_matrix.acquit([entry("plain")], ())["plain"].as_it_should
 
 
 def test_what_is_not_as_it_should_be_is_listed():
@@ -215,7 +215,7 @@ def test_an_error_of_the_judge_says_where_it_happened(monkeypatch):
 
 def test_an_entry_is_killed_by_any_case_that_its_step_changes():
     case = find("masking-boolean-mask-keys-3-float32")
-    assert list(kill_matrix.kill_matrix.kills_by(["inverted_polarity", "no_shift"], [case])) == [
+    assert list(kill_matrix.kills_by(["inverted_polarity", "no_shift"], [case])) == [
         ("inverted_polarity", case.name, "MASK-1")
     ]
 
