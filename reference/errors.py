@@ -1,14 +1,13 @@
 """Checks of arguments and their error messages: the chapter `errors`."""
 
 import math
-from functools import lru_cache
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace, is_array_api_obj
 
-from attnspec.dtypes import FORMATS
+from attnspec.dtypes import FORMATS, name_of
 from attnspec.reference.call import Array, Call
 
 #: Larger integers could overflow when positions are added.
@@ -38,13 +37,7 @@ def described(given: Any) -> str:
 
 def dtype_name(array: Array) -> str:
     """Return the name of an array's dtype without the prefix that some libraries print."""
-    return _bare_name(array.dtype)
-
-
-# Typed, so that dtypes of two libraries are never compared: those of array-api-strict warn about this.
-@lru_cache(maxsize=64, typed=True)
-def _bare_name(dtype: Any) -> str:
-    return str(dtype).rpartition(".")[2]
+    return name_of(array.dtype).rpartition(".")[2]
 
 
 def is_number(given: Any) -> bool:

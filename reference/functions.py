@@ -13,7 +13,7 @@ import numpy as np
 from array_api_compat import array_namespace, is_array_api_obj
 
 from attnspec import OPERATIONS, Operation
-from attnspec.dtypes import FORMATS
+from attnspec.dtypes import FORMATS, name_of
 from attnspec.operations import Argument, Output
 from attnspec.operations.letters import BATCH
 from attnspec.reference.call import STEPS, Call, Step, Steps
@@ -52,10 +52,11 @@ def public(compute: Step) -> Callable[..., Any]:
     """
     name = compute.__name__.removesuffix("_of")
     signature = _signature(name, with_dtype=True)
+    bind = _binder(name, signature)
     _COMPUTES[name] = compute
 
     def run(*arrays: Any, **options: Any) -> Any:
-        return evaluate(compute, _bound(name, signature, arrays, options))
+        return evaluate(compute, bind(arrays, options))
 
     run.__name__ = run.__qualname__ = name
     run.__module__ = compute.__module__
@@ -68,7 +69,7 @@ def evaluate(compute: Step, arguments: Mapping[str, Any]) -> Any:
     """Compute with NumPy arrays or nested lists, in the precision of the argument ``dtype``."""
     dtype = np.dtype(arguments["dtype"])
     dtypes = (getattr(argument, "dtype", None) for argument in arguments.values())
-    leading = next((each for each in dtypes if str(each) in FORMATS), dtype)
+    leading = next((each for each in dtypes if name_of(each) in FORMATS), dtype)
     arrays = {name: _array(name, x, leading) for name, x in arguments.items() if name != "dtype"}
     with np.errstate(all="ignore"):  # NUM-11 to NUM-14 define non-finite results
         return compute(Call(Steps(), xp, dtype), **arrays)
@@ -143,9 +144,10 @@ def functions(
 
 def _function(name: str, steps: Steps) -> Step:
     compute, signature, first = _COMPUTES[name], _signature(name), OPERATIONS[name].arrays[0]
+    bind = _binder(name, signature)
 
     def run(*arrays: Any, **options: Any) -> Any:
-        arguments = _bound(name, signature, arrays, options)
+        arguments = bind(arrays, options)
         leading = arguments[first]
         need(first, is_array_api_obj(leading), "an array", described(leading), "ERR-2")
         with np.errstate(all="ignore"):  # NUM-11 to NUM-14 define non-finite results
@@ -157,16 +159,24 @@ def _function(name: str, steps: Steps) -> Step:
     return run
 
 
-def _bound(
-    name: str, signature: Signature, arrays: tuple[Any, ...], options: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return all arguments of a call by name, with those that are not given at their defaults."""
-    try:
-        bound = signature.bind(*arrays, **options)
-    except TypeError as error:
-        raise TypeError(f"{name}(): {error}") from None
-    bound.apply_defaults()
-    return bound.arguments
+def _binder(name: str, signature: Signature) -> Callable[[tuple[Any, ...], dict[str, Any]], dict[str, Any]]:
+    """Return a function that gives all arguments of a call by name, those not given at their defaults."""
+    defaults = {known: parameter.default for known, parameter in signature.parameters.items()}
+    required = {known for known, default in defaults.items() if default is Parameter.empty}
+    positional = [argument.name for argument in OPERATIONS[name].positional]
+
+    def bind(arrays: tuple[Any, ...], options: dict[str, Any]) -> dict[str, Any]:
+        given = dict(zip(positional, arrays, strict=False)) | options
+        bound = defaults | given
+        none_twice = len(given) == len(arrays) + len(options)
+        if not (none_twice and len(bound) == len(defaults) and required <= given.keys()):
+            try:
+                signature.bind(*arrays, **options)  # which is slow, and says what is wrong
+            except TypeError as error:
+                raise TypeError(f"{name}(): {error}") from None
+        return bound
+
+    return bind
 
 
 @cache

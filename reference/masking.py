@@ -53,8 +53,7 @@ def allowed_keys(shape: tuple[int, ...], **masks: Any) -> NDArray[np.bool_]:
         )
     *rows, keys = shape
     arrays = {"query": np.empty((*rows, 0)), "key": np.empty((*rows[:-1], keys, 0))}  # only shapes
-    pairs: NDArray[np.bool_] = evaluate(allowed_of, arrays | masks | {"dtype": float})
-    return pairs
+    return np.array(evaluate(allowed_of, arrays | masks | {"dtype": float}))
 
 
 def allowed_of(call: Call, query: Array, key: Array, **options: Any) -> Mask:
@@ -158,7 +157,8 @@ def allowed(call: Attention) -> Mask:
     """Whether every source allows the pair, ``(*B, Hq, L, S)`` (MASK-4)."""
     result = call.xp.broadcast_to(call.j >= 0, call.shape)
     for source in SOURCES:
-        result = result & source(call)
+        if (pairs := source(call)) is not True:
+            result = result & pairs
     return result
 
 

@@ -43,31 +43,16 @@ def softmax(scores: ArrayLike, allowed: ArrayLike, sinks: ArrayLike | None = Non
     >>> softmax(np.array([[5000.0, 5000.0, 9.0]]), np.array([[True, True, False]])).tolist()
     [[0.5, 0.5, 0.0]]
     """
-    weights: Real = _of_scores(scores, allowed, sinks)[0]
-    return weights
-
-
-def log_sum_exp(scores: ArrayLike, allowed: ArrayLike, sinks: ArrayLike | None = None) -> Real:
-    """Return the natural logarithm of the denominator of each row.
-
-    Notes
-    -----
-    Rules SOFT-6 and SOFT-7.
-    """
-    lse: Real = _of_scores(scores, allowed, sinks)[1]
-    return lse
-
-
-def _of_scores(scores: ArrayLike, allowed: ArrayLike, sinks: ArrayLike | None) -> Any:
     s = np.asarray(scores)
     arguments = {"s": s, "allowed": np.asarray(allowed), "sinks": sinks, "dtype": s.dtype}
 
-    def run(call: Call, s: Array, allowed: Mask, sinks: Array) -> tuple[Array, Array]:
+    def run(call: Call, s: Array, allowed: Mask, sinks: Array) -> Array:
         each = entered(Attention(call.steps, call.xp, call.dtype, s, s, s, sinks=sinks))
-        weights, lse = softmax_of(each, s, allowed)
-        return (weights[0], lse[0]) if each.flat and sinks is not None else (weights, lse)
+        weights, _ = softmax_of(each, s, allowed)
+        return weights[0] if each.flat and sinks is not None else weights
 
-    return evaluate(run, arguments)
+    weights: Real = evaluate(run, arguments)
+    return weights
 
 
 @step

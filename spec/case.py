@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cached_property
 from hashlib import blake2b
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attnspec.dtypes import name_of
 from attnspec.operations import OPERATIONS
 
 Statistic = Literal["value", "shape", "variance", "disallowed"]
@@ -156,7 +157,7 @@ class Case:
     def dtype(self) -> str:
         """The dtype of its first array, in which it is judged."""
         arrays = (self.arguments.get(name) for name in OPERATIONS[self.operation].arrays)
-        return next((_spelling(array.dtype) for array in arrays if isinstance(array, np.ndarray)), "")
+        return next((name_of(array.dtype) for array in arrays if isinstance(array, np.ndarray)), "")
 
     @property
     def name(self) -> str:
@@ -187,9 +188,6 @@ class Case:
     def fingerprint(self) -> str:
         """A digest that is equal for calls of the same operation with the same numbers, in any dtype."""
         return fingerprint(self.operation, self.arguments)
-
-
-_spelling = cache(str)  # NumPy spells a dtype anew each time
 
 
 def fingerprint(operation: str, arguments: Mapping[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -20,27 +21,27 @@ class Format:
     working: str  # the shortest dtype in which inputs of this dtype may be computed (NUM-2)
     lse: str  # the shortest dtype that an lse may have for inputs of this dtype (NUM-7)
 
-    @property
+    @cached_property
     def unit(self) -> float:
         """Unit roundoff: half the distance from 1 to the next number."""
         return 2.0**-self.digits
 
-    @property
+    @cached_property
     def normal(self) -> float:
         """Smallest positive normal number."""
         return 2.0 ** self.exponents[0]
 
-    @property
+    @cached_property
     def subnormal(self) -> float:
         """Smallest positive number."""
         return 2.0 ** (self.exponents[0] - self.digits + 1)
 
-    @property
+    @cached_property
     def largest(self) -> float:
         """Largest finite number."""
         return (2 - 2 * self.unit) * 2.0 ** self.exponents[1]
 
-    @property
+    @cached_property
     def accepted_of_lse(self) -> tuple[str, ...]:
         """The dtypes that an lse may have for inputs of this dtype (NUM-7)."""
         return tuple(dict.fromkeys((self.lse, "float64")))
@@ -75,9 +76,14 @@ def numpy_dtype(name: str) -> Any:
     return np.dtype(name)
 
 
+#: Return the name of a dtype, which NumPy spells anew each time. Typed, because array-api-strict warns if its
+#: dtypes are compared with those of another library.
+name_of = lru_cache(maxsize=64, typed=True)(str)
+
+
 def numbers_of(array: Any) -> str:
     """Return the kind of an array's numbers: ``floating``, ``boolean``, ``integer``, or else its dtype."""
-    name = str(getattr(array.dtype, "name", array.dtype)).rpartition(".")[2]
+    name = name_of(getattr(array.dtype, "name", array.dtype)).rpartition(".")[2]
     if name in FORMATS:
         return "floating"
     if name in ("bool", "bool_"):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from attnspec.dtypes import FORMATS, numbers_of
+from attnspec.dtypes import FORMATS, name_of, numbers_of
 from attnspec.errors import SpecError
 from attnspec.operations import LETTERS, OPERATIONS, Argument, Operation, Shape
 from attnspec.operations.letters import BATCH, HEADS, ONE_MORE, value_of
@@ -245,8 +245,8 @@ def _of_dtype(argument: Argument, x: Any, leading: Any) -> Iterator[str]:
     if numbers_of(x) != wanted:
         yield f"argument {argument.name}: expected {WORDS[argument.numbers]}, got {x.dtype}"
         return
-    of = FORMATS.get(str(leading.dtype))
-    if argument.numbers == "lse" and of is not None and str(x.dtype) not in of.accepted_of_lse:
+    of = FORMATS.get(name_of(leading.dtype))
+    if argument.numbers == "lse" and of is not None and name_of(x.dtype) not in of.accepted_of_lse:
         yield f"argument {argument.name}: expected dtype {' or '.join(of.accepted_of_lse)}, got {x.dtype}"
     if "mixed" in argument.refusals and x.dtype != leading.dtype:
         yield f"argument {argument.name}: expected dtype {leading.dtype} as in the first array, got {x.dtype}"

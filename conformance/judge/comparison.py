@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from attnspec import Figure
 from attnspec.conformance.verdict import Difference
+from attnspec.dtypes import name_of
 
 
 def compare(
@@ -22,7 +23,7 @@ def compare(
     """Compare one output."""
     if got.shape != expected.shape:
         return Difference("shape", name, (), str(got.shape), str(expected.shape))
-    if str(got.dtype) not in dtypes:
+    if name_of(got.dtype) not in dtypes:
         return Difference("dtype", name, (), str(got.dtype), " or ".join(dtypes))
     wide = got.astype(np.float64)
     if where is not None:

@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnspec import OPERATIONS, Case
-from attnspec.dtypes import DTYPES, FORMATS, SHORT
+from attnspec.dtypes import DTYPES, FORMATS, SHORT, name_of
 from attnspec.operations.gradients import primal
 
 #: Arrays by the name of an output.
@@ -39,12 +38,7 @@ _GRADIENTS_OF_LSES = frozenset(
 
 def is_real(thing: Any) -> bool:
     """Whether something is an array of a dtype of the standard, not a mask, ids or a number."""
-    return isinstance(thing, np.ndarray) and _is_of_standard(thing.dtype)
-
-
-@cache  # NumPy spells the name of a dtype anew each time
-def _is_of_standard(dtype: np.dtype[Any]) -> bool:
-    return dtype.name in DTYPES
+    return isinstance(thing, np.ndarray) and name_of(thing.dtype) in DTYPES
 
 
 def lse_dtype(dtype: str) -> str:
@@ -71,13 +65,13 @@ def own_dtypes(case: Case) -> Mapping[str, str]:
     """Name the dtypes of gradients of arrays that are not of the dtype of the call (GRAD-2)."""
     if primal(case.operation) == case.operation:
         return {}
-    arrays = {name: str(x.dtype) for name, x in case.arguments.items() if is_real(x)}
+    arrays = {name: name_of(x.dtype) for name, x in case.arguments.items() if is_real(x)}
     return {f"d_{name}": dtype for name, dtype in arrays.items() if dtype != case.dtype}
 
 
 def dtype_of(operation: str, arguments: Mapping[str, Any]) -> str:
     """Return the dtype of a call, which is the dtype of its first array."""
-    return str(arguments[OPERATIONS[operation].arrays[0]].dtype)
+    return name_of(arguments[OPERATIONS[operation].arrays[0]].dtype)
 
 
 def in_dtype(arguments: Mapping[str, Any], dtype: str) -> dict[str, Any]:
@@ -90,7 +84,7 @@ def in_dtype(arguments: Mapping[str, Any], dtype: str) -> dict[str, Any]:
 
 def _is_cast(name: str, thing: Any) -> bool:
     """Whether to cast an argument. An lse in half precision is a fault, which a cast would remove."""
-    return is_real(thing) and not (name in LSES and thing.dtype.name in SHORT)
+    return is_real(thing) and not (name in LSES and name_of(thing.dtype) in SHORT)
 
 
 def dtypes_of(case: Case) -> tuple[str, ...]:
@@ -118,7 +112,7 @@ def arguments_of(case: Case, dtype: str) -> dict[str, Any]:
 
 def is_mixed(case: Case) -> bool:
     """Whether a case is a misuse because dtypes differ. Casting its arrays would remove the fault."""
-    given = {x.dtype.name for name, x in case.arguments.items() if is_real(x) and name not in LSES}
+    given = {name_of(x.dtype) for name, x in case.arguments.items() if is_real(x) and name not in LSES}
     return case.misuse is not None and len(given) > 1
 
 

@@ -1,17 +1,20 @@
 """Exceptions that end the judging of a case: a broken rule, or an error of the implementation."""
 
+from __future__ import annotations
+
 import traceback
 from collections.abc import Callable, Sequence
 from functools import partial
 from inspect import unwrap
 from pathlib import Path
-from typing import Any
-
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any
 
 import attnspec
 from attnspec.backends import Unsupported
 from attnspec.conformance.verdict import Code, Difference, Raise
+
+if TYPE_CHECKING:  # the parent of a run, which reads exceptions and makes no arrays, needs no NumPy
+    from numpy.typing import NDArray
 
 #: The number of characters of a message that are kept.
 _MOST = 4000

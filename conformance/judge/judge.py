@@ -22,7 +22,7 @@ from attnspec.conformance.judge.expected import differ, differences, expected_in
 from attnspec.conformance.judge.failure import Failure, Missing, Raised, code_of, lacks_of
 from attnspec.conformance.judge.refusal import Lacking, gradient_lacking, judge_refusal
 from attnspec.conformance.verdict import CLASSES, OUTPUT_OF, Difference, Verdict
-from attnspec.dtypes import SHORT
+from attnspec.dtypes import SHORT, name_of
 from attnspec.operations.gradients import primal
 from attnspec.reference.budget.arithmetic import PROFILES
 from attnspec.reference.budget.budget import Accuracy, Budget, budget
@@ -101,7 +101,8 @@ def judge(backend: Backend, item: Case | Judgeable) -> Verdict:
     verdict = new_verdict(backend, item)
     try:
         procedure.require(backend)
-        verdict = replace(verdict, rules=procedure.applicable_rules(backend))
+        if (rules := procedure.applicable_rules(backend)) != verdict.rules:
+            verdict = replace(verdict, rules=rules)
         verdict = procedure.judge(backend, verdict)
     except (Unsupported, Raised) as error:
         lacking = None if isinstance(error, Missing) else gradient_lacking(backend, item.calls, error)
@@ -116,7 +117,8 @@ def judge(backend: Backend, item: Case | Judgeable) -> Verdict:
         wrong = replace(verdict, status="fail", rule=failure.rule, reason=failure.reason, code=failure.code)
         verdict = settle(backend, item, replace(wrong, difference=failure.difference), failure)
     observed = verdict.difference is not None and verdict.difference.output == "weights"
-    return replace(verdict, probed=observed and not backend.has("attention", "return_weights"))
+    probed = observed and not backend.has("attention", "return_weights")
+    return replace(verdict, probed=True) if probed else verdict
 
 
 def new_verdict(backend: Backend, item: Item) -> Verdict:
@@ -173,7 +175,7 @@ def require_calls(backend: Backend, item: Item) -> None:
             raise Missing(f"{backend.name} {misfit}")
         if case.group:  # a golden vector is judged in the dtype of its first array
             # An lse is of a dtype that any backend takes, unless its half precision is the fault of a call.
-            given = {(name, str(x.dtype)) for name, x in case.arguments.items() if is_real(x)}
+            given = {(name, name_of(x.dtype)) for name, x in case.arguments.items() if is_real(x)}
             needed |= {dtype for name, dtype in given if name not in LSES or dtype in SHORT}
     missing = sorted(needed - set(backend.dtypes))
     if missing:
@@ -194,7 +196,7 @@ class _OfCase:
 
     def judge(self, backend: Backend, verdict: Verdict) -> Verdict:
         # A rule about an output that is not returned cannot be the broken one.
-        case = replace(self.case, rules=verdict.rules)
+        case = self.case if self.case.rules == verdict.rules else replace(self.case, rules=verdict.rules)
         declares = any(backend.dialect.get(other.rule) == other.variant for other in case.alternatives)
         outputs = observe(backend, case) if case.misuse is None or declares else judge_refusal(backend, case)
         return verdict if outputs is None else _judge_values(backend, case, verdict, outputs)

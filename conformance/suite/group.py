@@ -191,15 +191,15 @@ class Group:
         counts: dict[str, int] = {}
         # Cases about shared heads keep them, and an implementation that has none is not asked.
         drawn = replace(constraints, heads="grouped") if "HEAD-1" in self.rules else constraints
-        draw = Draw(f"{self.chapter}: {self.name}", seed, drawn)
+        draw, beginning = Draw(f"{self.chapter}: {self.name}", seed, drawn), self.id
         for yielded in self.make(draw):
             made = self._made(yielded)
             beside = isinstance(yielded, Calls) and yielded.beside
-            asked = with_always(made, constraints, beside=beside)
+            asked = made if constraints is ANY else with_always(made, constraints, beside=beside)
             number = counts[made.dtype] = counts.get(made.dtype, 0) + 1
             # After the first changed shape, all names have the suffix, because cases may share a problem.
             suffix = FITTED + constraints.suffix if draw.changed or asked is not made else ""
-            yield replace(asked, id=f"{self.id}{number}{suffix}")
+            yield replace(asked, id=f"{beginning}{number}{suffix}")
 
     def _made(self, yielded: Yielded) -> Item:
         if isinstance(yielded, Calls):

@@ -18,7 +18,7 @@ from attnspec.conformance.suite.faults import BATCHES, SIZES, Fault, faults, fit
 from attnspec.dtypes import numpy_dtype
 from attnspec.operations import LETTERS, Argument, Operation
 from attnspec.operations.gradients import primal
-from attnspec.sizes import misfits
+from attnspec.sizes import bound, misfits
 
 #: The generated name of a call, and the name to use instead.
 NAMES: Mapping[str, str] = MappingProxyType(
@@ -200,7 +200,8 @@ def _from_declaration(operation: str, sizes: Mapping[str, int]) -> Iterator[Malf
 def _is_fault(operation: str, fault: Fault, changes: Mapping[str, Any], sizes: Mapping[str, int]) -> bool:
     """Leave out a changed shape that is still valid, because no other array has the axis."""
     by_shape = fault.key not in ("dtype", "form", "bounds", "entries")
-    return not by_shape or bool(misfits(operation, {**fitting(operation, sizes), **changes}))
+    call = {**fitting(operation, sizes), **changes}
+    return not by_shape or bool(bound(operation, call)[1] or misfits(operation, call))
 
 
 def _alone(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed]:

@@ -143,7 +143,7 @@ class Problem:
 
 def grid(random: np.random.Generator, shape: tuple[int, ...], amplitude: float) -> NDArray[np.float64]:
     """Draw signed multiples of 1/64 of about the size `amplitude`."""
-    return np.round(random.normal(size=shape) * amplitude * 64) / 64
+    return np.rint(random.normal(size=shape) * amplitude * 64) / 64
 
 
 def problem_of(shape: Shape, dtype: str, seed: int, amplitude: float = 1.0) -> Problem:

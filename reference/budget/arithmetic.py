@@ -1,6 +1,6 @@
 """The arithmetic of a call, on which its budget depends besides its arguments."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Literal
@@ -124,9 +124,36 @@ def short_weights(profile: Profile, weights: Budget, kept: Budget, value: Budget
 
 
 def spread_of(moved: Budget, kept: Budget, value: Budget, output: Budget) -> Budget:
-    """Sum ``moved[i, j] * |kept[i, j] value[j, c] - output[i, c]|`` over j, one column at a time."""
+    """Sum ``moved[i, j] * |kept[i, j] value[j, c] - output[i, c]|`` over j."""
     spread = np.empty_like(output)
-    for c in range(value.shape[-1]):
-        distance = np.abs(kept * value[..., None, :, c] - output[..., :, None, c])  # (*B, Hq, L, S)
-        spread[..., c] = (moved * distance).sum(axis=-1)
+    for columns, distance in distances(kept, value, output):
+        spread[..., columns] = np.swapaxes((moved[..., None, :, :] * distance).sum(axis=-1), -1, -2)
     return spread
+
+
+#: The most distances of values that are computed at once.
+_AT_ONCE = 2**16
+
+
+def distances(kept: Budget, value: Budget, output: Budget) -> Iterator[tuple[slice, Budget]]:
+    """Yield ``|kept[i, j] value[j, c] - output[i, c]|`` as (*B, Hq, c, L, S), some columns at a time."""
+    step = max(1, _AT_ONCE // max(1, kept.size))
+    for start in range(0, value.shape[-1], step):
+        columns = slice(start, start + step)
+        # Copied, so that a sum over the keys adds them in their order.
+        of_keys, of_rows = (np.swapaxes(array[..., columns], -1, -2).copy() for array in (value, output))
+        yield columns, np.abs(kept[..., None, :, :] * of_keys[..., None, :] - of_rows[..., None])
+
+
+def softmax(s: Budget, allowed: NDArray[np.bool_], sink: Budget | None = None) -> tuple[Budget, Budget]:
+    """Return the weights over the allowed keys of each row, and its lse. The sink has one more logit."""
+    with np.errstate(all="ignore"):
+        top = np.where(allowed, s, -np.inf).max(axis=-1, keepdims=True, initial=-np.inf)
+        top = top if sink is None else np.maximum(top, sink)
+        top = np.where(top == -np.inf, 0.0, top)
+        exponentials = np.exp(np.where(allowed, s - top, -np.inf))
+        total = exponentials.sum(axis=-1, keepdims=True)
+        total = total if sink is None else total + np.exp(sink - top)
+        divisor = np.where(total == 0, 1.0, total)
+        lse = np.where(total == 0, -np.inf, top + np.log(divisor))
+        return exponentials / divisor, np.where(top == np.inf, top, lse)[..., 0]

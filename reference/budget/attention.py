@@ -13,12 +13,13 @@ from attnspec.reference.budget.arithmetic import (
     Arithmetic,
     Budget,
     Profile,
+    distances,
     rounded,
     short_weights,
+    softmax,
     spread_of,
 )
 from attnspec.reference.masking import allowed_keys
-from attnspec.reference.softmax import log_sum_exp, softmax
 
 #: Relative error of a library's exponential, logarithm or other such function: two units in the last place.
 EXPONENTIAL = 4
@@ -125,7 +126,7 @@ def attention_budget(
     dropping = DROPPING * work.unit if "dropout_mask" in arguments else 0.0
     asked = {"max": _largest(s, score_error, allowed, arithmetic)} if arguments.get("return_max") else {}
     s, score_error, allowed = _with_sink(s, score_error, allowed, arguments.get("sinks"))
-    p: Budget = softmax(s, allowed).astype(np.float64)  # (*B, Hq, L, S), and a column for the sink
+    p, logarithm = softmax(s, allowed)  # (*B, Hq, L, S), and a column for the sink
     keys = allowed.sum(axis=-1, keepdims=True)
     top, below = _below_the_top(s, allowed)
     # Relative error of each exponential. It cancels if the key is the only one in its row. What remains there
@@ -145,7 +146,7 @@ def attention_budget(
     # A disallowed score may be infinite, and 0 times infinity is NaN, within which everything would lie.
     of_one = (p * np.where(p > 0, score_error, 0)).sum(axis=-1, keepdims=True) + alone
     of_sum = np.where(keys > 1, _of_logarithm(mean, lost, left) + sums + merging, of_one)
-    lse = _lse_budget(s, allowed, of_sum[..., 0], work, arithmetic.lse)
+    lse = _lse_budget(logarithm, allowed, of_sum[..., 0], work, arithmetic.lse)
     whole, (p, exponential, floor) = p, (x[..., : value.shape[-2]] for x in (p, exponential, floor))
     allowed = allowed[..., : value.shape[-2]]
     # A bound above 1 carries no information.
@@ -199,7 +200,7 @@ def budgeted_keys(shape: tuple[int, ...], arguments: Mapping[str, Any]) -> NDArr
     masking = {
         name: arguments[name] for name in MASKING if name in arguments and not (infinite and name == "bias")
     }
-    return allowed_keys(shape, **masking)
+    return allowed_keys(shape, **masking) if masking else np.ones(shape, bool)
 
 
 def means(allowed: NDArray[np.bool_], sinks: Budget | None) -> NDArray[np.bool_]:
@@ -286,10 +287,9 @@ def _with_sink(
 
 
 def _lse_budget(
-    s: Budget, allowed: NDArray[np.bool_], relative: Budget, work: Format, of_lse: Format
+    lse: Budget, allowed: NDArray[np.bool_], relative: Budget, work: Format, of_lse: Format
 ) -> Budget:
     """Return the budget of the logarithm of a sum, from the relative error of the sum."""
-    lse = log_sum_exp(s, allowed)
     finite = np.isfinite(lse)
     size = np.where(finite, np.abs(lse), 0)
     logarithm = EXPONENTIAL * np.log(np.maximum(allowed.sum(axis=-1), 1))
@@ -302,9 +302,9 @@ def _farthest(
 ) -> Budget:
     """Return the largest distance of a value from the output: however wrong the weights, it is a mean."""
     most = np.zeros_like(output) if sinks is None else np.abs(output)
-    for c in range(value.shape[-1]):
-        distance = np.abs(kept * value[..., None, :, c] - output[..., :, None, c])  # (*B, Hq, L, S)
-        most[..., c] = np.maximum(most[..., c], np.where(allowed, distance, 0).max(axis=-1, initial=0.0))
+    for columns, distance in distances(kept, value, output):
+        farthest = np.where(allowed[..., None, :, :], distance, 0).max(axis=-1, initial=0.0)
+        most[..., columns] = np.maximum(most[..., columns], np.swapaxes(farthest, -1, -2))
     return most
 
 

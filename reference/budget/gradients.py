@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnspec.dtypes import FORMATS
-from attnspec.reference.budget.arithmetic import Arithmetic, Budget, rounded
+from attnspec.reference.budget.arithmetic import Arithmetic, Budget, rounded, softmax
 from attnspec.reference.budget.attention import (
     APPROXIMATE,
     CAPPING,
@@ -22,7 +22,6 @@ from attnspec.reference.budget.attention import (
     repeat_heads,
     scores_and_errors,
 )
-from attnspec.reference.softmax import log_sum_exp, softmax
 
 #: Roundings of an exponent at the size of the lse, if score and lse are converted to base 2 one by one.
 CONVERTING = 2
@@ -127,9 +126,8 @@ def _weights(
     allowed = budgeted_keys(s.shape, arguments)
     met = allowed | (arguments["uniform_rows"] & means(allowed, sinks))
     s, s_error = np.where(allowed, s, 0), np.where(allowed, s_error, 0)
-    p: Budget = softmax(s, met, sinks).astype(np.float64)  # (*B, Hq, L, S)
-    lse = log_sum_exp(s, met, sinks)[..., None]  # (*B, Hq, L, 1)
-    lse = np.where(np.isfinite(lse), lse, 0)
+    p, lse = softmax(s, met, None if sinks is None else sinks[:, None, None])  # (*B, Hq, L, S), (*B, Hq, L)
+    lse = np.where(np.isfinite(lse), lse, 0)[..., None]
     forward = attention_budget(arrays, arguments, arithmetic, inherited and inherited[:3])
     of_row = forward["lse"][..., None] + work.unit * (CONVERTING * np.abs(lse) + EXPONENTIAL)
     of_row = of_row + (APPROXIMATE if arithmetic.casts else 0.0)

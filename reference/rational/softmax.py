@@ -187,10 +187,10 @@ def _means(
 
 def _sums(value: Matrix, members: Sequence[int]) -> list[int]:
     """Add rows of the values. NaN and infinity are left out; `_special` handles them."""
-    rows = [[0 if isinstance(x, float) else x for x in value.rows[j]] for j in members]
-    if len(rows) == 1:
-        return rows[0]
-    return [sum(row[column] for row in rows) for column in range(value.depth)]
+    rows = [value.rows[j] for j in members]
+    if not value.finite:
+        rows = [[0 if isinstance(x, float) else x for x in row] for row in rows]
+    return [int(sum(column)) for column in zip(*rows, strict=True)] if rows else [0] * value.depth
 
 
 def _special(
