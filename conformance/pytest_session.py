@@ -1,5 +1,6 @@
 """The suite under pytest: an item for each case and backend, judged in a process for each backend."""
 
+import os
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -164,6 +165,9 @@ class Session:
         option = config.getoption
         self.config = config
         self.required = option("--require")
+        # Processes that judge import what this one would.
+        own = (*map(str, config.getini("pythonpath")), os.environ.get("PYTHONPATH"))
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, own))
         if not option("--backend"):
             raise pytest.UsageError("--backend: expected the name of a backend, got nothing")
         try:

@@ -41,7 +41,7 @@ class Header:
     ----------
     attnspec : str
         The version of the standard.
-    part : {"whole", "level", "quick", "sizes", "chosen"}
+    part : {"whole", "level", "quick", "smoke", "sizes", "chosen"}
         Whether the whole suite was run, all cases of a level, or a part.
     seed : int or None
         The seed of the generated cases. None for the fixed cases.

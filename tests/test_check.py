@@ -243,6 +243,24 @@ def test_what_a_run_that_is_interrupted_has_found_is_kept_and_told(check, tmp_pa
     assert read([results]).subjects[0].problem
 
 
+def test_only_what_failed_is_judged_again(check, tmp_path, monkeypatch):
+    results = tmp_path / "r.jsonl"
+    check("--results", results)
+    asked = []
+    monkeypatch.setattr(cli, "judge_all", lambda _names, _selection, *, cases, **_: asked.extend(cases))
+    again = CliRunner().invoke(main, ["check", NAME, "--rerun", str(results), "--case", "softmax-000"])
+    assert again.exit_code == 0, again.output
+    assert asked == ["softmax-000", FAIL.case, ERROR.case]
+
+
+def test_without_a_failure_there_is_nothing_to_judge_again(check, tmp_path):
+    results = tmp_path / "r.jsonl"
+    check("--results", results, verdicts=[PASS])
+    again = CliRunner().invoke(main, ["check", NAME, "--rerun", str(results)])
+    assert again.exit_code == 2
+    assert "--rerun: expected a failing case in" in again.output
+
+
 def test_one_table_of_several_runs(check, tmp_path):
     for name in ("a", "b"):
         check("--results", tmp_path / name)

@@ -169,6 +169,19 @@ def test_the_suite_by_pytest_alone_from_another_folder(tmp_path):
     assert "numpy-portable: " in run.stdout
 
 
+def test_processes_that_judge_import_what_pytest_does(tmp_path):
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "of_a_project.py").write_text(
+        "from attnspec.reference import attention\n"
+        "def kernel(query, key, value):\n"
+        "    return attention(query, key, value, dtype=query.dtype)\n"
+    )
+    (tmp_path / "pytest.ini").write_text("[pytest]\npythonpath = src\n")
+    words = ("--pyargs", "attnspec.conformance", "--backend", "of_a_project:kernel")
+    run = by_pytest(*words, "--case", "numerics-plain-float32", cwd=tmp_path)
+    assert run.returncode == 0, run.stdout
+
+
 def test_an_unknown_backend_by_pytest_alone(tmp_path):
     run = by_pytest("--pyargs", "attnspec.conformance", "--backend", "torhc", cwd=tmp_path)
     assert run.returncode == 4

@@ -7,6 +7,7 @@ import pytest
 
 from attnspec import reference
 from attnspec.backends import load
+from attnspec.backends.constraints import Constraints
 from attnspec.backends.user.function import describe
 from attnspec.conformance import items
 from attnspec.conformance.judge.judge import judge
@@ -33,6 +34,30 @@ def test_outlines_are_those_of_the_cases(cases):
 @pytest.mark.parametrize("quick", [True, False])
 def test_the_plan_is_the_suite_in_its_order(quick):
     assert [case.name for case in plan_of(Selection(quick))] == [case.name for case in items(quick=quick)]
+
+
+def test_the_smallest_calls_are_few_small_and_quick_and_touch_what_single_calls_can():
+    plan = plan_of(Selection(quick=True, smoke=True))
+    quick = plan_of(Selection(quick=True))
+    assert len(plan) < len(quick) / 3
+    assert {*plan} <= {*quick}
+    assert max(outline.numbers for outline in plan) <= 1000
+    assert {outline.dtype for outline in plan} == {"float32", "float64"}
+    touched = {rule for outline in plan for rule in outline.rules}
+    of_single = {rule for outline in quick if not outline.related for rule in outline.rules}
+    assert len(of_single - touched) < 6
+    assert {call.operation for outline in plan for call in outline.calls} >= {
+        call.operation for outline in quick for call in outline.calls if not call.operation.endswith("_vjp")
+    }
+
+
+def test_the_smallest_calls_fit_constraints_too():
+    constraints = Constraints(depths=(64,))
+    selection = Selection(quick=True, smoke=True, rules=("MASK-6",), fits=constraints.suffix)
+    names = [case.name for case in Cases().plan(selection, constraints)]
+    assert any("+d64" in name for name in names)
+    every = [case.name for case in Cases().plan(replace(selection, smoke=False), constraints)]
+    assert 0 < len(names) < len(every)
 
 
 @pytest.mark.exhaustive

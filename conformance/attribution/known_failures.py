@@ -149,7 +149,7 @@ _HEAD = """\
 # An entry without cases covers all failures of its kind under its rule. Cases and backends may be patterns.
 """
 #: The parts of the suite that a file may be written from. It then lacks the other cases.
-_PARTS = ("quick", "level", "chosen")
+_PARTS = ("quick", "smoke", "level", "chosen")
 _NEEDED, _KEYS = {"rule", "backend", "status", "reason"}, {"link", "cases"}
 
 

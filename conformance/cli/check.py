@@ -114,6 +114,16 @@ def _unfinished(path: Path | None, selection: Selection, names: Sequence[str]) -
     return unfinished(path, selection, names)
 
 
+def _failing_cases(path: Path) -> list[str]:
+    """Return the cases that failed in a results file."""
+    from attnspec.conformance.results_file import read
+
+    cases = [verdict.case for verdict in read([path]).verdicts if verdict.bad and verdict.case]
+    if not cases:
+        raise click.UsageError(f"--rerun: expected a failing case in {path}, got none")
+    return [*dict.fromkeys(cases)]
+
+
 def _show_first(verdict: Verdict) -> None:
     """Print the first failure, long before the report, with the command that judges its case again."""
     from attnspec.conformance.outside import one_line
@@ -260,6 +270,12 @@ def _reporting(command: Callable[..., None]) -> Callable[..., None]:
 )
 @click.option("--quick", is_flag=True, help="Run a fixed part of the suite that touches every rule.")
 @click.option(
+    "--smoke", is_flag=True, help="Run the smallest calls only, one for each rule and argument: some seconds."
+)
+@click.option(
+    "--rerun", type=_FILE, metavar="RESULTS", help="Run only the cases that failed in this results file."
+)
+@click.option(
     "-k",
     "match",
     multiple=True,
@@ -311,6 +327,8 @@ def check(
     dtypes: tuple[str, ...],
     call_limit: float | None,
     quick: bool,
+    smoke: bool,
+    rerun: Path | None,
     match: tuple[str, ...],
     rules: tuple[str, ...],
     search: int | None,
@@ -374,9 +392,12 @@ def check(
         from attnspec.conformance.run.untrusted import drawn_seed
 
         seed = drawn_seed() if seed is None and not sizes else seed
-    selection = Selection(quick, found, match=texts, level=level or "", seed=seed, untrusted=untrusted)
+    selection = Selection(
+        quick or smoke, found, match=texts, level=level or "", seed=seed, untrusted=untrusted, smoke=smoke
+    )
+    reports["cases"] += tuple(_failing_cases(rerun) if rerun else ())
     if sizes:
-        if quick or seed is not None:
+        if quick or smoke or seed is not None:
             raise click.UsageError("--sizes: expected neither --quick nor --seed, which have other cases")
         selection = replace(selection, sizes=True, within=within, memory=memory or 0.0)
     judge_all(wanted, selection, resume=resume, **reports)

@@ -8,10 +8,10 @@ from attnspec import Case, find_rule
 from attnspec.backends.constraints import ANY, Constraints
 from attnspec.conformance.judge.dtypes import in_each
 from attnspec.conformance.judge.traits import numbers
-from attnspec.conformance.run.plan import Outline, Selection, matches, require
+from attnspec.conformance.run.plan import Outline, Selection, matches, require, smallest
 from attnspec.conformance.sizes.sized import SizedCase
 from attnspec.conformance.suite import constraints_in, groups_of, items
-from attnspec.conformance.suite.group import Item
+from attnspec.conformance.suite.group import FITTED, Item
 from attnspec.conformance.traits import SIZED_GROUPS
 from attnspec.golden import cases_of, read_cases
 
@@ -45,6 +45,9 @@ class Cases:
             made = untrusted.planned(made, self.seed or 0, selection.names)
         require(selection, {*self.files, *(name for case in made for name in (case.id, case.name))})
         made = [case for case in made if matches(case, selection.match)]
+        if selection.smoke:
+            added = FITTED + constraints.suffix
+            made = [case for case in made if case.name.replace(added, "", constraints != ANY) in smallest()]
         self._planned = {case.name: case for case in made}
         return tuple(Outline(case.name, case.group, case.rules, case.dtype, case.refusal) for case in made)
 

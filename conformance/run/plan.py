@@ -26,6 +26,8 @@ class Selection:
     ----------
     quick : bool
         Only the fixed part that touches every rule.
+    smoke : bool
+        Only the smallest calls of it: one for each rule and each set of arguments.
     rules : tuple of str
         Only cases that bear on one of these rules.
     names : tuple of str
@@ -61,23 +63,30 @@ class Selection:
     within: float = 600.0
     memory: float = 0.0
     untrusted: bool = False
+    smoke: bool = False
 
     @property
     def part(self) -> str:
-        """The part of the suite: ``whole``, ``level``, ``quick``, ``sizes`` or ``chosen``."""
-        if self.level and not (self.quick or self.sizes or self.names or self.match):
+        """The part of the suite: ``whole``, ``level``, ``quick``, ``smoke``, ``sizes`` or ``chosen``."""
+        if self.level and not (self.quick or self.smoke or self.sizes or self.names or self.match):
             return "level"
         if self.rules or self.names or self.match:
             return "chosen"
         if self.sizes:
             return "sizes"
+        if self.smoke:
+            return "smoke"
         return "quick" if self.quick else "whole"
 
     @property
     def choice(self) -> tuple[str, ...]:
         """The options that choose the cases, as on the command line, if `part` and the seed do not say it."""
         chosen = self.part == "chosen"
-        flags = {"--quick": self.quick and chosen, "--sizes": self.sizes and chosen}
+        flags = {
+            "--quick": self.quick and chosen,
+            "--smoke": self.smoke and chosen,
+            "--sizes": self.sizes and chosen,
+        }
         level = (self.level,) if self.level else ()
         words = {
             "--level": level,
@@ -170,6 +179,7 @@ def plan_of(selection: Selection) -> tuple[Outline, ...]:
         outline
         for outline in index()
         if (not selection.quick or outline.quick)
+        and (not selection.smoke or outline.name in smallest())
         and (not rules or not rules.isdisjoint(outline.rules))
         and (not names or outline.name in names or outline.id in names)
     ]
@@ -197,6 +207,37 @@ def matches(case: Named, texts: Collection[str]) -> bool:
 
 
 _quick = attrgetter("quick")
+#: A call with fewer numbers has one query or key, and shows little; one with more is not small.
+_LEAST, _MOST = 40, 1000
+_WIDE = ("float32", "float64")
+
+
+@cache
+def smallest() -> frozenset[str]:
+    """Name the smallest calls of the quick part: one for each rule and each set of arguments."""
+    done: set[object] = set()
+    names = set()
+    small = [
+        outline
+        for outline in index()
+        if outline.quick and not outline.related and outline.numbers <= _MOST and outline.dtype in _WIDE
+    ]
+    for outline in sorted(small, key=_size):
+        # A gradient takes long to compile, and has every argument of its operation.
+        shows = {
+            (rule, () if call.operation.endswith("_vjp") else call)
+            for rule in outline.rules
+            for call in outline.calls
+        }
+        if shows - done:
+            names.add(outline.name)
+            done |= shows
+    return frozenset(names)
+
+
+def _size(outline: Outline) -> tuple[object, ...]:
+    """Return what orders cases by size. Those in float32 come before float64."""
+    return outline.dtype, outline.numbers < _LEAST, outline.numbers
 
 
 @cache

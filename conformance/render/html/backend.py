@@ -18,7 +18,12 @@ _STATUSES = ("pass", "fail", "error", "deviation", "should not met", "unsupporte
 _LACKS = ("fail", "error", "deviation", "should not met", "not shown")
 #: The most rules that a level is said to lack for one reason.
 _MOST = 8
-_PARTS = {"whole": "the whole suite", "quick": "the quick part of the suite", "sizes": "the large sizes"}
+_PARTS = {
+    "whole": "the whole suite",
+    "quick": "the quick part of the suite",
+    "smoke": "the smallest calls of the suite",
+    "sizes": "the large sizes",
+}
 _BADGES = {
     "p": ("reached", "good"),
     "f": ("not reached", "bad"),
