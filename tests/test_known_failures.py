@@ -181,7 +181,7 @@ def entry(**changes):
         ("known = 1", r"expected only entries \[\[known\]\], got known"),
         ("known = [1]", "entry 1: expected rule, backend, status, reason, and optionally .*, got 1"),
         *((entry(**{key: None}), "expected rule, backend, status") for key in list(LINES)[:4]),
-        ("part = 'some'\n" + entry(), "part: expected one of quick, level, chosen, got 'some'"),
+        ("part = 'some'\n" + entry(), "part: expected one of quick, smoke, level, chosen, got 'some'"),
         (entry(tests=["t"]), "expected rule, backend, status, reason, and optionally link and cases, got "),
         (entry(rule="X-1"), "entry 1: rule: expected one of the standard, got 'X-1'"),
         (entry(status="crash"), "status: expected one of fail, error, ended, got 'crash'"),

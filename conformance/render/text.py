@@ -75,7 +75,9 @@ def place(verdict: Verdict) -> str:
 def result_line(verdict: Verdict) -> str:
     """Describe the result in one line. Empty for a pass."""
     lines = [*_result(verdict), *resemblances(verdict)]
-    return plain(lines[0].partition("\n")[0]) if lines else ""
+    first, _, rest = lines[0].partition("\n") if lines else ("", "", "")
+    # What ends with a colon is about the next lines: what a process that ended has written last.
+    return plain(f"{first} {' '.join(rest.split())}" if rest and first.endswith(":") else first)
 
 
 def brief(verdict: Verdict) -> str:
