@@ -63,7 +63,7 @@ def test_a_verdict_in_full(verdict, text):
 
 
 def test_the_last_words_of_a_process_are_in_its_line():
-    last = "was killed by SIGABRT before it answered; its standard error ends:\n    panicked at src/lib.rs:7\n    note"
+    last = "was killed by SIGABRT; its standard error ends:\n    panicked at src/lib.rs:7\n    note"
     verdict = replace(ERROR, raised=None, reason=last, code="broken")
     assert result_line(verdict).endswith("its standard error ends: panicked at src/lib.rs:7 note")
 
