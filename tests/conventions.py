@@ -151,10 +151,6 @@ def kernel_of_keywords(query, key, value, **options):
 
 
 def rope(features, *, offset=None, base=10000.0, interleaved=False, rotary_depth=None):
-    return reference.rotary(
-        features,
-        offset=0 if offset is None else offset,
-        base=base,
-        interleaved=interleaved,
-        rotary_depth=rotary_depth,
-    ).astype(features.dtype)
+    options = {"base": base, "interleaved": interleaved, "rotary_depth": rotary_depth}
+    start = 0 if offset is None else offset
+    return reference.rotary(features, offset=start, **options).astype(features.dtype)

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from tests_support import can_compile
+from tests_support import can_compile, converted
 
 from attnspec import OPERATIONS, reference
 from attnspec.backends import NAMES, Backend, BackendError, Unsupported, expand, load
@@ -171,10 +171,7 @@ def test_native_adapters_translate(name, options):
     """Grouped heads, windows and lengths, as the reference has them."""
     backend, reference = load(name), load("numpy-reference")
     arrays = [uneven(4, 3), uneven(2, 5), uneven(2, 5)[..., ::-1]]
-    given = {
-        name: backend.to_library(thing) if isinstance(thing, np.ndarray) else thing
-        for name, thing in options.items()
-    }
+    given = converted(backend, options)
     lse = {"return_lse": True} if backend.has("attention", "return_lse") else {}
     expected = reference.attention(*arrays, **options, return_lse=True)
     returned = backend.attention(*map(backend.to_library, arrays), **given, **lse)
@@ -187,9 +184,9 @@ def test_native_adapters_translate(name, options):
 @pytest.mark.parametrize("lengths", [True, 2.0, np.array([1.0, 2.0]), np.array([1, 2, 3])])
 def test_jax_is_left_to_refuse_lengths(lengths):
     backend = load("jax-nn")
-    given = backend.to_library(lengths) if isinstance(lengths, np.ndarray) else lengths
+    given = converted(backend, {"key_lengths": lengths})
     with pytest.raises(Exception, match="key_value_seq_lengths"):
-        backend.attention(*map(backend.to_library, [uneven(1, 2)] * 3), key_lengths=given)
+        backend.attention(*map(backend.to_library, [uneven(1, 2)] * 3), **given)
 
 
 def test_an_object_that_cannot_be_hashed_has_the_parameters_of_its_call():

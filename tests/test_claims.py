@@ -195,14 +195,8 @@ def test_an_error_under_a_claimed_rule_is_an_error():
 
 def test_a_claim_that_nothing_could_judge_is_an_error_of_a_whole_run():
     backend = replace(without(PORTABLE, "key_lengths", "query_lengths"), claims=("NUM-10", "INV-3"))
-    found = [
-        judge(backend, find(name))
-        for name in (
-            ALONE,
-            "invariance-padding-key-lengths-1-float32",
-            "invariance-padding-query-lengths-1-float32",
-        )
-    ]
+    padding = [f"invariance-padding-{of}-lengths-1-float32" for of in ("key", "query")]
+    found = [judge(backend, find(name)) for name in (ALONE, *padding)]
     assert [verdict.status for verdict in found] == ["pass", "unsupported", "unsupported"]
     (missing,) = not_shown(backend, shown(found))
     assert (missing.status, missing.rule) == ("error", "INV-3")

@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 import torch
+from tests_support import converted, run_operation
 
 from attnspec import OPERATIONS, reference
 from attnspec.backends import load
+from attnspec.conformance.judge.dtypes import in_dtype
 from attnspec.dtypes import FORMATS, numpy_dtype
 from attnspec.reference import functions
 from attnspec.reference.budget.budget import budget
@@ -223,8 +225,8 @@ def test_the_oracles_agree_on_variants(rule, variant):
 
 def in_storage(call):
     """Everything in the dtype of the tokens but the softmax, differentiated by PyTorch."""
-    to_library = load("torch-portable").to_library
-    given = {name: to_library(x) if isinstance(x, np.ndarray) else x for name, x in call.items()}
+    backend = load("torch-portable")
+    given = converted(backend, call)
     names = [name for name in call if f"d_{name}" in OPERATIONS[VJP].outputs]
     for name in names:
         given[name] = given[name].detach().requires_grad_()
@@ -255,10 +257,7 @@ def in_storage(call):
         rows(merged, "output"), [given[name] for name in names], given["d_output"], allow_unused=True
     )
     pairs = zip(names, found, strict=True)
-    return {
-        f"d_{name}": np.zeros_like(call[name]) if x is None else load("torch-portable").to_numpy(x)
-        for name, x in pairs
-    }
+    return {f"d_{name}": np.zeros_like(call[name]) if x is None else backend.to_numpy(x) for name, x in pairs}
 
 
 def of_the_library(name):
@@ -266,19 +265,10 @@ def of_the_library(name):
 
     def run(call):
         backend = load(name)
-        given = {key: backend.to_library(x) if isinstance(x, np.ndarray) else x for key, x in call.items()}
-        arrays = [given.pop(key) for key in OPERATIONS[VJP].arrays]
-        found = backend.function(VJP)(*arrays, **given)
+        found = run_operation(backend, VJP, call)
         return dict(zip(OPERATIONS[VJP].wanted(call), map(backend.to_numpy, found), strict=True))
 
     return run
-
-
-def cast(call, dtype):
-    return {
-        name: x.astype(numpy_dtype(dtype)) if isinstance(x, np.ndarray) and x.dtype.kind == "f" else x
-        for name, x in call.items()
-    }
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
@@ -287,7 +277,7 @@ def cast(call, dtype):
 )
 def test_a_correct_algorithm_keeps_the_budget(run, dtype):
     for seed in range(30):
-        call = cast(drawn_multi_head(seed), dtype)
+        call = in_dtype(drawn_multi_head(seed), dtype)
         accuracy = "cast" if dtype in ("float16", "bfloat16") else "full"
         allowed, values = budget(VJP, call, dtype, accuracy=accuracy), rational(VJP, call)
         found = run(call)
@@ -300,7 +290,7 @@ def test_a_correct_algorithm_keeps_the_budget(run, dtype):
 def test_a_gradient_that_is_left_out_exceeds_the_budget(name, dtype):
     shares = []
     for seed in range(1, 41, 2):
-        call = cast(drawn_multi_head(seed), dtype)
+        call = in_dtype(drawn_multi_head(seed), dtype)
         if name.removeprefix("d_") in call:
             value = rational(VJP, call)[name]
             shares.append((np.abs(value) / np.maximum(budget(VJP, call, dtype)[name], 1e-300)).max())

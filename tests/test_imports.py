@@ -2,12 +2,10 @@
 
 import ast
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from tests_support import TESTS
+from tests_support import python
 
 import attnspec
 from attnspec import conformance
@@ -99,11 +97,7 @@ def test_what_an_oracle_would_share_is_seen(source):
 def loaded_by(statement):
     """Top-level modules in a fresh interpreter after a statement."""
     program = f"import sys; {statement}; print(*{{name.partition('.')[0] for name in sys.modules}})"
-    return set(
-        subprocess.run(
-            [sys.executable, "-c", program], capture_output=True, text=True, check=True
-        ).stdout.split()
-    )
+    return set(python("-c", program).stdout.split())
 
 
 def test_the_spec_loads_little():
@@ -146,10 +140,7 @@ def test_a_run_on_numpy_loads_nothing_heavy():
     )
     words = ["--pyargs", "attnspec.conformance", "--backend=broken:half", "--case=softmax-000", "-q"]
     words += ["-c", f"{here}/pytest.ini", "--rootdir", here, "-p", "no:cacheprovider", "-p", "no:xdist"]
-    run = subprocess.run(
-        [sys.executable, "-c", program, *words], capture_output=True, text=True, check=True, cwd=TESTS
-    )
-    loaded = set(run.stdout.rpartition("loaded ")[2].split())
+    loaded = set(python("-c", program, *words).stdout.rpartition("loaded ")[2].split())
     assert "numpy" in loaded
     assert not HEAVY & loaded
 

@@ -13,14 +13,8 @@ from attnspec.conformance import check
 
 NAMES = {"query": "q", "key": "k", "value": "v"}
 NAMES |= {"scale": "softmax_scale", "is_causal": "causal", "mask": "attn_mask"}
-SAID = {
-    "names": NAMES,
-    "layout": "BSHD",
-    "mask": "ignore",
-    "axes": 4,
-    "returns": ("output", "lse"),
-    "ignore": ("dropout_p",),
-}
+SAID = {"names": NAMES, "layout": "BSHD", "mask": "ignore", "axes": 4}
+SAID |= {"returns": ("output", "lse"), "ignore": ("dropout_p",)}
 
 
 @pytest.mark.parametrize("scale", [None, 1.0])

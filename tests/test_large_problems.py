@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from attnspec import OPERATIONS
+from attnspec.conformance.judge.dtypes import in_dtype
 from attnspec.conformance.relations.relation import Relation
 from attnspec.conformance.suite import groups
 from attnspec.reference import attention
@@ -46,17 +47,9 @@ _OF_OPTIONS = ("large masks", "large options", "option of", "option over", "tile
 MASKED = [case for case in CASES if case.group.startswith(_OF_OPTIONS)]
 
 
-def wide(arguments):
-    """The arguments in float64."""
-    return {
-        name: x.astype(np.float64) if isinstance(x, np.ndarray) and x.dtype.kind not in "biu" else x
-        for name, x in arguments.items()
-    }
-
-
 def losses(case):
     """Return by how many budgets the row changes that loses a key, for each allowed pair, and the pairs."""
-    given = wide(case.arguments)
+    given = in_dtype(case.arguments, "float64")
     kept = np.asarray(given.pop("dropout_mask", True)) / (1 - given.pop("dropout_rate", 0.0))
     _, weights = attention(**given, return_weights=True)
     mask = {name: x for name, x in given.items() if name in MASKING}
@@ -110,9 +103,10 @@ def test_a_key_that_does_not_count_is_found():
 @pytest.mark.parametrize("case", Random(6).sample(MASKED, 70), ids=lambda case: case.name)
 def test_each_option_matters(case):
     """Alone and in pairs: the result without it is another one."""
-    whole, own = attention(**wide(case.arguments)), budget("attention", case.arguments, case.dtype)["output"]
+    whole = attention(**in_dtype(case.arguments, "float64"))
+    own = budget("attention", case.arguments, case.dtype)["output"]
     for name in set(case.arguments) - set(OPERATIONS["attention"].arrays):
         without = OPERATIONS["attention"].together(name)
         less = {key: x for key, x in case.arguments.items() if key not in without}
         allowed = own + budget("attention", less, case.dtype)["output"]
-        assert (np.abs(attention(**wide(less)) - whole) > 2 * allowed).any(), name
+        assert (np.abs(attention(**in_dtype(less, "float64")) - whole) > 2 * allowed).any(), name

@@ -219,14 +219,8 @@ def test_a_row_that_is_spoilt_spoils_no_other(name):
     value = np.array([[np.inf, 1.0], [5.0, np.nan], [7.0, 2.0]])
     mask = np.array([[True, False, True], [False, False, True], [False] * 3, [True] * 3])
     kept = np.array([True, True, True, False])[:, None]
-    arguments = {
-        "query": query,
-        "key": key,
-        "value": value,
-        "mask": mask,
-        "dropout_mask": kept,
-        "return_lse": True,
-    }
+    arguments = {"query": query, "key": key, "value": value, "mask": mask}
+    arguments |= {"dropout_mask": kept, "return_lse": True}
     output, lse = map(backend.to_numpy, run_operation(backend, "attention", arguments))
     assert np.array_equal(output, [[np.nan] * 2, [7.0, 2.0], [0.0] * 2, [np.nan] * 2], equal_nan=True)
     assert np.array_equal(lse, [np.nan, 2.0, -np.inf, np.nan], equal_nan=True)

@@ -10,6 +10,7 @@ import pytest
 from attnspec import cases
 from attnspec.backends import load
 from attnspec.conformance.judge.call import call
+from attnspec.conformance.judge.dtypes import in_dtype
 from attnspec.conformance.suite.datasets import problem
 from attnspec.conformance.suite.quantization import draw_codes, draw_scales
 from attnspec.reference import attention, dequantize, dequantize_blocks
@@ -160,7 +161,7 @@ def share(name, dataset, dtype="float16"):
     got = run(
         SHORT_WEIGHTS[name].function, given.query, given.key, given.value, given.allowed, scale=given.scale
     )
-    wide = {n: x if x.dtype == bool else x.astype(np.float64) for n, x in given.arguments.items()}
+    wide = in_dtype(given.arguments, "float64")
     expected = attention(**wide)
     allowed = budget("attention", wide, dtype, accuracy="cast", profile="fp8")["output"]
     with np.errstate(divide="ignore", invalid="ignore"):

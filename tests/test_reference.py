@@ -9,7 +9,7 @@ from attnspec import OPERATIONS, cases, find_case, reference
 from attnspec.backends import load
 from attnspec.conformance.judge.call import call
 from attnspec.conformance.judge.comparison import compare
-from attnspec.conformance.judge.dtypes import in_each
+from attnspec.conformance.judge.dtypes import in_dtype, in_each
 from attnspec.reference import (
     ArgumentError,
     attention,
@@ -30,10 +30,7 @@ PROVEN = [case for case in cases() if case.expected]
 
 @pytest.mark.parametrize("case", PROVEN, ids=str)
 def test_golden_vectors_within_a_float64_budget(case):
-    arguments = {
-        n: x.astype(np.float64) if getattr(x, "dtype", None) == np.float32 else x
-        for n, x in case.arguments.items()
-    }
+    arguments = in_dtype(case.arguments, "float64")
     budgets = budget(case.operation, arguments, "float64")
     function = getattr(reference, case.operation)
     form = OPERATIONS[case.operation]

@@ -190,14 +190,8 @@ def machine():
 
 
 def limits(machine, seconds=60.0, octets=32 * GIB, **more):
-    return Limits(
-        seconds,
-        octets,
-        clock=lambda: machine.time,
-        peak=lambda: machine.peak,
-        forget=lambda: machine.forgets,
-        **more,
-    )
+    readings = {"clock": lambda: machine.time, "peak": lambda: machine.peak}
+    return Limits(seconds, octets, **readings, forget=lambda: machine.forgets, **more)
 
 
 def ran(found, machine, one, seconds, *, keeps=False):

@@ -8,6 +8,7 @@ from sized_results import ITEM, PORTABLE, changed, right, unchanged, without_lse
 
 from attnspec.backends import Deviation
 from attnspec.backends.outcome import Bound, InDtype, OtherCall
+from attnspec.conformance.judge.dtypes import in_dtype
 from attnspec.conformance.judge.judge import judge
 
 
@@ -132,10 +133,7 @@ def test_beside_a_declared_output_the_other_one_is_judged():
 
 def in_float32(output, lse, every):
     """Attention of float64 arrays in float32."""
-    narrow = {
-        name: thing.astype(np.float32) if getattr(thing, "dtype", None) == np.float64 else thing
-        for name, thing in every.items()
-    }
+    narrow = in_dtype(every, "float32")
     arrays = [narrow.pop(name) for name in ("query", "key", "value")]
     found = right(*arrays, return_lse=True, **narrow)
     return tuple(one.astype(output.dtype) for one in found)

@@ -59,11 +59,16 @@ def backend_of(name, **options):
     return Backend(f"broken:{name}", load_library("numpy"), getattr(broken, name), **options)
 
 
-def run_operation(backend, operation, arguments):
-    """Call an operation with NumPy arrays, converted to the library of the backend."""
-    given = {
+def converted(backend, arguments):
+    """The arguments with the arrays of the library of a backend."""
+    return {
         name: backend.to_library(thing) if isinstance(thing, np.ndarray) else thing
         for name, thing in arguments.items()
     }
+
+
+def run_operation(backend, operation, arguments):
+    """Call an operation with NumPy arrays, converted to the library of the backend."""
+    given = converted(backend, arguments)
     arrays = [given.pop(name) for name in OPERATIONS[operation].arrays]
     return backend.function(operation)(*arrays, **given)
