@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import cache
 from math import inf
 
-from attnspec import rules
+from attnspec import OPERATIONS, rules
 from attnspec.conformance import traits
 from attnspec.conformance.attribution.common import traits_of
 from attnspec.conformance.attribution.finding import Common
@@ -69,9 +69,10 @@ _GENERAL = ("GRAD-1", "GRAD-19")
 @cache
 def owners() -> dict[str, str]:
     """Return the rule that is broken for each trait that calls may have in common, in order."""
-    from attnspec.conformance.suite.options import OPTIONS  # it imports NumPy, which only a failure needs
-
-    options = {**{name: option.rule for name, option in OPTIONS.items()}, **_LAST}
+    form = OPERATIONS["attention"]
+    apart = {*_LAST, *(output.option for output in form.results)}
+    options = {name: form.arguments[name].rule for name in form.options if name not in apart}
+    options |= {"scale": "SCORE-3", **_LAST}  # one that is given
     kinds = (traits.negative, traits.zero, traits.by_entry)
     numbers = {kind(name): rule for name, rule in options.items() for kind in kinds}
     sides = dict.fromkeys((traits.OPEN_LEFT, traits.OPEN_RIGHT), options["window"])
