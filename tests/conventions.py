@@ -1,6 +1,6 @@
-"""Correct functions with the conventions of real libraries, for tests of `attnspec init` and of adapters."""
+"""Correct functions with unusual conventions, for tests of adapters; `signatures` has those of libraries."""
 
-# ruff: noqa: FBT002, N803 - the names and the order are theirs
+# ruff: noqa: FBT002 - the names and the order are theirs
 
 import numpy as np
 
@@ -26,13 +26,6 @@ def _bottom_right(query, key):
     return {"is_causal": True, "query_offset": key.shape[-2] - query.shape[-2]}
 
 
-def torch_sdpa(
-    query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False
-):
-    kind = "bias" if attn_mask is not None and attn_mask.dtype != bool else "mask"
-    return _attend(query, key, value, **{kind: attn_mask}, is_causal=is_causal, scale=scale)
-
-
 def flash_attn_func(
     q, k, v, dropout_p=0.0, softmax_scale=None, causal=False, window_size=(-1, -1), deterministic=False
 ):
@@ -48,36 +41,6 @@ def jax_nn(query, key, value, bias=None, mask=None, *, scale=None, is_causal=Fal
     _four(query, key, value)
     query, key, value = _swapped(query, key, value)
     return _swapped(_attend(query, key, value, bias=bias, mask=mask, scale=scale, is_causal=is_causal))[0]
-
-
-def keras_ops(query, key, value, bias=None, mask=None, scale=None, is_causal=False, flash_attention=None):
-    return jax_nn(query, key, value, bias, mask, scale=scale, is_causal=is_causal)
-
-
-def xformers(query, key, value, attn_bias=None, p=0.0, scale=None, *, op=None):
-    _four(query, key, value)
-    query, key, value = _swapped(query, key, value)
-    return _swapped(_attend(query, key, value, bias=attn_bias, scale=scale))[0]
-
-
-def mlx_fast(q, k, v, *, scale, mask=None, sinks=None, stream=None):
-    _four(q, k, v)
-    return _attend(q, k, v, scale=scale, mask=mask, sinks=sinks)
-
-
-def tokamax(
-    query, key, value, *, bias=None, logits_scale=None, logits_soft_cap=None, mask=None, is_causal=False
-):
-    _four(query, key, value)
-    query, key, value = _swapped(query, key, value)
-    options = {"bias": bias, "scale": logits_scale, "softcap": logits_soft_cap, "mask": mask}
-    return _swapped(_attend(query, key, value, is_causal=is_causal, **options))[0]
-
-
-def onnx_like(Q, K, V, attn_mask=None, is_causal=0, scale=None, softcap=None):
-    kind = "bias" if attn_mask is not None and attn_mask.dtype != bool else "mask"
-    _four(Q, K, V)
-    return _attend(Q, K, V, **{kind: attn_mask}, is_causal=bool(is_causal), scale=scale, softcap=softcap)
 
 
 def additive_only(queries, keys, values, attention_mask=None, scaling=None):

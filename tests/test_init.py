@@ -15,26 +15,19 @@ from attnspec.conformance.cli.main import main
 
 QKV = {"query": "q", "key": "k", "value": "v"}
 PLURAL = {"query": "queries", "key": "keys", "value": "values"}
-MASKS = {"mask": "attn_mask", "bias": "attn_mask"}
-OF_FOUR, SWAPPED = {"layout": "BHSD", "axes": 4}, {"layout": "BSHD", "axes": 4}
-ATTEND, SCALED_BY_ONE = {"mask": "attend"}, {"dialect": {"SCORE-2": "one"}}
+SCALED_BY_ONE = {"layout": "BHSD", "dialect": {"SCORE-2": "one"}}
 #: Function to what has to stand in the file that is written.
 CONVENTIONS = {
-    "torch_sdpa": ATTEND | {"layout": "BHSD", "names": MASKS, "ignore": ["dropout_p", "enable_gqa"]},
-    "flash_attn_func": SWAPPED
-    | {
+    "flash_attn_func": {
+        "layout": "BSHD",
+        "axes": 4,
         "names": QKV | {"scale": "softmax_scale", "is_causal": "causal"},
         "dialect": {"MASK-3": "bottom-right"},
         "ignore": ["dropout_p", "window_size", "deterministic"],
     },
-    "jax_nn": SWAPPED | ATTEND | {"ignore": ["implementation"]},
-    "keras_ops": SWAPPED | ATTEND | {"ignore": ["flash_attention"]},
-    "xformers": SWAPPED | {"names": {"bias": "attn_bias"}, "ignore": ["p", "op"]},
-    "mlx_fast": OF_FOUR | ATTEND | {"names": QKV, "ignore": ["stream"]},
-    "tokamax": SWAPPED | ATTEND | {"names": {"scale": "logits_scale", "softcap": "logits_soft_cap"}},
-    "onnx_like": OF_FOUR | ATTEND | {"names": MASKS | {"query": "Q", "key": "K", "value": "V"}},
-    "additive_only": OF_FOUR
-    | {
+    "additive_only": {
+        "layout": "BHSD",
+        "axes": 4,
         "returns": ["output", "lse"],
         "names": PLURAL | {"bias": "attention_mask", "scale": "scaling"},
     },
@@ -43,10 +36,10 @@ CONVENTIONS = {
         "mask": "ignore",
         "names": QKV | {"mask": "attn_mask", "return_weights": "need_weights"},
     },
-    "unscaled": SCALED_BY_ONE | {"layout": "BHSD", "names": {"scale": "sm_scale", "is_causal": "causal"}},
-    "unscaled_always": SCALED_BY_ONE | {"layout": "BHSD"},
+    "unscaled": SCALED_BY_ONE | {"names": {"scale": "sm_scale", "is_causal": "causal"}},
+    "unscaled_always": SCALED_BY_ONE,
     "scaled_by_depth": {"layout": "BHSD", "given": ["scale"], "names": {"scale": "sm_scale"}},
-    "of_three_axes": ATTEND | {"layout": "BHSD", "axes": 3},
+    "of_three_axes": {"layout": "BHSD", "mask": "attend", "axes": 3},
     "of_some_depths": {"layout": "BHSD", "depths": [64, 128], "names": {"query": "q", "scale": "sm_scale"}},
 }
 
