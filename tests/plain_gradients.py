@@ -5,17 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 
 #: What each variant is called here. `empty` is what a row without an allowed key has.
-STANDARD = {
-    "unit_scale": False,
-    "capped_bias": False,
-    "added": False,
-    "bottom_right": False,
-    "exclusive_left": False,
-    "tiled": False,
-    "base_2": False,
-    "ignores_lse": False,
-    "empty": "",
-}
+STANDARD = {"capped_bias": False, "added": False, "bottom_right": False, "tiled": False, "empty": ""}
 
 
 def plain_gradients(**flags):
@@ -49,15 +39,14 @@ def plain_gradients(**flags):
     ):
         options = SimpleNamespace(**locals())
         q, k, v, g = (x.astype(np.float64) for x in (query, key, value, d_output))
-        h = np.zeros(g.shape[:-1]) if d_lse is None or how.ignores_lse else d_lse.astype(np.float64)
+        h = np.zeros(g.shape[:-1]) if d_lse is None else d_lse.astype(np.float64)
         if query.ndim == 2:
             q, k, v, g, h = (x[None] for x in (q, k, v, g, h))
         heads, shared = q.shape[-3], k.shape[-3]
         read = np.arange(heads) % shared if how.tiled else np.arange(heads) // (heads // shared)
         k, v = k[..., read, :, :], v[..., read, :, :]
-        h = h[..., None] / (np.log(2) if how.base_2 else 1)
+        h = h[..., None]
         factor = 1 / np.sqrt(q.shape[-1]) if scale is None else scale
-        factor = 1.0 if scale is None and how.unit_scale else factor
         shape = (*q.shape[:-1], k.shape[-2])  # (*B, Hq, L, S)
         s, slope, seen = _scores(
             factor * (q @ np.swapaxes(k, -1, -2)), _seen(options, how, shape), options, how
@@ -70,11 +59,6 @@ def plain_gradients(**flags):
             p = np.where(nothing & ~_past(options, shape), 1 / max(shape[-1], 1), p)
         d_q, d_k, d_v = factor * (u @ k), factor * (np.swapaxes(u, -1, -2) @ q), np.swapaxes(p, -1, -2) @ g
         d_b, d_s = u if how.capped_bias else t, share * (h - delta)
-        if how.empty == "nan" and shape[-1]:
-            hollow = ~seen.any(axis=-1, keepdims=True)
-            d_q, d_b = np.where(hollow, np.nan, d_q), np.where(hollow, np.nan, d_b)
-            hit = hollow.any(axis=-2, keepdims=True)
-            d_k, d_v, d_s = (np.where(hit, np.nan, d) for d in (d_k, d_v, d_s))
         found = [d_q, _of_read(d_k, read, shared), _of_read(d_v, read, shared)]
         found = [d.reshape(x.shape).astype(x.dtype) for d, x in zip(found, (query, key, value), strict=True)]
         found += [] if bias is None else [_summed(d_b, bias.shape).astype(bias.dtype)]
@@ -110,7 +94,7 @@ def _seen(options, how, shape):
         seen = seen & (at <= last)
     left, right = options.window or (None, None)
     if left is not None:
-        seen = seen & (at - to >= -(left - how.exclusive_left))
+        seen = seen & (at - to >= -left)
     if right is not None:
         seen = seen & (at - to <= right)
     if options.key_positions is not None:

@@ -31,8 +31,6 @@ def test_a_process_ends_with_its_judge(here):
 
 
 OTHERS = [cheat.name for cheat in EACH if cheat.file == "others.py"]
-#: Not tried without the system: it would leave a file in the folder of the packages.
-OUTSIDE = ("by_package",)
 
 
 def found_by_the_next(name, folder, answers, *, system):
