@@ -13,7 +13,7 @@ from made_verdicts import (
     refused,
     table,
 )
-from reported import FAIL, RESULTS
+from reported import FAIL, FILLS, RESULTS
 
 from attnspec import find_case
 from attnspec.conformance.attribution.diagnosis import diagnose
@@ -241,3 +241,10 @@ OWN = ("/me/a.py", 9, "f")
 )
 def test_the_line_of_the_user_is_shown(frames, own, place):
     assert (own_place(frames, own) if own else own_place(frames)) == place
+
+
+def test_a_named_bug_explains_small_errors_and_no_precision_does():
+    finding = Finding("NUM-3", (FAIL,), precision="float16")
+    (line,) = cause_lines(finding)
+    assert line.startswith("all failures are within the budget of float16")
+    assert [*cause_lines(replace(finding, diagnosis=FILLS))] == []

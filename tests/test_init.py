@@ -132,6 +132,14 @@ def test_what_cannot_be_found_out(name, message):
     assert not Path("attnspec.toml").exists()
 
 
+def test_a_companion_with_the_name_and_the_arguments_is_described_as_that_operation():
+    Path("of_pages.py").write_text("from attnspec.reference import packed_attention\n")
+    run = CliRunner().invoke(main, ["init", "of_pages:packed_attention"])
+    assert run.exit_code == 0, run.output
+    assert 'operation = "packed_attention"' in Path("attnspec.toml").read_text()
+    assert load(".").has("packed_attention", "query_starts")
+
+
 #: A rule that shows each argument that a written file says is tested.
 SHOWS = {
     "scale": "SCORE-3",

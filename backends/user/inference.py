@@ -8,10 +8,10 @@ from types import ModuleType
 from attnspec.backends.backend import Backend
 from attnspec.backends.errors import BackendError
 from attnspec.backends.library import LIBRARIES, imported_by, library_of, load_library
-from attnspec.backends.user.function import as_function
+from attnspec.backends.user.function import as_function, attribute_of
 from attnspec.backends.user.place import find
 from attnspec.backends.user.probe import Inference, probe
-from attnspec.backends.user.signature import check_form
+from attnspec.backends.user.signature import check_form, operation_by_name
 
 
 def infer_configuration(place: str, array: str = "") -> str:
@@ -22,8 +22,11 @@ def infer_configuration(place: str, array: str = "") -> str:
             f"backend {place}: expected a function, got a Backend, which needs no attnspec.toml"
         )
     function = as_function(place, target)
-    check_form(place, function)
     library = load_library(array or library_of(module))
+    if operation := operation_by_name(attribute_of(place), function):
+        head = _head(place, library.name, package_of(module, library.name))
+        return "\n".join((*head, f'operation = "{operation}"  # it has the name and the arguments', ""))
+    check_form(place, function)
     backend = Backend(place, library, function, library.default_dtypes)
     return configuration_text(place, library.name, probe(backend, function), package_of(module, library.name))
 

@@ -101,7 +101,8 @@ def cause_lines(finding: Finding) -> Iterator[str]:
     if finding.kind == TRACES:
         largest = max(map(absolute_error, finding.failures), default=0.0)
         yield f"all errors are at most {largest:.2g}: weights that should be 0, or nearly 0, are larger"
-    if finding.precision:
+    # A wrong implementation with the same results explains them; that they are small is chance then.
+    if finding.precision and not (finding.diagnosis and finding.diagnosis.twins):
         yield f"all failures are within the budget of {finding.precision}: some step may be computed in it"
     for common in (finding.common, *finding.further):
         yield from _common_line(common)
