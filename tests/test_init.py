@@ -140,6 +140,21 @@ def test_a_companion_with_the_name_and_the_arguments_is_described_as_that_operat
     assert load(".").has("packed_attention", "query_starts")
 
 
+def test_a_function_with_a_wrong_scale_is_described_and_fails():
+    Path("of_features.py").write_text(
+        "from attnspec.reference import attention\n"
+        "def kernel(q, k, v):\n"
+        "    scale = (q.shape[1] * q.shape[-1]) ** -0.5\n"
+        "    return attention(q, k, v, scale=scale, dtype=q.dtype)\n"
+    )
+    run = CliRunner().invoke(main, ["init", "of_features:kernel"])
+    assert run.exit_code == 0, run.output
+    report = check(load("."), cases=["notation-batch-float32", "scores-default-scale-7-float32"])
+    assert "SCORE-2" in {verdict.rule for verdict in report.report.results.verdicts if verdict.bad}, (
+        report.text
+    )
+
+
 #: A rule that shows each argument that a written file says is tested.
 SHOWS = {
     "scale": "SCORE-3",
