@@ -334,3 +334,30 @@ def iree(query, key, value, mask, scale="1.0", keys=""):
     context = iree.runtime.SystemContext(config=iree.runtime.Config("local-sync"))
     context.add_vm_module(iree.runtime.VmModule.copy_buffer(context.instance, module))
     return np.array(context.modules.module["attend"](*arrays).to_host())
+
+
+def x_transformers(*arrays, mask=None, attn_bias=None, grad=False, weights=False, **settings):
+    """Call the module Attend: the output, the weights, or gradients of queries."""
+    import torch
+    from x_transformers.attend import Attend
+
+    options = _tensors({"mask": mask, "attn_bias": attn_bias})
+    query, key, value = map(torch.tensor, arrays)
+    query.requires_grad_(grad)
+    output, between = Attend(**settings)(query, key, value, **options)
+    if grad:
+        output.sum().backward()
+        return query.grad.numpy()
+    return (between.post_softmax_attn if weights else output).numpy()
+
+
+def diffusers(*arrays, bias=None, scale=1.0):
+    """Compute as AttnProcessor does."""
+    import torch
+    from diffusers.models.attention_processor import Attention
+
+    query, key, value = (torch.tensor(array[:, 0]) for array in arrays)
+    module = Attention(query.shape[-1], heads=1, dim_head=query.shape[-1])
+    module.scale = scale
+    bias = None if bias is None else torch.tensor(bias[:, 0])
+    return torch.bmm(module.get_attention_scores(query, key, bias), value).numpy()

@@ -56,6 +56,17 @@ ROWS = (
         1.0,
         known=_KNOWN,
     ),
+    Row(
+        "x_transformers/flash_more_queries",
+        "MASK-3",
+        "Attend with flash, causal, three queries and two keys: without flash the last is at the last key",
+        lambda: calls.x_transformers(
+            np.repeat(ARRAYS[0][:, :, :1], 3, 2), *ARRAYS[1:], causal=True, flash=True
+        ),
+        [1.0, 3.0, 3.0],
+        [3.0, 1.0, 3.0],
+        rank="paths",
+    ),
 )
 
 if __name__ == "__main__":

@@ -22,6 +22,14 @@ def _iree():
     return calls.iree(*_of(1, 0, 0), mask=np.zeros((1, 1, 0)), keys="?")
 
 
+def _equinox():
+    import equinox
+    import jax
+
+    module = equinox.nn.MultiheadAttention(1, 8, key=jax.random.key(0))
+    return module(np.ones((0, 8), np.float32), *[np.ones((2, 8), np.float32)] * 2).shape
+
+
 _FLEX = '"contain the tensor if requested" (docstring of AuxOutput of flex_attention)'
 ROWS = (
     _no_keys("iree/no_keys", "iree_linalg_ext.attention with a dynamic number", _iree, np.nan),
@@ -87,6 +95,14 @@ ROWS = (
         lambda: calls.torch_sdpa(*_of(2, 5, 0)),
         0.0,
         ERROR,
+    ),
+    Row(
+        "equinox/empty_axes",
+        "SHAPE-7",
+        "nn.MultiheadAttention without queries",
+        _equinox,
+        ERROR,
+        (0, 8),
     ),
 )
 

@@ -135,6 +135,13 @@ ROWS = (
         _NAN_THEN_ZERO,
         _ZEROS,
     ),
+    _row(
+        "x_transformers/empty_row_gradient_bias",
+        "Attend, attn_bias: of queries",
+        lambda: calls.x_transformers(*ONES, attn_bias=BIAS, grad=True),
+        _NAN_THEN_ZERO,
+        _ZEROS,
+    ),
 )
 
 if __name__ == "__main__":

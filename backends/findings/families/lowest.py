@@ -66,6 +66,23 @@ ROWS = (
         mask=MASK,
     ),
     _row("transformers/masked_lowest", "sdpa_attention_forward, position_bias and mask", _transformers, 3.0),
+    _row(
+        "x_transformers/masked_lowest",
+        "Attend, attn_bias and mask",
+        calls.x_transformers,
+        3.0,
+        attn_bias=BIAS,
+        mask=MASK,
+    ),
+    _row(
+        "x_transformers/flash_masked_lowest",
+        "Attend with flash, attn_bias and mask",
+        calls.x_transformers,
+        5.0,
+        attn_bias=BIAS,
+        mask=MASK,
+        flash=True,
+    ),
 )
 
 if __name__ == "__main__":

@@ -157,6 +157,46 @@ ROWS = (
         "eager_attention_forward, a mask of integers",
         lambda: calls.transformers_eager(*ONES, mask=np.zeros((1, 1, 2, 2), np.int32)),
     ),
+    _row(
+        "diffusers/not_checked",
+        "ERR-6",
+        "AttnProcessor, scale=NaN",
+        lambda: calls.diffusers(*ONES, scale=NAN),
+        NAN,
+    ),
+    _row(
+        "x_transformers/not_checked",
+        "ERR-6",
+        "Attend, scale=NaN",
+        lambda: calls.x_transformers(*ONES, scale=NAN),
+        NAN,
+    ),
+    _row(
+        "x_transformers/not_checked",
+        "SCORE-6",
+        "Attend, logit_softclamp_value=inf",
+        lambda: calls.x_transformers(*ONES, softclamp_logits=True, logit_softclamp_value=float("inf")),
+        NAN,
+    ),
+    _row(
+        "x_transformers/not_checked",
+        "ERR-2",
+        "Attend, attn_bias of integers",
+        lambda: calls.x_transformers(*ONES, attn_bias=NUMBERS.astype(np.int32)),
+    ),
+    _row(
+        "x_transformers/not_checked",
+        "ERR-5",
+        "Attend, values of depth 0",
+        lambda: calls.x_transformers(*ONES[:2], ONES[2][..., :0]).shape,
+        (1, 1, 2, 0),
+    ),
+    _row(
+        "x_transformers/not_checked",
+        "HEAD-2",
+        "Attend, four heads of keys and one of values",
+        lambda: calls.x_transformers(*(np.ones((1, heads, 2, 1), np.float32) for heads in (4, 4, 1))),
+    ),
 )
 
 if __name__ == "__main__":
