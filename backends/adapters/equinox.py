@@ -64,7 +64,7 @@ def _module(depth: int, of_value: int, dtype: Any) -> Any:
     return equinox.tree_at(
         lambda module: [getattr(module, name).weight for name in projections],
         made,
-        [jnp.eye(*getattr(made, name).weight.shape, dtype=dtype) for name in projections],
+        [jnp.eye(len(getattr(made, name).weight), dtype=dtype) for name in projections],
     )
 
 
