@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -30,6 +31,7 @@ from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported
 from attnspec.backends.outcome import OtherCall, Special, Variant, of_rows
 from attnspec.backends.user.function import describe
+from attnspec.dtypes import SHORT
 
 
 def attend_backend() -> Backend:
@@ -85,7 +87,8 @@ def flash_backend() -> Backend:
         module = Attend(causal=is_causal, scale=scale, flash=True)
         return module(query, key, value, mask=_boolean(mask), attn_bias=bias)[0]
 
-    dialect = {"MASK-3": "bottom-right", "HEAD-1": "tiled"}
+    half = dict.fromkeys(SHORT, "storage")  # queries are multiplied by the scale in their dtype
+    dialect = {"MASK-3": "bottom-right", "HEAD-1": "tiled", "NUM-5": half}
     return _backend("x-transformers-flash", attention, ["output"], dialect, _OF_FLASH)
 
 
@@ -194,7 +197,7 @@ def _with_half_of_lowest(arguments: Arguments) -> Arguments:
     if arguments.get("is_causal") and queries > 1:
         mask = mask & np.tri(queries, keys, keys - queries, dtype=bool)
     others = {name: x for name, x in arguments.items() if name != "is_causal"}
-    lowest = -float(np.finfo(np.float32).max) / 2
+    lowest = -float(ml_dtypes.finfo(arguments["query"].dtype).max) / 2  # type: ignore[no-untyped-call] # no types
     changed: Arguments = with_number(added=lowest).change(
         {**others, "mask": np.broadcast_to(mask, (queries, keys)) if np.ndim(mask) < 2 else mask}
     )
