@@ -11,7 +11,7 @@ from attnspec.reference.caching import append_cache, gather_pages, merge_partial
 from attnspec.reference.dropout import seeded_dropout_attention, seeded_dropout_attention_vjp
 from attnspec.reference.errors import ArgumentError
 from attnspec.reference.frequencies import rotary_frequencies
-from attnspec.reference.functions import functions
+from attnspec.reference.functions import function, functions
 from attnspec.reference.gradients import attention_vjp
 from attnspec.reference.gradients_of_companions import (
     merge_partials_vjp,
@@ -36,6 +36,7 @@ from attnspec.reference.quantized_attention import low_precision_attention, quan
 from attnspec.reference.scores import scores
 from attnspec.reference.softmax import softmax
 from attnspec.reference.sparsity import block_sparse_attention, listed_attention
+from attnspec.reference.stacks import reduced  # noqa: F401 - declares the operations that combine forms
 
 __all__ = [
     "ArgumentError",
@@ -48,6 +49,7 @@ __all__ = [
     "block_sparse_attention_vjp",
     "dequantize",
     "dequantize_blocks",
+    "function",
     "functions",
     "gather_pages",
     "latent_attention",

@@ -1,6 +1,11 @@
 """Checks of arguments and their error messages: the chapter `errors`."""
 
 import math
+from attnspec.dtypes import FORMATS, name_of
+from attnspec.operations import LETTERS, OPERATIONS, Argument, Operation
+from attnspec.operations.letters import value_of
+from attnspec.reference.call import Arguments, Array, Call
+from attnspec.sizes import bound
 from numbers import Integral, Real
 from typing import Any
 
@@ -8,7 +13,10 @@ import numpy as np
 from array_api_compat import array_namespace, is_array_api_obj
 
 from attnspec.dtypes import FORMATS, name_of
-from attnspec.reference.call import Array, Call
+from attnspec.operations import LETTERS, OPERATIONS, Argument, Operation
+from attnspec.operations.letters import value_of
+from attnspec.reference.call import Arguments, Array, Call
+from attnspec.sizes import bound
 
 #: Larger integers could overflow when positions are added.
 _LARGEST = 2**62
@@ -154,3 +162,101 @@ def within(call: Call, name: str, given: int | Array, least: int, most: int, rul
     elif 0 not in given.shape:
         lowest, highest = int(call.xp.min(given)), int(call.xp.max(given))
         need(name, least <= lowest and highest <= most, expected, f"{lowest} to {highest}", rule)
+
+
+def check_declared(call: Call, operation: str, arguments: Arguments) -> None:
+    """Check the arguments of an operation that has no other checks, against its declaration (ERR-16).
+
+    The numbers and windows among the options of attention are left to attention.
+    """
+    form = OPERATIONS[operation]
+    known = {form.arguments[name]: x for name, x in arguments.items() if x is not None}
+    arrays: dict[str, Array] = {}
+    for argument, x in known.items():
+        if argument.shape and not (argument.kind == "integers" and is_integer(x)):
+            rule = argument.refusals.get("dtype", "ERR-16")
+            arrays[argument.name] = array(call, argument.name, x, rule)
+            _check_numbers(call, argument, x, arguments[form.arrays[0]])
+        else:
+            _check_form(argument, x)
+            if x == argument.default:
+                continue
+        _check_beside(form, argument, arguments)
+    only_shapes = {name: np.broadcast_to(np.zeros(()), x.shape) for name, x in arrays.items()}
+    sizes, problems = bound(
+        operation, only_shapes | {each.name: x for each, x in known.items() if each.binds}
+    )
+    for problem in problems:
+        said = problem.removeprefix("argument ")
+        argument = form.arguments[said.partition(":")[0]]
+        rule = _rule_of_shape(argument, arrays[argument.name], sizes.letters)
+        raise ArgumentError(f"{said} [{rule}]")
+    for argument, x in known.items():
+        if argument.bounds and argument.shape:
+            most = argument.bounds.most
+            size = value_of(most, sizes.letters) if isinstance(most, str) else most
+            if size is not None:
+                _check_bounds(call, argument, x, size - argument.bounds.below)
+
+
+def _rule_of_shape(argument: Argument, x: Array, letters: Mapping[str, int]) -> str:
+    """Return the rule that refuses the shape of an array: its heads or its depth may be at fault."""
+    for letter in argument.shape:
+        place = argument.axis(letter)
+        empty = LETTERS[letter].empty if letter in LETTERS else ""
+        if empty and place is not None and x.ndim >= -place and x.shape[place] == 0:
+            return empty
+    place, heads = argument.axis("Hkv"), letters.get("Hkv")
+    known = "Hkv" in argument.refusals and place is not None and x.ndim == len(argument.shape)
+    if known and (x.shape[place] != heads or not heads or letters.get("Hq", 0) % heads):
+        return argument.refusals["Hkv"]
+    return argument.refusals.get("shape", "ERR-16")
+
+
+def _check_form(argument: Argument, x: Any) -> None:
+    """Check an argument that is not an array."""
+    name, rule = argument.name, argument.refusals.get("form", "ERR-16")
+    if argument.kind == "integer":
+        whole(name, x, argument.bounds.least if argument.bounds else -_LARGEST, rule)
+    elif argument.kind == "word":
+        need(name, x in argument.words, " or ".join(map(repr, argument.words)), repr(x), rule)
+    elif argument.kind == "flag":
+        flag(name, x)
+
+
+def _check_beside(form: Operation, argument: Argument, arguments: Arguments) -> None:
+    """Check that what an argument needs is given, and that what it excludes is not."""
+    rule = argument.refusals.get("alone", "ERR-16")
+    for other in argument.needs:
+        absent, both = arguments[other] is None, argument.name in form.arguments[other].needs
+        need(other, not (absent and both), f"an array, as {argument.name} is given", None, rule)
+        need(argument.name, not absent, f"none without {other}", "one", rule)
+    for other in argument.excludes:
+        given = arguments[other]
+        default = given is None or (is_integer(given) and given == form.arguments[other].default)
+        need(argument.name, default, f"no {other} beside it", described(given), rule)
+
+
+def _check_numbers(call: Call, argument: Argument, x: Array, leading: Array) -> None:
+    """Check the dtype of an array."""
+    name, rule = argument.name, argument.refusals.get("dtype", "ERR-16")
+    if argument.numbers == "integer":
+        need(name, dtype_name(x).startswith(("int", "uint")), "integers", dtype_name(x), rule)
+    elif argument.numbers == "boolean":
+        need(name, x.dtype == call.xp.bool, "bool", dtype_name(x), rule)
+    else:
+        need(name, dtype_name(x) in FORMATS, "floating-point numbers", dtype_name(x), rule)
+        expected = f"dtype {dtype_name(leading)} as in the first array"
+        fits = "mixed" not in argument.refusals or x.dtype == leading.dtype
+        need(name, fits, expected, dtype_name(x), argument.refusals.get("mixed", rule))
+
+
+def _check_bounds(call: Call, argument: Argument, x: Any, most: int) -> None:
+    """Check the numbers of integers. Boundaries begin at the least and do not decrease (PACK-6)."""
+    assert argument.bounds is not None  # noqa: S101 - for the type checker: chosen by it
+    least, rule = argument.bounds.least, argument.refusals["bounds"]
+    within(call, argument.name, x, least, most, rule)
+    if argument.ascending:
+        need(argument.name, int(x[0]) == least, f"{least} as the first boundary", int(x[0]), rule)
+        falls = bool(call.xp.any(x[1:] < x[:-1]))
+        need(argument.name, not falls, "boundaries that do not decrease", "some that do", rule)

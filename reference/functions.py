@@ -65,6 +65,67 @@ def public(compute: Step) -> Callable[..., Any]:
     return run
 
 
+def declare(name: str, compute: Step) -> None:
+    """Store the function that computes an operation without a function of its own in this package."""
+    _COMPUTES[name] = compute
+
+
+@cache
+def function(name: str) -> Callable[..., Any]:
+    """Return the function of an operation by its name in `attnspec.OPERATIONS`.
+
+    It is the way to the operations that combine forms. Those of a single form have functions of their
+    names in this package.
+
+    Parameters
+    ----------
+    name : str
+        The name of an operation.
+
+    Returns
+    -------
+    callable
+        The function, which takes arrays or nested lists, and the argument `dtype`.
+
+    Raises
+    ------
+    KeyError
+        If no operation has the name.
+
+    Notes
+    -----
+    Source: the rule STACK-1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnspec.reference import function
+    >>> pages = np.array([1.0, 2.0, 4.0, 8.0]).reshape(2, 1, 2, 1)  # two pages of two positions
+    >>> serve = function("packed_paged_attention")
+    >>> serve(
+    ...     np.zeros((1, 3, 1)),
+    ...     0 * pages,
+    ...     pages,
+    ...     query_starts=[0, 2, 3],
+    ...     block_table=[[1], [0]],
+    ...     key_lengths=[2, 1],
+    ...     is_causal=True,
+    ... ).tolist()
+    [[[4.0], [6.0], [1.0]]]
+    """
+    if name not in _COMPUTES:
+        raise KeyError(f"name: expected one of {', '.join(OPERATIONS)}, got {name!r}")
+    signature, compute = _signature(name, with_dtype=True), _COMPUTES[name]
+
+    def run(*arrays: Any, **options: Any) -> Any:
+        return evaluate(compute, _bound(name, signature, arrays, options))
+
+    run.__name__ = run.__qualname__ = name
+    run.__doc__ = _docstring(OPERATIONS[name], f"{name.replace('_', ' ').capitalize()}.\n\n    ")
+    run.__signature__ = signature  # type: ignore[attr-defined] # read by inspect.signature
+    return run
+
+
 def evaluate(compute: Step, arguments: Mapping[str, Any]) -> Any:
     """Compute with NumPy arrays or nested lists, in the precision of the argument ``dtype``."""
     dtype = np.dtype(arguments["dtype"])

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from attnspec.reference.attention import attend, check_arguments
-from attnspec.reference.call import Array, Call, Mask, part, step
+from attnspec.reference.call import Arguments, Array, Call, Mask, part, step
 from attnspec.reference.errors import Shape, array, integers, need
 from attnspec.reference.functions import public
 from attnspec.reference.notation import Attention, count, entered, returned
+from attnspec.reference.softmax import maxima
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,9 @@ class Packed(Attention):
 
     query_starts: Array = None  # (G + 1,)
     key_starts: Array = None  # (G + 1,)
-    offsets: Any = 0  # one integer, or (G,)
+    offsets: Any = 0  # one integer, or (G,), as the lengths
+    query_used: Any = None
+    key_used: Any = None
 
     @property
     def i(self) -> Array:
@@ -51,12 +54,26 @@ def packed_attention_of(call: Call, query: Array, key: Array, value: Array, **op
     >>> packed_attention(zeros, zeros, value, query_starts=[0, 1, 3], key_starts=[0, 2, 3]).tolist()
     [[[2.0], [5.0], [5.0]]]
     """
-    offsets = options.pop("query_offset")
-    given = Packed(call.steps, call.xp, call.dtype, query, key, value, offsets=offsets, **options)
-    return _packed(check_packed(cast("Packed", check_arguments(check_row(given)))))
+    return packed_attended(call, {"query": query, "key": key, "value": value} | options)
 
 
 packed_attention = public(packed_attention_of)
+
+#: The arguments of a sequence, and their names in a `Packed`.
+_OF_SEQUENCES = {"query_offset": "offsets", "query_lengths": "query_used", "key_lengths": "key_used"}
+
+
+@step
+def packed_attended(call: Call, arguments: Arguments) -> Any:
+    """Check a call, and attend within its sequences (PACK-1)."""
+    return _packed(packed_call(call, arguments))
+
+
+def packed_call(call: Call, arguments: Arguments) -> Packed:
+    """Return a checked call, with what belongs to sequences under other names."""
+    renamed = {_OF_SEQUENCES.get(name, name): thing for name, thing in arguments.items()}
+    given = Packed(call.steps, call.xp, call.dtype, **renamed)
+    return check_packed(cast("Packed", check_arguments(check_row(given))))
 
 
 @step
@@ -78,7 +95,12 @@ def check_packed(call: Packed) -> Packed:
         name: check_starts(call, name, getattr(call, name), shape, rows)
         for name, rows in (("query_starts", call.queries), ("key_starts", call.keys))
     }
-    return call.but(offsets=integers(call, "query_offset", call.offsets, (shape[0] - 1,), "ERR-16"), **starts)
+    taken = {
+        own: integers(call, name, getattr(call, own), (shape[0] - 1,), "ERR-16")
+        for name, own in _OF_SEQUENCES.items()
+        if getattr(call, own) is not None
+    }
+    return call.but(**taken, **starts)
 
 
 @step
@@ -98,7 +120,10 @@ def check_starts(call: Packed, name: str, starts: Array, shape: Shape, rows: int
 def _packed(given: Packed) -> Any:
     call = cast("Packed", entered(within_sequences(given)))
     output, lse, weights = attend(call)
-    return returned(call, *of_sequences(call, output, lse), weights)
+    results = returned(call, *of_sequences(call, output, lse), weights)
+    if not call.return_max:
+        return results
+    return (*(results if isinstance(results, tuple) else (results,)), maxima(call))
 
 
 @step
@@ -106,7 +131,24 @@ def within_sequences(call: Packed) -> Packed:
     """Let a query attend to keys of its own sequence only (PACK-1), and clear what is in none (PACK-4)."""
     starts = {"query": call.query_starts, "key": call.key_starts, "value": call.key_starts}
     arrays = {name: cleared(call, getattr(call, name), boundaries) for name, boundaries in starts.items()}
-    return call.but(mask=same_sequence(call), **arrays)
+    mask = same_sequence(call)
+    for source in (call.mask, used(call, "query"), used(call, "key")):
+        mask = mask if source is None else mask & source
+    return call.but(mask=mask, **arrays)
+
+
+@step
+def used(call: Packed, of: str) -> Mask:
+    """Whether each row is below the length of its sequence, ``(L, 1)`` or ``(S,)`` (STACK-3)."""
+    lengths: Any = getattr(call, f"{of}_used")
+    if lengths is None:
+        return None
+    starts, rows = getattr(call, f"{of}_starts"), call.queries if of == "query" else call.keys
+    if not isinstance(lengths, int) and lengths.ndim:
+        none = call.xp.zeros_like(starts[:1])
+        lengths = call.xp.take(call.xp.concat([lengths, none]), sequence_of_row(call, starts, rows), axis=0)
+    below = place_in_sequence(call, starts, rows) < lengths
+    return below[:, None] if of == "query" else below
 
 
 @step

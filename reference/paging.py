@@ -14,9 +14,7 @@ from attnspec.reference.notation import count, of_batch
 
 #: The options of attention that pages do not change.
 _OPTIONS = tuple(
-    name
-    for name in OPERATIONS["paged_attention"].options
-    if name in OPERATIONS["attention"].options and name not in ("query_offset", "key_lengths")
+    name for name in OPERATIONS["attention"].options if name not in ("mask", "query_offset", "key_lengths")
 )
 
 
@@ -53,11 +51,13 @@ def as_attention(call: Call, arguments: Arguments) -> Arguments:
     key, value = (
         held(call, arguments[name], table, arguments[f"new_{name}"], lengths) for name in ("key", "value")
     )
-    return {name: arguments[name] for name in _OPTIONS} | {
+    padded = after_padding(call, key.shape[-2], arguments["left_padding"], arguments["query"])
+    mask = arguments.get("mask")
+    return {name: arguments[name] for name in _OPTIONS if name in arguments} | {
         "query": arguments["query"],
         "key": key,
         "value": value,
-        "mask": after_padding(call, key.shape[-2], arguments["left_padding"], arguments["query"]),
+        "mask": padded if mask is None else padded & mask,
         "key_lengths": end,
         "query_offset": offset_at_the_end(call, arguments["query_offset"], end, arguments["query"].shape[-2]),
     }

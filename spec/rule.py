@@ -25,6 +25,7 @@ CHAPTERS = (
     "positions",
     "sparsity",
     "latent",
+    "stacks",
     "dropout",
     "gradients",
     "numerics",

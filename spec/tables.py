@@ -58,6 +58,7 @@ def operations() -> str:
     rows = (
         (f"`{name}`", _names(form.arrays), _names(form.offers), _names(form.outputs))
         for name, form in OPERATIONS.items()
+        if not form.layers  # their arguments follow from their names
     )
     return _table(("operation", "arrays", "arguments besides", "outputs"), rows)
 

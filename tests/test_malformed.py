@@ -14,6 +14,7 @@ from attnspec.operations.gradients import primal
 from attnspec.sizes import misfits
 
 EVERY = {call.name: call for call in every()}
+STACKS = [name for name, form in OPERATIONS.items() if form.layers]
 MIXED = {call.name: call for name in OPERATIONS for call in mixed_dtypes(name, "float64", "float32")}
 OTHERS = ("torch-portable", "jax-portable", "strict-portable", "dask-portable")
 #: One of each way in which an argument is looked at.
@@ -54,7 +55,7 @@ NO_ARRAYS = (
 def of_reference(operation, arguments):
     given = dict(arguments)
     arrays = [given.pop(name) for name in OPERATIONS[operation].arrays]
-    return getattr(reference, operation)(*arrays, **given)
+    return reference.function(operation)(*arrays, **given)
 
 
 def refusal(run, call):
@@ -68,9 +69,19 @@ def refusal(run, call):
     return message
 
 
-@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("operation", [name for name in OPERATIONS if name not in STACKS])
 def test_the_reference_refuses_it_by_name_and_rule(operation):
     """And the portable source, on NumPy, by name."""
+    refuse_all(operation)
+
+
+@pytest.mark.parametrize("operation", STACKS)
+@pytest.mark.sample(2)
+def test_a_stack_refuses_it_by_name_and_rule(operation):
+    refuse_all(operation)
+
+
+def refuse_all(operation):
     backend = load("numpy-portable")
     for name, call in (EVERY | MIXED).items():
         if call.operation == operation:
@@ -110,7 +121,8 @@ def test_the_data_tell_that_they_do_not_fit():
     }
     blocks = {f"listed block {place} in block_sparse_attention" for place in ("past the last", "below 0")}
     by_word = ("packed bytes of another format", "points of floating-point codes")
-    other = {name for name, call in fit.items() if call.rule not in {"POS-13", "POS-25"}}
+    single = {name: call for name, call in fit.items() if call.operation not in STACKS}
+    other = {name for name, call in single.items() if call.rule not in {"POS-13", "POS-25"}}
     named = {name for name in other if any(words in name for words in by_word)}
     assert other - named == {*blocks, "depth that is odd"}
     assert len(named) == 4

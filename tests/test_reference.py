@@ -32,7 +32,7 @@ PROVEN = [case for case in cases() if case.expected]
 def test_golden_vectors_within_a_float64_budget(case):
     arguments = in_dtype(case.arguments, "float64")
     budgets = budget(case.operation, arguments, "float64")
-    function = getattr(reference, case.operation)
+    function = reference.function(case.operation)
     form = OPERATIONS[case.operation]
     asked = {one.option: True for one in form.results if one.option and not one.apart}
     names = form.wanted({**arguments, **asked})

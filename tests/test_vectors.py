@@ -22,6 +22,7 @@ from attnspec.reference.golden import dump, export, rewrite, tensor
 from attnspec.schema import SCHEMA, VECTORS, read
 
 ALL = cases()
+STORED = {case.operation for case in ALL}
 
 
 def test_the_files_are_what_the_oracle_makes():
@@ -88,7 +89,9 @@ def test_the_linter_names_an_argument_to_refuse(tmp_path, case_id, change, messa
     assert any(message in problem for problem in problems), problems
 
 
-@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize(
+    "operation", [name for name, form in OPERATIONS.items() if name in STORED or not form.layers]
+)
 def test_the_linter_knows_the_shape_of_every_output(tmp_path, operation):
     case = next(case for case in ALL if case.operation == operation and case.expected)
     asked = {one.option: True for one in OPERATIONS[operation].results if one.option and not one.apart}

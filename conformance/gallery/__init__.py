@@ -34,6 +34,7 @@ from attnspec.conformance.gallery import (
     softmax,
     sparsity,
     splits,
+    stacks,
     tiles,
     windows,
 )
@@ -61,6 +62,7 @@ _WRONG = (
     positions,
     sparsity,
     latent,
+    stacks,
     dropout,
     gradients,
     gradients_of_options,

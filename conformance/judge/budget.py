@@ -84,7 +84,7 @@ def _computed(backend: Backend, case: Case, accuracy: Accuracy, *, probed: bool)
 def _aligned_sequences(arguments: Mapping[str, Any], dialect: Mapping[str, str]) -> Mapping[str, Any]:
     """Rewrite the default offset of packed sequences in a dialect as one offset for each."""
     offset = arguments.get("query_offset", 0)
-    if dialect.get("PACK-5") != "bottom-right" or "query_starts" not in arguments:
+    if dialect.get("PACK-5") != "bottom-right" or "key_starts" not in arguments:
         return arguments
     if np.ndim(offset) or offset:
         return arguments

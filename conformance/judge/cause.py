@@ -56,7 +56,7 @@ def _changes(rule: str, case: Case, values: Mapping[str, Any], off: str) -> bool
     if rule in _OF_OPERATION:
         return case.operation == _OF_OPERATION[rule]
     if rule == "PACK-5":
-        return "query_starts" in case.arguments
+        return "key_starts" in case.arguments
     if rule == "HEAD-1":
         shapes = [case.arguments[name].shape[:-2] for name in ("query", "key") if name in case.arguments]
         return len(shapes) < 2 or shapes[0] != shapes[1]

@@ -29,6 +29,7 @@ FILES = {
     "positions": ("positions",),
     "sparsity": ("sparsity",),
     "latent": ("latent",),
+    "stacks": ("stacks",),
     "dropout": ("dropout",),
     "gradients": ("gradients", "gradients_of_options", "gradients_of_companions", "gradients_numerics"),
     "numerics": ("numerics", "special_numbers"),

@@ -208,7 +208,8 @@ def _longer(argument: Argument, good: Any, place: int, letter: str, more: int) -
     shape[place] += more
     counted = letter.removesuffix(ONE_MORE)
     whole, quotient, _ = counted.partition("/")
-    columns = f"blocks of {LETTERS[whole].noun}" if quotient else f"columns ({letter})"
+    blocks = LETTERS[whole].noun if whole in LETTERS else "places"
+    columns = f"blocks of {blocks}" if quotient else f"columns ({letter})"
     noun = LETTERS[counted].noun if counted in LETTERS else columns
     words = "twice the" if more > 1 else "more" if more == 1 else "fewer"
     key = letter if letter in argument.refusals else "shape"

@@ -74,7 +74,7 @@ def malformed(sizes: Sizes = ()) -> tuple[Malformed, ...]:
 
     Newer arguments come last, so that cases whose names contain a number or a dtype keep their names.
     """
-    calls = (call for call in every(sizes) if call.asked)
+    calls = (call for call in every(sizes, stacks=False) if call.asked)
     return tuple(sorted(calls, key=lambda call: _since(call) > "2026.11.22"))
 
 
@@ -84,10 +84,15 @@ def _since(call: Malformed) -> str:
 
 
 @cache
-def every(sizes: Sizes = ()) -> tuple[Malformed, ...]:
-    """List every call that our own implementations refuse, whether or not a rule requires it."""
+def every(sizes: Sizes = (), *, stacks: bool = True) -> tuple[Malformed, ...]:
+    """List every call that our own implementations refuse, whether or not a rule requires it.
+
+    Those of operations that combine forms are not asked for: the operations of the forms are.
+    """
     calls: dict[str, Malformed] = {}
-    for operation in OPERATIONS:
+    for operation, form in OPERATIONS.items():
+        if form.layers and not stacks:
+            continue
         own = {**SIZES, **dict(sizes if primal(operation) == "attention" else ())}
         made = (make(operation, own) for make in (_from_declaration, _alone, _with_other_sizes, _by_hand))
         for call in chain.from_iterable(made):
@@ -96,7 +101,7 @@ def every(sizes: Sizes = ()) -> tuple[Malformed, ...]:
             # Companions and the operator have arguments of the same name: "softcap of 0 in scores".
             beside = "" if call.operation == "attention" else f" in {call.operation}"
             name = NAMES.get(f"{call.name}{beside}") or f"{call.name}{beside}"
-            asked = call.asked and not _is_refused_elsewhere(call, calls.values())
+            asked = call.asked and not form.layers and not _is_refused_elsewhere(call, calls.values())
             calls.setdefault(name, replace(call, name=name, asked=asked))
     return tuple(calls.values())
 

@@ -41,6 +41,7 @@ from attnspec.reference.budget.forms import (
 from attnspec.reference.budget.gradients import gradient_budget
 from attnspec.reference.budget.gradients_of_companions import multi_head_gradient_budget
 from attnspec.reference.budget.positions import frequencies_budget, rotary_budget, rotary_gradient_budget
+from attnspec.reference.budget.stacks import stacked_budget
 from attnspec.reference.heads import merge_heads, split_heads
 from attnspec.reference.positions import alibi_bias
 from attnspec.reference.sparsity import as_attention
@@ -92,16 +93,19 @@ def budget(
         results = multi_head_gradient_budget(given, dtypes, arithmetic)
         linear = arguments.get("convention") == "linear"
         return {name: x.T if linear and name.endswith("weight") else x for name, x in results.items()}
+    if OPERATIONS[operation].layers:
+        return stacked_budget(operation, given, arithmetic)
     return _COMPANIONS[operation](given, arithmetic)
 
 
 def plain(operation: str, arguments: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
     """Rewrite a call of an operation that reduces to attention with a mask, and of its gradients.
 
-    Packed rows and pages have budgets of their own.
+    Packed rows, pages and stacks have budgets of their own.
     """
     whole = primal(operation)
-    if OPERATIONS[whole].reduces != "attention" or operation in {*_COMPANIONS, *_GRADIENTS}:
+    known = operation in {*_COMPANIONS, *_GRADIENTS}
+    if OPERATIONS[whole].reduces != "attention" or known or OPERATIONS[operation].layers:
         return operation, arguments
     return "attention" + operation.removeprefix(whole), as_attention(operation, arguments)
 

@@ -145,19 +145,23 @@ def decoded(arguments: Mapping[str, Any], name: str) -> Budget:
     return np.where(np.isfinite(result), result, 0)
 
 
-#: The options that latent attention passes on to attention.
-PASSED_ON = tuple(
-    name for name in OPERATIONS["latent_attention"].options if name in OPERATIONS["attention"].options
-)
-
-
 def latent_budget(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
     """Return the budgets of output and lse."""
+    results = latent_budgets(arguments, arithmetic)
+    return {name: results[name] for name in ("output", "lse")}
+
+
+def latent_budgets(
+    arguments: Mapping[str, Any], arithmetic: Arithmetic, inherited: Budget | None = None
+) -> dict[str, Budget]:
+    """Return the larger budgets of the two forms, where the latent vectors have errors of their own."""
     depth = arguments["query"].shape[-1] + arguments["query_rotary"].shape[-1]
     scale = arguments.get("scale")
     arguments = {**arguments, "scale": 1 / np.sqrt(depth) if scale is None else scale}
-    projected, absorbed = _projected(arguments, arithmetic), _absorbed(arguments, arithmetic)
-    return {name: np.maximum(projected[name], absorbed[name]) for name in ("output", "lse")}
+    latent = arguments["latent"][..., None, :, :]
+    error = np.zeros(latent.shape) if inherited is None else inherited[..., None, :, :]
+    projected, absorbed = (form(arguments, latent, error, arithmetic) for form in (_projected, _absorbed))
+    return {name: np.maximum(own, absorbed[name]) for name, own in projected.items()}
 
 
 def _joined(own: Budget, rotary: Budget) -> Budget:
@@ -166,36 +170,45 @@ def _joined(own: Budget, rotary: Budget) -> Budget:
     return np.concatenate([own, rotary], axis=-1)
 
 
-def _product(tokens: Budget, weight: Budget, arithmetic: Arithmetic) -> tuple[Budget, Budget]:
+def _product(
+    tokens: Budget, weight: Budget, arithmetic: Arithmetic, inherited: Budget | None = None
+) -> tuple[Budget, Budget]:
     """Return a product with a weight, and its error. It may be rounded to storage."""
     value, error = projected_budget(tokens, weight, None, {}, arithmetic)
+    if inherited is not None:
+        error = error + inherited @ np.abs(weight)
     return value, rounded(value, error, arithmetic.storage)
 
 
-def _projected(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> Mapping[str, Budget]:
+def _projected(
+    arguments: Mapping[str, Any], latent: Budget, error: Budget, arithmetic: Arithmetic
+) -> Mapping[str, Budget]:
     """Attend over keys and values that are projected for each head."""
-    latent, rotary = (arguments[name][..., None, :, :] for name in ("latent", "key_rotary"))  # (*B, 1, S, D)
+    rotary = arguments["key_rotary"][..., None, :, :]  # (*B, 1, S, Dr)
     query = _joined(arguments["query"], arguments["query_rotary"])
-    key, of_key = _product(latent, arguments["key_weight"], arithmetic)
-    value, of_value = _product(latent, arguments["value_weight"], arithmetic)
+    key, of_key = _product(latent, arguments["key_weight"], arithmetic, error)
+    value, of_value = _product(latent, arguments["value_weight"], arithmetic, error)
     errors = (np.zeros(query.shape), _joined(of_key, 0 * rotary), of_value)
     return attention_budget((query, _joined(key, rotary), value), arguments, arithmetic, errors)
 
 
-def _absorbed(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> Mapping[str, Budget]:
+def _absorbed(
+    arguments: Mapping[str, Any], latent: Budget, error: Budget, arithmetic: Arithmetic
+) -> Mapping[str, Budget]:
     """Attend over the latent with queries that have taken in the key weight, and project the result."""
     from attnspec.reference.attention import attention
 
-    latent, rotary = (arguments[name][..., None, :, :] for name in ("latent", "key_rotary"))
+    rotary = arguments["key_rotary"][..., None, :, :]
     own, of_own = _product(arguments["query"], np.swapaxes(arguments["key_weight"], -1, -2), arithmetic)
     query, key = _joined(own, arguments["query_rotary"]), _joined(latent, rotary)
-    errors = (_joined(of_own, 0 * arguments["query_rotary"]), np.zeros(key.shape), np.zeros(latent.shape))
+    errors = (_joined(of_own, 0 * arguments["query_rotary"]), _joined(error, 0 * rotary), error)
     results = attention_budget((query, key, latent), arguments, arithmetic, errors)
-    options = {name: arguments[name] for name in PASSED_ON if name in arguments}
-    context = attention(query, key, latent, **options)  # (*B, Hq, L, Dc)
-    value, error = projected_budget(context, arguments["value_weight"], None, {}, arithmetic)
-    error = error + results["output"] @ np.abs(arguments["value_weight"])
-    return {"output": rounded(value, error, arithmetic.storage), "lse": results["lse"]}
+    asked = ("return_lse", "return_weights", "return_max")
+    names = [name for name in OPERATIONS["attention"].options if name in arguments and name not in asked]
+    context = attention(query, key, latent, **{name: arguments[name] for name in names})  # (*B, Hq, L, Dc)
+    value, of_context = projected_budget(context, arguments["value_weight"], None, {}, arithmetic)
+    of_context = of_context + results["output"] @ np.abs(arguments["value_weight"])
+    return {**results, "output": rounded(value, of_context, arithmetic.storage)}
 
 
 def seeded_budget(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:

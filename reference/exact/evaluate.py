@@ -15,6 +15,7 @@ import numpy as np
 from flint import arb, arb_mat, fmpq, fmpq_mat
 from numpy.typing import NDArray
 
+from attnspec.operations import OPERATIONS
 from attnspec.reference.exact.attention import attend, evaluate_attention, evaluate_scores, head_of
 from attnspec.reference.exact.balls import OracleError, Settled, nearest, settle
 from attnspec.reference.exact.companions import COMPANIONS, Evaluate, block, projected
@@ -37,6 +38,7 @@ from attnspec.reference.exact.gradients_of_companions import (
     evaluate_multi_head_gradients,
 )
 from attnspec.reference.exact.head import Head, exact_mean, matrix, rational, weights_and_lse
+from attnspec.reference.exact.stacks import evaluate_stack
 
 #: The variants whose values the oracle computes.
 VARIANTS = (
@@ -70,6 +72,8 @@ def evaluate(
     arguments = {name: thing for name, thing in arguments.items() if thing is not None}
     if operation in _OPERATIONS:
         return _OPERATIONS[operation](arguments, variant, dtype)
+    if operation in OPERATIONS:
+        return evaluate_stack(operation, arguments, variant, dtype)
     raise OracleError(f"operation: expected one of attnspec.OPERATIONS, got {operation!r}")
 
 

@@ -33,7 +33,7 @@ def evaluate_packed(arguments: Mapping[str, Any], variant: str | None, dtype: st
         for name, array in results.items():
             array[:, rows] = own[name].values
             proofs.append(own[name])
-    return {name: _settled(array, proofs) for name, array in results.items()}
+    return {name: merged_proof(array, proofs) for name, array in results.items()}
 
 
 def evaluate_packed_gradients(
@@ -49,7 +49,7 @@ def evaluate_packed_gradients(
             array[:, rows if name == "d_query" else keys] = own[name].values
             proofs.append(own[name])
         parts += parts_of(plain, inner)
-    results = {name: _settled(array, proofs) for name, array in found.items()}
+    results = {name: merged_proof(array, proofs) for name, array in found.items()}
     if arguments.get("sinks") is None:
         return results
     shape = np.shape(arguments["sinks"])
@@ -78,7 +78,8 @@ def _sequences(
         yield rows, keys, {**plain, **options, "query_offset": moved}
 
 
-def _settled(values: Any, proofs: list[Settled]) -> Settled:
+def merged_proof(values: Any, proofs: list[Settled]) -> Settled:
+    """Return values with the widest of the radii that prove them."""
     radii = [proof.radius for proof in proofs if proof.radius is not None]
     bits = max((proof.bits for proof in proofs), default=FORMATS["float64"].digits)
     return Settled(values, bits, max(radii, default=None))
@@ -153,8 +154,15 @@ def evaluate_sparse_gradients(
 def _with_mask(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the call of attention that the call stands for (SPARSE-1, SPARSE-6)."""
     query, key = np.asarray(arguments["query"]), np.asarray(arguments["key"])
-    shape = (*query.shape[:-1], key.shape[-2])
-    allows = _by_list(arguments, query, key) if "key_indices" in arguments else _by_blocks(arguments, shape)
+    return with_mask(arguments, (*query.shape[:-1], key.shape[-2]), key.shape[:-2])
+
+
+def with_mask(
+    arguments: Mapping[str, Any], shape: tuple[int, ...], key_outer: tuple[int, ...]
+) -> dict[str, Any]:
+    """Replace blocks or lists by a mask of the shape of the scores. A list belongs to a key head."""
+    by_list = "key_indices" in arguments
+    allows = _by_list(arguments, shape, key_outer) if by_list else _by_blocks(arguments, shape)
     mask = np.array(np.broadcast_to(arguments.get("mask", True), shape))
     for *outer, i, j in np.ndindex(*shape):
         if not allows(tuple(outer), i, j):
@@ -181,10 +189,10 @@ def _by_blocks(arguments: Mapping[str, Any], shape: tuple[int, ...]) -> _Allows:
     return allows
 
 
-def _by_list(arguments: Mapping[str, Any], query: Any, key: Any) -> _Allows:
+def _by_list(arguments: Mapping[str, Any], shape: tuple[int, ...], key_outer: tuple[int, ...]) -> _Allows:
     indices = np.asarray(arguments["key_indices"])
-    indices = np.broadcast_to(indices, (*key.shape[:-2], query.shape[-2], indices.shape[-1]))
-    group = query.shape[-3] // key.shape[-3] if query.ndim > 2 else 1
+    indices = np.broadcast_to(indices, (*key_outer, shape[-2], indices.shape[-1]))
+    group = shape[-3] // key_outer[-1] if key_outer else 1
 
     def allows(place: tuple[int, ...], i: int, j: int) -> bool:
         head = (*place[:-1], place[-1] // group) if place else ()
@@ -194,7 +202,13 @@ def _by_list(arguments: Mapping[str, Any], query: Any, key: Any) -> _Allows:
 
 
 def evaluate_latent(arguments: Mapping[str, Any], variant: str | None, dtype: str) -> dict[str, Settled]:
-    """Compute output and lse. Keys and values are not rounded (LATENT-1)."""
+    """Compute output and lse."""
+    results = attend_latent(arguments, variant, dtype)
+    return {name: results[name] for name in ("output", "lse")}
+
+
+def attend_latent(arguments: Mapping[str, Any], variant: str | None, dtype: str) -> dict[str, Settled]:
+    """Attend over projected keys and values, which are not rounded (LATENT-1)."""
     query, latent = np.asarray(arguments["query"]), np.asarray(arguments["latent"])
     shape = (*query.shape[:-1], latent.shape[-2])  # (*B, Hq, L, S)
     heads = []
@@ -207,8 +221,8 @@ def evaluate_latent(arguments: Mapping[str, Any], variant: str | None, dtype: st
         head = head_of(q, key, arguments, index, shape, variant, None)
         heads.append((head, shared * matrix(arguments["value_weight"][h])))
     depth = np.asarray(arguments["value_weight"]).shape[-1]
-    results = attend(heads, query.shape[:-1], shape[-1], depth, variant, dtype)
-    return {name: results[name] for name in ("output", "lse")}
+    maxima = bool(arguments.get("return_max", False))
+    return attend(heads, query.shape[:-1], shape[-1], depth, variant, dtype, maxima=maxima)
 
 
 def _joined(left: fmpq_mat, right: fmpq_mat) -> fmpq_mat:
@@ -318,7 +332,7 @@ def dequantize_blocks(arguments: Mapping[str, Any], _variant: str | None, dtype:
     return {"dequantized": _rounded(numbers, shape, dtype)}
 
 
-def _whole(arguments: Mapping[str, Any], of: str) -> NDArray[np.float64]:
+def whole(arguments: Mapping[str, Any], of: str) -> NDArray[np.float64]:
     """Decode into float64, and refuse what it does not hold."""
     numbers = _decoded(arguments, of)
     for number in numbers:
@@ -332,6 +346,6 @@ def quantized_attention(arguments: Mapping[str, Any], variant: str | None, dtype
     taken = ("_codes", "_scales", "_zero_points")
     plain = {name: x for name, x in arguments.items() if not name.endswith(taken)}
     if "query_codes" in arguments:
-        plain["query"] = _whole(arguments, "query_")
-    plain |= {"key": _whole(arguments, "key_"), "value": _whole(arguments, "value_")}
+        plain["query"] = whole(arguments, "query_")
+    plain |= {"key": whole(arguments, "key_"), "value": whole(arguments, "value_")}
     return evaluate_attention(plain, variant, dtype)

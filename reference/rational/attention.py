@@ -43,10 +43,15 @@ def attention(arguments: Arguments, dialect: Dialect) -> dict[str, NDArray[np.fl
             result["weights"][(*index, i)] = row.weights
             result["scores"][(*index, i)] = [results.scale.nearest(x) for x in results.rows[i]]
             if "max" in result:
-                seen = sources(arguments, dialect, shape, index)
-                allowed = [j for j in range(shape[-1]) if seen.allow(i, j)]
-                result["max"][(*index, i)] = _largest(results, [results.rows[i][j] for j in allowed])
+                result["max"][(*index, i)] = maximum(results, arguments, dialect, shape, (*index, i))
     return result
+
+
+def maximum(result: Scores, arguments: Arguments, dialect: Dialect, shape: Index, place: Index) -> float:
+    """Return the largest score that the query at a place may attend to (SOFT-8)."""
+    *index, i = place
+    seen = sources(arguments, dialect, shape, tuple(index))
+    return _largest(result, [result.rows[i][j] for j in range(shape[-1]) if seen.allow(i, j)])
 
 
 def _largest(result: Scores, row: Sequence[Key | float]) -> float:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnspec.operations import OPERATIONS
 from attnspec.reference.rational.attention import attention, scores
 from attnspec.reference.rational.companions import (
     append_cache,
@@ -47,6 +48,7 @@ from attnspec.reference.rational.gradients_of_companions import (
 )
 from attnspec.reference.rational.positions import alibi_bias, rotary, rotary_frequencies
 from attnspec.reference.rational.scores import checked
+from attnspec.reference.rational.stacks import stacked_attention
 
 #: The number of digits. Exponents are unbounded for practical purposes.
 _CONTEXT = Context(prec=60, Emin=-(10**15), Emax=10**15)
@@ -105,4 +107,6 @@ def evaluate(
             return _WITH_DIALECT[operation](arguments, variants)
         if operation in _WITHOUT_DIALECT:
             return _WITHOUT_DIALECT[operation](arguments)
+        if operation in OPERATIONS:
+            return stacked_attention(operation, arguments, variants)
     raise ValueError(f"operation: expected one of attnspec.OPERATIONS, got {operation!r}")

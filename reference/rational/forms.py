@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnspec.operations import OPERATIONS
-from attnspec.reference.rational.attention import attention, head, indices
+from attnspec.reference.rational.attention import attention, head, indices, maximum
 from attnspec.reference.rational.gradients import attention_vjp, heads_of, of_gradients, run
 from attnspec.reference.rational.numbers import Matrix, combined, dot, exact, rounded
 from attnspec.reference.rational.scores import of_entry
@@ -146,29 +146,29 @@ Index = tuple[int, ...]
 
 def block_sparse_attention(arguments: Arguments, dialect: Dialect) -> Arrays:
     """Compute output and lse of a call with blocks."""
-    return _results(attention(_masked(arguments, _pairs_of_blocks(arguments)), dialect))
+    return _results(attention(masked(arguments, pairs_of_blocks(arguments)), dialect))
 
 
 def block_sparse_attention_vjp(arguments: Arguments, dialect: Dialect) -> Arrays:
     """Compute the gradients of a call with blocks."""
-    return attention_vjp(_masked(arguments, _pairs_of_blocks(arguments)), dialect)
+    return attention_vjp(masked(arguments, pairs_of_blocks(arguments)), dialect)
 
 
 def listed_attention(arguments: Arguments, dialect: Dialect) -> Arrays:
     """Compute output and lse of a call with lists of keys."""
-    return _results(attention(_masked(arguments, _pairs_of_lists(arguments)), dialect))
+    return _results(attention(masked(arguments, pairs_of_lists(arguments)), dialect))
 
 
 def listed_attention_vjp(arguments: Arguments, dialect: Dialect) -> Arrays:
     """Compute the gradients of a call with lists of keys."""
-    return attention_vjp(_masked(arguments, _pairs_of_lists(arguments)), dialect)
+    return attention_vjp(masked(arguments, pairs_of_lists(arguments)), dialect)
 
 
 def _results(results: Arrays) -> Arrays:
     return {"output": results["output"], "lse": results["lse"]}
 
 
-def _masked(arguments: Arguments, pairs: Iterator[Index]) -> dict[str, Any]:
+def masked(arguments: Arguments, pairs: Iterator[Index]) -> dict[str, Any]:
     """Replace the arguments of a sparse call by a mask that is True for some pairs only."""
     shape = _shape(arguments)
     named = np.zeros(shape, dtype=bool)
@@ -187,7 +187,7 @@ def _shape(arguments: Arguments) -> Index:
     return (*np.shape(arguments["query"])[:-1], np.shape(arguments["key"])[-2])
 
 
-def _pairs_of_blocks(arguments: Arguments) -> Iterator[Index]:
+def pairs_of_blocks(arguments: Arguments) -> Iterator[Index]:
     """Yield the place of each pair whose block is allowed by the mask of blocks and by the lists."""
     *outer, queries, keys = _shape(arguments)
     height, width = arguments["query_block"], arguments["key_block"]
@@ -209,7 +209,7 @@ def _pairs_of_blocks(arguments: Arguments) -> Iterator[Index]:
                 yield (*heads, i, j)
 
 
-def _pairs_of_lists(arguments: Arguments) -> Iterator[Index]:
+def pairs_of_lists(arguments: Arguments) -> Iterator[Index]:
     """Yield the place of each query and key that is listed for it, for each query head of the list's head."""
     *outer, queries, _ = _shape(arguments)
     key_outer = np.shape(arguments["key"])[:-2]
@@ -226,14 +226,20 @@ def _pairs_of_lists(arguments: Arguments) -> Iterator[Index]:
             yield (*place[:-1], h, i, int(j))
 
 
-def latent_attention(arguments: Arguments, dialect: Mapping[str, str]) -> dict[str, NDArray[np.float64]]:
+def latent_attention(arguments: Arguments, dialect: Dialect) -> Arrays:
+    """Compute output and lse."""
+    return _results(attend_latent(arguments, dialect))
+
+
+def attend_latent(arguments: Arguments, dialect: Dialect) -> Arrays:
     """Multiply queries by the key weight, attend over the latent, and project what is attended to."""
     query, latent = np.asarray(arguments["query"]), np.asarray(arguments["latent"])
     rotary, weight = np.asarray(arguments["query_rotary"]), np.asarray(arguments["value_weight"])
     shape = (*query.shape[:-1], latent.shape[-2])
     result = {"output": np.zeros((*query.shape[:-1], weight.shape[-1])), "lse": np.zeros(shape[:-1])}
+    result |= {"weights": np.zeros(shape), "max": np.zeros(shape[:-1])}
     depth = query.shape[-1] + rotary.shape[-1]
-    given = {name: thing for name, thing in arguments.items() if name in _OPTIONS_LATENT}
+    given = {name: x for name, x in arguments.items() if name in OPERATIONS["attention"].options}
     for index in indices(shape):
         *batch, h = index
         shared = exact(latent[tuple(batch)])
@@ -241,18 +247,17 @@ def latent_attention(arguments: Arguments, dialect: Mapping[str, str]) -> dict[s
         q = _joined(absorbed, exact(rotary[index]))
         key = _joined(shared, exact(np.asarray(arguments["key_rotary"])[tuple(batch)]))
         q = replace(q, depth=depth)  # the scale is that of the other form (LATENT-2)
-        _, rows = head(q, key, shared, given, dialect, shape, index)
+        scores, rows = head(q, key, shared, given, dialect, shape, index)
         columns = exact(weight[h])
         for i, row in enumerate(rows):
             result["lse"][(*index, i)] = rounded(row.lse)
+            result["weights"][(*index, i)] = row.weights
+            result["max"][(*index, i)] = maximum(scores, given, dialect, shape, (*index, i))
             result["output"][(*index, i)] = [
                 rounded(combined(row.output, column, columns.exponent, 0.0))
                 for column in zip(*columns.rows, strict=True)
             ]
     return result
-
-
-_OPTIONS_LATENT = [name for name in OPERATIONS["latent_attention"].options if name != "return_lse"]
 
 
 def _product(left: Matrix, right: Matrix) -> Matrix:
@@ -312,7 +317,7 @@ def _ladder(encoding: str) -> tuple[Any, ...]:
     return (*numbers, *(-number for number in numbers))
 
 
-def _all(arguments: Arguments, of: str) -> NDArray[Any]:
+def numbers_of_codes(arguments: Arguments, of: str) -> NDArray[Any]:
     """Decode every code into a fraction or a float."""
     codes = np.asarray(arguments[f"{of}codes"])
     encoding = arguments.get("encoding") or "int8"
@@ -345,14 +350,15 @@ def _times(number: Any, other: Any) -> Any:
     return number * (Fraction(scale) if math.isfinite(scale) and isinstance(number, Fraction) else scale)
 
 
-def _floats(numbers: NDArray[Any]) -> NDArray[np.float64]:
+def floats(numbers: NDArray[Any]) -> NDArray[np.float64]:
+    """Round fractions to float64."""
     values = [rounded(x) if isinstance(x, Fraction) else x for x in numbers.reshape(-1)]
     return np.array(values, dtype=np.float64).reshape(numbers.shape)
 
 
 def dequantize(arguments: Arguments) -> Arrays:
     """Decode every code."""
-    return {"dequantized": _floats(_all(arguments, ""))}
+    return {"dequantized": floats(numbers_of_codes(arguments, ""))}
 
 
 def dequantize_blocks(arguments: Arguments) -> Arrays:
@@ -366,11 +372,11 @@ def dequantize_blocks(arguments: Arguments) -> Arrays:
         else:
             numbers = [(byte & 15) - 8 for byte in block] + [(byte >> 4) - 8 for byte in block]
         results[place] = [_times(Fraction(number), factor) for number in numbers]
-    return {"dequantized": _floats(results.reshape(*scales.shape[:-1], -1))}
+    return {"dequantized": floats(results.reshape(*scales.shape[:-1], -1))}
 
 
 def quantized_attention(arguments: Arguments, dialect: Mapping[str, str]) -> Arrays:
     """Attend with what is decoded of queries, keys and values."""
     names = [name for name in ("query", "key", "value") if f"{name}_codes" in arguments]
-    decoded = {name: _floats(_all(arguments, f"{name}_")) for name in names}
+    decoded = {name: floats(numbers_of_codes(arguments, f"{name}_")) for name in names}
     return attention({**arguments, **decoded}, dialect)

@@ -7,7 +7,7 @@ capabilities: an argument that is not in the signature is unsupported.
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from attnspec.operations import attention, companions, forms, gradients, positions, quantization
+from attnspec.operations import attention, companions, forms, gradients, positions, quantization, stacks
 from attnspec.operations.letters import LETTERS, Letter
 from attnspec.operations.operation import (
     REQUIRED,
@@ -70,5 +70,6 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
         "rotary_vjp": gradients.ROTARY_VJP,
         "rotary_frequencies": positions.ROTARY_FREQUENCIES,
         "alibi_bias": positions.ALIBI_BIAS,
+        **stacks.STACKS,
     }
 )

@@ -87,7 +87,8 @@ def value_of(expression: str, letters: Mapping[str, int]) -> int | None:
     whole, quotient, part = expression.partition("/")
     if quotient:
         parts = int(part) if part.isdigit() else letters.get(part)
-        return None if parts is None or whole not in letters else -(-letters[whole] // parts)
+        size = value_of(whole, letters)
+        return None if parts is None or size is None else -(-size // parts)
     total = 0
     for place, term in enumerate(expression.split("-")):
         product = 1

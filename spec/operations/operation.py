@@ -146,6 +146,8 @@ class Operation:
     reduces : str
         The operation that defines its results, on other arrays. Empty if it has a definition of its own.
         Arguments that both have are the same, and the other operation alone is asked to refuse them.
+    layers : tuple of str
+        The forms that it combines, in the order of their words in its name. Empty if it is not a stack.
     otherwise : mapping of str to (str, str)
         The size of a letter if an argument is absent: ``{"S": ("memory", "L")}`` means
         that without a memory there are as many keys as queries.
@@ -157,6 +159,7 @@ class Operation:
     forward: tuple[Argument, ...] = ()
     headless: bool = False
     reduces: str = ""
+    layers: tuple[str, ...] = ()
     otherwise: Mapping[str, tuple[str, str]] = field(default_factory=dict, hash=False)
 
     @cached_property

@@ -8,7 +8,7 @@ from attnspec.operations.letters import BATCH
 from attnspec.operations.operation import REQUIRED, Argument, Operation, Output
 
 _SINCE = "2026.11.22"
-_REFUSED = MappingProxyType({"dtype": "QUANT-9", "shape": "QUANT-9", "axes": "QUANT-9"})
+REFUSED = MappingProxyType({"dtype": "QUANT-9", "shape": "QUANT-9", "axes": "QUANT-9"})
 _QUERIES = (BATCH, "Hq", "L", "D")
 _KEYS = (BATCH, "Hkv", "S", "D")
 _VALUES = (BATCH, "Hkv", "S", "Dv")
@@ -21,13 +21,13 @@ BLOCKS = MappingProxyType({"q8_0": 32, "q4_0": 16})
 OF_BLOCK = 32
 
 
-def _codes(name: str, meaning: str, rule: str, shape: tuple[str, ...]) -> Argument:
-    return Argument(
-        name, "array", meaning, ("data",), rule, shape, "integer", refusals=_REFUSED, since=_SINCE
-    )
+def codes(name: str, meaning: str, rule: str, shape: tuple[str, ...]) -> Argument:
+    """Declare codes."""
+    return Argument(name, "array", meaning, ("data",), rule, shape, "integer", refusals=REFUSED, since=_SINCE)
 
 
-def _scale(name: str, of: str, shape: tuple[str, ...]) -> Argument:
+def scale(name: str, of: str, shape: tuple[str, ...]) -> Argument:
+    """Declare the scales of codes."""
     meaning = f"what the numbers of {of} are multiplied by; 1 by default"
     return Argument(
         name,
@@ -39,15 +39,16 @@ def _scale(name: str, of: str, shape: tuple[str, ...]) -> Argument:
         broadcasts=True,
         by_blocks=True,
         default=None,
-        refusals=_REFUSED,
+        refusals=REFUSED,
         since=_SINCE,
     )
 
 
-def _zero_point(name: str, of: str, shape: tuple[str, ...]) -> Argument:
-    scale = _scale(name, of, shape)
+def zero_point(name: str, of: str, shape: tuple[str, ...]) -> Argument:
+    """Declare the zero points of codes."""
+    factor = scale(name, of, shape)
     meaning = f"subtracted from the numbers of {of}; 0 by default"
-    return replace(scale, meaning=meaning, rule="QUANT-2", numbers="integer")
+    return replace(factor, meaning=meaning, rule="QUANT-2", numbers="integer")
 
 
 def _word(name: str, words: tuple[str, ...], meaning: str, rule: str) -> Argument:
@@ -65,26 +66,26 @@ def _word(name: str, words: tuple[str, ...], meaning: str, rule: str) -> Argumen
     )
 
 
-_ENCODING = _word("encoding", ENCODINGS, "what the codes stand for", "QUANT-1")
+ENCODING = _word("encoding", ENCODINGS, "what the codes stand for", "QUANT-1")
 _OPTIONS = tuple(replace(argument, since=max(argument.since, _SINCE)) for argument in ATTENTION.named)
 _RESULTS = tuple(replace(output, since=_SINCE) for output in ATTENTION.results)
 _OF_KEYS = (
-    _scale("key_scales", "key codes", _KEYS),
-    _scale("value_scales", "value codes", _VALUES),
+    scale("key_scales", "key codes", _KEYS),
+    scale("value_scales", "value codes", _VALUES),
 )
 
 _DECODED = (BATCH, "H", "N", "D")
 DEQUANTIZE = Operation(
     (
         replace(
-            _scale("scales", "codes", _DECODED),
+            scale("scales", "codes", _DECODED),
             default=REQUIRED,
             meaning="what the numbers of codes are multiplied by",
             refusals=MappingProxyType({"dtype": "QUANT-9", "shape": "QUANT-9"}),
         ),
-        _codes("codes", "codes to decode", "QUANT-1", _DECODED),
+        codes("codes", "codes to decode", "QUANT-1", _DECODED),
     ),
-    (_zero_point("zero_points", "codes", _DECODED), _ENCODING),
+    (zero_point("zero_points", "codes", _DECODED), ENCODING),
     (Output("dequantized", _DECODED, rule="QUANT-1", since=_SINCE),),
     headless=True,
 )
@@ -98,10 +99,10 @@ DEQUANTIZE_BLOCKS = Operation(
             ("data",),
             "QUANT-6",
             (BATCH, "N", "U"),
-            refusals=_REFUSED,
+            refusals=REFUSED,
             since=_SINCE,
         ),
-        _codes("packed", "bytes of each block after its scale", "QUANT-6", (BATCH, "N", "U", "Y")),
+        codes("packed", "bytes of each block after its scale", "QUANT-6", (BATCH, "N", "U", "Y")),
     ),
     (_word("blocks", tuple(BLOCKS), "how the bytes of a block hold its codes", "QUANT-6"),),
     (Output("dequantized", (BATCH, "N", f"U*{OF_BLOCK}"), rule="QUANT-6", since=_SINCE),),
@@ -110,15 +111,15 @@ DEQUANTIZE_BLOCKS = Operation(
 LOW_PRECISION_ATTENTION = Operation(
     (
         replace(
-            _scale("query_scales", "query codes", _QUERIES),
+            scale("query_scales", "query codes", _QUERIES),
             default=REQUIRED,
             meaning="what the numbers of query codes are multiplied by",
         ),
-        _codes("query_codes", "codes of the queries", "QUANT-10", _QUERIES),
-        _codes("key_codes", "codes of the keys", "QUANT-10", _KEYS),
-        _codes("value_codes", "codes of the values", "QUANT-10", _VALUES),
+        codes("query_codes", "codes of the queries", "QUANT-10", _QUERIES),
+        codes("key_codes", "codes of the keys", "QUANT-10", _KEYS),
+        codes("value_codes", "codes of the values", "QUANT-10", _VALUES),
     ),
-    (*_OF_KEYS, _ENCODING, *_OPTIONS),
+    (*_OF_KEYS, ENCODING, *_OPTIONS),
     _RESULTS,
     headless=True,
     reduces="attention",
@@ -127,14 +128,14 @@ LOW_PRECISION_ATTENTION = Operation(
 QUANTIZED_ATTENTION = Operation(
     (
         replace(QUERY, since=_SINCE),
-        _codes("key_codes", "codes of the keys", "QUANT-8", _KEYS),
-        _codes("value_codes", "codes of the values", "QUANT-8", _VALUES),
+        codes("key_codes", "codes of the keys", "QUANT-8", _KEYS),
+        codes("value_codes", "codes of the values", "QUANT-8", _VALUES),
     ),
     (
         *_OF_KEYS,
-        _zero_point("key_zero_points", "key codes", _KEYS),
-        _zero_point("value_zero_points", "value codes", _VALUES),
-        _ENCODING,
+        zero_point("key_zero_points", "key codes", _KEYS),
+        zero_point("value_zero_points", "value codes", _VALUES),
+        ENCODING,
         *_OPTIONS,
     ),
     _RESULTS,

@@ -1,0 +1,74 @@
+"""Error budgets of stacks of forms: those of attention over what the forms stand for."""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnspec.operations import OPERATIONS
+from attnspec.reference.budget.arithmetic import Arithmetic, Budget, rounded
+from attnspec.reference.budget.attention import MASKING, attention_budget
+from attnspec.reference.budget.forms import DECODING, latent_budgets
+from attnspec.reference.call import Call, Steps
+from attnspec.reference.masking import allowed
+from attnspec.reference.numpy_namespace import xp
+from attnspec.reference.packing import packed_call, within_sequences
+from attnspec.reference.stacks import reduced, rows_of_entries
+
+_CALL = Call(Steps(), xp, np.dtype(np.float64))
+_WORDS = ("uniform_rows", "capped_bias", "capped_infinity")
+
+
+def stacked_budget(operation: str, arguments: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
+    """Return the budgets of all outputs. Codes have the errors of decoding (QUANT-8)."""
+    form = OPERATIONS[operation]
+    whole = {name: argument.default for name, argument in form.arguments.items()} | dict(arguments)
+    plain = reduced(_CALL, operation, whole)
+    latent = "latent" in form.layers
+    held = ("latent",) if latent else ("key", "value")
+    errors = {name: np.zeros(plain[name].shape) for name in held}
+    if "quantized" in form.layers:
+        plain |= {name: np.where(np.isfinite(plain[name]), plain[name], 0) for name in held}
+        for name in held:
+            error = DECODING * arithmetic.work.unit * np.abs(plain[name])
+            errors[name] = rounded(plain[name], error, arithmetic.storage) if arithmetic.casts else error
+    packed, paged = ("packed" in form.layers, "paged" in form.layers)
+    if packed and not paged:
+        plain["mask"] = _within_sequences(plain)
+        plain = {name: x for name, x in plain.items() if name not in MASKING or name in ("mask", "bias")}
+    given = {name: x for name, x in plain.items() if x is not None}
+    given |= {name: arguments[name] for name in _WORDS if name in arguments}
+    if latent:
+        results = latent_budgets(given, arithmetic, errors["latent"])
+    else:
+        query = given["query"]
+        inherited = (np.zeros(query.shape), errors["key"], errors["value"])
+        results = attention_budget((query, given["key"], given["value"]), given, arithmetic, inherited)
+    return _in_rows(whole, results, packed=packed, paged=paged)
+
+
+def _within_sequences(plain: Mapping[str, Any]) -> NDArray[np.bool_]:
+    """Return the pairs that packed rows allow, ``(Hq, L, S)``."""
+    arrays = {"query": plain["query"], "key": plain.get("key"), "value": plain.get("value")}
+    if "latent" in plain:  # only the numbers of heads and of keys matter
+        heads, keys = plain["query"].shape[0], plain["latent"].shape[-2]
+        arrays |= dict.fromkeys(("key", "value"), np.zeros((heads, keys, plain["query"].shape[-1])))
+    names = (*MASKING, "query_starts", "key_starts")
+    call = packed_call(_CALL, arrays | {name: plain[name] for name in names})
+    return cast("NDArray[np.bool_]", allowed(within_sequences(call)))
+
+
+def _in_rows(
+    whole: dict[str, Any], results: dict[str, Budget], *, packed: bool, paged: bool
+) -> dict[str, Budget]:
+    """Return the budgets in the shape of the outputs. Those of rows of no sequence are 0."""
+    if not packed:
+        return results
+    if paged:
+        results = rows_of_entries(_CALL, whole, results)
+    inside = np.arange(whole["query"].shape[-2]) < whole["query_starts"][-1]
+    return {
+        name: np.where(inside if budget.ndim == 2 else inside[:, None], budget, 0)
+        for name, budget in results.items()
+    }

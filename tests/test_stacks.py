@@ -1,0 +1,145 @@
+"""Operations that combine forms: the reference and both oracles agree on any stack, size and option."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from attnspec import OPERATIONS
+from attnspec.conformance.suite.stacks import OPTIONS, Sizes, draw_call, options_of
+from attnspec.operations.stacks import STACKS
+from attnspec.reference import ArgumentError, attention, function
+from attnspec.reference.budget.budget import budget
+from attnspec.reference.exact import evaluate as exact
+from attnspec.reference.rational import evaluate as rational
+from attnspec.sizes import misfits
+
+lengths = st.lists(st.integers(0, 6), min_size=1, max_size=4)
+
+
+@st.composite
+def calls(draw):
+    """Draw a stack, sizes and an option, and make the call."""
+    name = draw(st.sampled_from(tuple(STACKS)))
+    queries = draw(lengths)
+    keys = draw(st.lists(st.integers(0, 9), min_size=len(queries), max_size=len(queries)))
+    heads = draw(st.sampled_from([(1, 1), (2, 1), (4, 2), (3, 3)]))
+    sizes = Sizes(
+        queries=tuple(queries),
+        keys=(max(keys[0], 1), *keys[1:]),
+        heads=heads,
+        page=draw(st.integers(1, 4)),
+        rest=draw(st.sampled_from([(0, 0), (2, 1)])),
+    )
+    option = draw(st.sampled_from(options_of(STACKS[name].layers)))
+    random = np.random.default_rng(draw(st.integers(0, 2**16)))
+    return name, draw_call(random, "float64", STACKS[name].layers, sizes, option)
+
+
+def results_of(name, call):
+    """The results of the reference, by output."""
+    form = OPERATIONS[name]
+    asked = {output.option: True for output in form.results if output.option}
+    arrays = [call[argument] for argument in form.arrays]
+    options = {argument: x for argument, x in call.items() if argument not in form.arrays}
+    return dict(zip(form.outputs, function(name)(*arrays, **options, **asked), strict=True))
+
+
+def compare(name, call):
+    assert misfits(name, call) == []
+    asked = {**call, "return_max": True}
+    reference, second = results_of(name, call), rational.evaluate(name, asked)
+    first = {output: settled.values for output, settled in exact.evaluate(name, asked).items()}
+    allowed = budget(name, asked, "float64")
+    for output in OPERATIONS[name].outputs:
+        assert first[output].shape == reference[output].shape == allowed[output].shape
+        np.testing.assert_array_equal(first[output], second[output], strict=True)
+        same = first[output] == reference[output]  # infinities
+        apart = np.abs(reference[output][~same] - first[output][~same])
+        assert np.all(apart <= allowed[output][~same]), output
+
+
+@settings(max_examples=40, derandomize=True, deadline=None)
+@given(calls())
+def test_the_reference_and_both_oracles_agree(drawn):
+    compare(*drawn)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", STACKS)
+def test_every_option_of_every_stack(name):
+    for seed, option in enumerate(options_of(STACKS[name].layers)):
+        for sizes in (Sizes(), Sizes(rest=(2, 1), heads=(2, 1))):
+            compare(
+                name, draw_call(np.random.default_rng(seed), "float64", STACKS[name].layers, sizes, option)
+            )
+
+
+def test_a_sequence_is_a_call_of_attention():
+    """Taken apart by hand: pages of codes, a packed row, positions from the end of each sequence."""
+    sizes = Sizes(queries=(2, 3), keys=(5, 4), page=2)
+    name = "packed_paged_quantized_attention"
+    call = draw_call(np.random.default_rng(3), "float64", STACKS[name].layers, sizes, "all together")
+    result = results_of(name, call | {"encoding": "int8"})
+    scales = {of: np.broadcast_to(call[f"{of}_scales"], call[f"{of}_pages"].shape) for of in ("key", "value")}
+    for g, (first, last) in enumerate(((0, 2), (2, 5))):
+        held = {}
+        for of in ("key", "value"):
+            numbers = call[f"{of}_pages"].astype(np.int64) * scales[of]  # (P, Hkv, K, D)
+            pages = [numbers[page] for page in call["block_table"][g] if page >= 0]
+            held[of] = np.concatenate(pages, axis=-2)[:, : sizes.keys[g]]
+        expected, lse = attention(
+            call["query"][:, first:last],
+            held["key"],
+            held["value"],
+            query_offset=sizes.keys[g] - (last - first),
+            return_lse=True,
+            **{option: call[option] for option in ("scale", "softcap", "sinks", "window", "is_causal")},
+        )
+        np.testing.assert_allclose(result["output"][:, first:last], expected, rtol=1e-12)
+        np.testing.assert_allclose(result["lse"][:, first:last], lse, rtol=1e-12)
+
+
+def test_every_option_of_attention_is_one_of_every_stack():
+    own = {"key_lengths"}  # a length that pages require
+    for form in STACKS.values():
+        assert set(OPERATIONS["attention"].options) <= set(form.arguments)
+        assert {*form.arrays} & own == set()
+
+
+def test_the_options_that_are_drawn_are_those_of_attention():
+    drawn = set()
+    for option in OPTIONS:
+        for name in ("packed_quantized_attention", "paged_quantized_attention"):
+            if option in options_of(STACKS[name].layers):
+                drawn |= set(
+                    draw_call(np.random.default_rng(0), "float32", STACKS[name].layers, Sizes(), option)
+                )
+    asked = {"return_lse", "return_weights", "return_max", "dropout_rate"}
+    assert set(OPERATIONS["attention"].options) - drawn == asked
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"block_table": np.array([[9, 0], [1, 1]])}, r"block_table: expected 0 to 2, got 0 to 9 \[PAGE-8\]"),
+        ({"query_starts": np.array([0, 2, 1])}, r"query_starts: expected boundaries .* \[PACK-6\]"),
+        ({"key_lengths": np.array([5, 1])}, r"key_lengths: expected 0 to 4, got 1 to 5 \[PAGE-8\]"),
+        (
+            {"query_offset": np.array([0, 1]), "query_positions": np.arange(3)},
+            r"query_positions: .* \[ERR-18\]",
+        ),
+    ],
+)
+def test_a_refusal_names_argument_and_rule(changes, message):
+    call = {
+        "query": np.zeros((1, 3, 1)),
+        "key_pages": np.zeros((3, 1, 2, 1)),
+        "value_pages": np.zeros((3, 1, 2, 1)),
+        "query_starts": np.array([0, 2, 3]),
+        "block_table": np.array([[1, 2], [0, -1]]),
+        "key_lengths": np.array([4, 1]),
+    }
+    results_of("packed_paged_attention", call)
+    with pytest.raises(ArgumentError, match=message):
+        results_of("packed_paged_attention", call | changes)
