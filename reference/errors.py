@@ -1,11 +1,7 @@
 """Checks of arguments and their error messages: the chapter `errors`."""
 
 import math
-from attnspec.dtypes import FORMATS, name_of
-from attnspec.operations import LETTERS, OPERATIONS, Argument, Operation
-from attnspec.operations.letters import value_of
-from attnspec.reference.call import Arguments, Array, Call
-from attnspec.sizes import bound
+from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import Any
 

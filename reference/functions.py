@@ -51,16 +51,21 @@ def public(compute: Step) -> Callable[..., Any]:
     the examples.
     """
     name = compute.__name__.removesuffix("_of")
-    signature = _signature(name, with_dtype=True)
-    bind = _binder(name, signature)
     _COMPUTES[name] = compute
+    run = _public(name, compute.__doc__ or "")
+    run.__module__ = compute.__module__
+    return run
+
+
+def _public(name: str, text: str) -> Callable[..., Any]:
+    signature, compute = _signature(name, with_dtype=True), _COMPUTES[name]
+    bind = _binder(name, signature)
 
     def run(*arrays: Any, **options: Any) -> Any:
         return evaluate(compute, bind(arrays, options))
 
     run.__name__ = run.__qualname__ = name
-    run.__module__ = compute.__module__
-    run.__doc__ = _docstring(OPERATIONS[name], compute.__doc__ or "")
+    run.__doc__ = _docstring(OPERATIONS[name], text)
     run.__signature__ = signature  # type: ignore[attr-defined] # read by inspect.signature
     return run
 
@@ -115,15 +120,7 @@ def function(name: str) -> Callable[..., Any]:
     """
     if name not in _COMPUTES:
         raise KeyError(f"name: expected one of {', '.join(OPERATIONS)}, got {name!r}")
-    signature, compute = _signature(name, with_dtype=True), _COMPUTES[name]
-
-    def run(*arrays: Any, **options: Any) -> Any:
-        return evaluate(compute, _bound(name, signature, arrays, options))
-
-    run.__name__ = run.__qualname__ = name
-    run.__doc__ = _docstring(OPERATIONS[name], f"{name.replace('_', ' ').capitalize()}.\n\n    ")
-    run.__signature__ = signature  # type: ignore[attr-defined] # read by inspect.signature
-    return run
+    return _public(name, f"{name.replace('_', ' ').capitalize()}.\n\n    ")
 
 
 def evaluate(compute: Step, arguments: Mapping[str, Any]) -> Any:

@@ -232,7 +232,7 @@ def lists_of_pages_not_of_places(call: Call, given: Arguments) -> Any:
     table = given.get("block_table")
     if table is None or "key_indices" not in given or table.ndim != 2 or "query_starts" not in given:
         return base.mask_of_lists(call, given)
-    pages = given.get("key_pages", given.get("latent_pages"))
+    pages = given["latent_pages" if "latent_pages" in given else "key_pages"]
     size, lists = pages.shape[-2], given["key_indices"].copy()
     own = np.searchsorted(given["query_starts"], np.arange(lists.shape[-2]), side="right") - 1
     for i, g in enumerate(np.minimum(own, len(table) - 1)):
