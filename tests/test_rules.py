@@ -101,10 +101,10 @@ NAMES = (
     *("windowed", "biased", "capped"),
     *("mergeable", "sinks", "weights", "dropout", "seeded-dropout", "block-sparse", "listed"),
     *("trainable", "exact", "invariant"),
-    *("projected", "multi-head", "paged", "paged-attention", "packed", "merged", "latent"),
+    *("projected", "multi-head", "paged", "paged-attention", "packed", "merged", "latent", "stacked"),
     *("decoded", "quantized", "low-precision", "rotary", "rotary-scaled", "alibi"),
 )
-COMPANIONS = NAMES[-13:]
+COMPANIONS = NAMES[-14:]
 ON_MASKED = {"cached", "padded", "segmented", "positioned", "windowed", "block-sparse", "listed"}
 
 
