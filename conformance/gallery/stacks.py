@@ -63,7 +63,7 @@ ENTRIES = rows(
 
 
 @wrong("numbers_of_codes", "STACK-1", "Z")
-def scales_of_keys_for_values(call: Call, given: Arguments) -> Any:
+def scales_of_keys_for_values_in_a_stack(call: Call, given: Arguments) -> Any:
     """Multiply the codes of the values by the scales of the keys, where the shapes allow it."""
     own, its = given.get("key_scales"), given.get("value_scales")
     fits = own is not None and its is not None and (own.shape == its.shape or own.size == 1)
