@@ -36,10 +36,10 @@ _MALFORMED = {call.name: call.operation for call in malformed()}
 def refused(draw: Draw, name: str) -> Iterator[Yielded]:
     """A call that cannot be honoured raises an error."""
     other = ("float64", "float16", "bfloat16")[tuple(_MALFORMED).index(name) % 3]
-    for call in _malformed_calls(draw, _MALFORMED[name]):
-        for dtype in ("float32", other) if call.name == name else ():
-            misuse = Misuse(call.argument, call.names)
-            yield Call(in_dtype(call.arguments, dtype), (call.rule,), call.operation, misuse=misuse)
+    call = next(call for call in _malformed_calls(draw, _MALFORMED[name]) if call.name == name)
+    for dtype in ("float32", other):
+        misuse = Misuse(call.argument, call.names)
+        yield Call(in_dtype(call.arguments, dtype), (call.rule,), call.operation, misuse=misuse)
 
 
 def _malformed_calls(draw: Draw, operation: str) -> tuple[Malformed, ...]:
@@ -66,7 +66,7 @@ def named_in_the_error_of_a_golden_vector(_draw: Draw) -> Iterator[Yielded]:
     """The error of a golden vector that is refused names the argument at fault."""
     for case in cases():
         if case.misuse is not None:
-            (chosen, *_) = (*in_each(case, ("float32",)), *in_each(case))
+            (chosen, *_) = in_each(case, ("float32",)) or in_each(case)
             yield Call(chosen.arguments, operation=case.operation, misuse=case.misuse)
 
 

@@ -20,14 +20,13 @@ Index = tuple[int, ...]
 
 
 def attention(arguments: Arguments, dialect: Dialect) -> dict[str, NDArray[np.float64]]:
-    """Compute output, lse, weights and scores."""
+    """Compute output, lse and weights, and the largest scores if they are asked for."""
     query, key, value = (np.asarray(arguments[name]) for name in ("query", "key", "value"))
     shape = (*query.shape[:-1], key.shape[-2])  # (*B, Hq, L, S)
     result = {
         "output": np.zeros((*query.shape[:-1], value.shape[-1])),
         "lse": np.zeros(shape[:-1]),
         "weights": np.zeros(shape),
-        "scores": np.zeros(shape),
     }
     if arguments.get("return_max"):
         result["max"] = np.zeros(shape[:-1])
@@ -41,7 +40,6 @@ def attention(arguments: Arguments, dialect: Dialect) -> dict[str, NDArray[np.fl
             result["output"][(*index, i)] = [rounded(x) for x in row.output]
             result["lse"][(*index, i)] = rounded(row.lse)
             result["weights"][(*index, i)] = row.weights
-            result["scores"][(*index, i)] = [results.scale.nearest(x) for x in results.rows[i]]
             if "max" in result:
                 result["max"][(*index, i)] = maximum(results, arguments, dialect, shape, (*index, i))
     return result
