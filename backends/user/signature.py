@@ -15,6 +15,7 @@ from attnspec.backends.backend import Backend
 from attnspec.backends.errors import BackendError
 from attnspec.operations import REQUIRED
 from attnspec.operations.aliases import NO_COUNTERPART, OF_COMPANIONS, meant, meant_in
+from attnspec.operations.stacks import name_of
 
 _OPERATION = OPERATIONS["attention"]
 _STARS: dict[Any, str] = {inspect.Parameter.VAR_KEYWORD: "**", inspect.Parameter.VAR_POSITIONAL: "*"}
@@ -156,10 +157,13 @@ def check_is_attention(name: str, function: Callable[..., Any]) -> None:
 def check_form(name: str, function: Callable[..., Any]) -> None:
     """Refuse a function that needs boundaries of sequences or pages, and say how it is judged."""
     needed = [parameter.lower() for parameter in required_parameters(function)]
-    for operation, argument in (("packed_attention", "query_starts"), ("paged_attention", "block_table")):
-        known = (argument, *OF_COMPANIONS[argument])
+    every = [parameter.lower() for parameter in inspect.signature(function).parameters]
+    starts, table = ({argument, *OF_COMPANIONS[argument]} for argument in ("query_starts", "block_table"))
+    for argument, known in (("query_starts", starts), ("block_table", table)):
         own = next((parameter for parameter in needed if parameter in known), None)
         if own:
+            words = {"packed": starts, "paged": table}
+            operation = name_of(word for word, names in words.items() if names & {*every})
             arguments = OPERATIONS[operation].arguments.values()
             canonical = ", ".join(argument.name for argument in arguments if argument.required)
             raise BackendError(

@@ -313,6 +313,16 @@ def batch_of_decoding_and_prefill(draw: Draw) -> Iterator[Yielded]:
         yield replace(case, rules=("STACK-1", "PACK-2", "PAGE-7", *OPTIONS[option][0]))
 
 
+@chapter.group("STACK-2", each=tuple(name for name in OPTIONS if name not in ("nothing", "key lengths")))
+def mixed_batch_with(draw: Draw, option: str) -> Iterator[Yielded]:
+    """Each option acts on a batch of decoding and of chunks, at small sizes and at those of tiles."""
+    names = [name for name in _SERVED if option in options_of(STACKS[name].layers)]
+    calls = [replace(_MIXED, name=name) for name in names]
+    calls += [replace(_TILES[size], name=names[0]) for size in _TILES]
+    for random, dtype, sizes in draw_in_turn(draw, *calls):
+        yield _case(random, dtype, sizes, option)
+
+
 @chapter.group("PACK-3")
 def rows_past_the_last_sequence(draw: Draw) -> Iterator[Yielded]:
     """The row of packed queries is longer than its sequences, with sinks."""
