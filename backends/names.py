@@ -82,7 +82,8 @@ _PACKAGES = MappingProxyType(
 
 def library_of(name: str) -> str:
     """Return the library of a backend, of a package, or of an environment."""
-    return _PACKAGES.get(name, name.partition("-")[0])
+    prefixes = [library for library in LIBRARY_NAMES if f"{name}-".startswith(f"{library}-")]
+    return _PACKAGES.get(name, max(prefixes, key=len, default=name.partition("-")[0]))
 
 
 def backends_of(library: str) -> tuple[str, ...]:

@@ -161,7 +161,7 @@ SIGNATURES: dict[str, Signature] = {
     "sglang_extend": Signature(
         "q_extend, k_extend, v_extend, o_extend, k_buffer, v_buffer, qo_indptr, kv_indptr, kv_indices",
         {},
-        refused="packed_attention",
+        refused="packed_paged_attention",
     ),
     "flashinfer_single_prefill": Signature(
         "q, k, v, scale_q=None, custom_mask=None, causal=False, kv_layout='NHD', pos_encoding_mode='NONE', "

@@ -305,7 +305,7 @@ def test_each_key_that_a_message_advises_is_accepted_and_excludes_calls(operatio
         arrays = {name: array[None] for name, array in arrays.items()}  # five axes
     for key in advice.split(", "):
         said = {key: VALUES[key]}
-        backend = describe(getattr(reference, operation), operation=operation, **said)
+        backend = describe(reference.function(operation), operation=operation, **said)
         assert fits(backend.constraints, arrays, operation), f"{key} has no effect on {operation}"
 
 

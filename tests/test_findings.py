@@ -82,7 +82,7 @@ RIGHT = {
     "tvm/no_key_heads": {"ended": ENDED},
     "tvm/no_keys": {"got": [np.zeros(4)]},
     "tvm/other_heads": {"got": [1.0, 1.0, 1.0, 1.0]},
-    "x_transformers/tiled_heads": {"got": [1.0, 1.0, 2.0, 2.0]},
+    "x-transformers/tiled_heads": {"got": [1.0, 1.0, 2.0, 2.0]},
 }
 
 

@@ -13,7 +13,7 @@ from attnspec import OPERATIONS, cases, citations, find_case, find_rule, levels,
 from attnspec.citations import anchor
 from attnspec.schema import VECTORS
 
-BEGIN, END = "### Form by form", "Forms do not combine"
+BEGIN, END = "### Form by form", "[Stacks](stacks.md) combine"
 #: The columns that are read.
 FORM, OPERATION, STORED, LEVEL, GRADIENTS = 0, 1, 3, 5, 6
 

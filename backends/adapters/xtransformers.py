@@ -127,11 +127,11 @@ def _of_empty_rows(arguments: Arguments) -> dict[str, NDArray[np.bool_]]:
 
 _OF_BOTH = (
     repeated_batch("torch/batch_repeated"),
-    Deviation(("ERR-5",), "values of depth 0 are accepted", "x_transformers/not_checked", OF_NO_DEPTH),
+    Deviation(("ERR-5",), "values of depth 0 are accepted", "x-transformers/not_checked", OF_NO_DEPTH),
     Deviation(
         ("HEAD-2",),
         "values with another number of heads than the keys are accepted",
-        "x_transformers/not_checked",
+        "x-transformers/not_checked",
         OtherCall(with_repeated_heads),
         when=has_other_heads_of_value,
     ),
@@ -141,7 +141,7 @@ _OF_ATTEND = (
     Deviation(
         ("MASK-6", "MASK-4", "GRAD-10"),
         "the output of a row that a mask alone leaves empty is 0, and its weights are uniform",
-        "x_transformers/empty_row",
+        "x-transformers/empty_row",
         (Variant("GRAD-10", ""), Special(_of_empty_rows, (0.0,))),
         when=lambda arguments: (
             bool(_of_empty_rows(arguments)) and bool(_of_empty_rows(arguments)["output"].any())
@@ -150,14 +150,14 @@ _OF_ATTEND = (
     Deviation(
         ("MASK-5", "NUM-5"),
         "the score of a disallowed key is the lowest number, and a bias of allowed keys may be as low",
-        "x_transformers/masked_lowest",
+        "x-transformers/masked_lowest",
         with_number(),
         when=_has_lowest_bias,
     ),
     Deviation(
         ("MASK-6", "MASK-4", "GRAD-10"),
         "the lowest number of float64, which stands for a disallowed score, is minus infinity in float32",
-        "x_transformers/empty_row_float64",
+        "x-transformers/empty_row_float64",
         (Variant("MASK-6", "nan"), Variant("GRAD-10", "nan")),
         dtypes=("float64",),
         when=lambda arguments: "mask" in arguments or bool(arguments.get("is_causal")),
@@ -165,18 +165,18 @@ _OF_ATTEND = (
     Deviation(
         ("MASK-5",),
         "a bias of float64 below the lowest number of float32 is minus infinity in the softmax",
-        "x_transformers/empty_row_float64",
+        "x-transformers/empty_row_float64",
         Special(of_rows(rows_below(1e38))),
         dtypes=("float64",),
         when=lambda arguments: has_bias_beyond_differences(arguments, 1e38),
     ),
-    bias_overflow("x_transformers/bias_overflow", "float16"),
-    empty_row_gradient("x_transformers/empty_row_gradient_bias"),
+    bias_overflow("x-transformers/bias_overflow", "float16"),
+    empty_row_gradient("x-transformers/empty_row_gradient_bias"),
     Deviation(
-        ("ERR-2",), "a bias and sinks of any type are taken", "x_transformers/not_checked", OF_OTHER_TYPES
+        ("ERR-2",), "a bias and sinks of any type are taken", "x-transformers/not_checked", OF_OTHER_TYPES
     ),
-    Deviation(("ERR-6",), "a scale of NaN or infinity is accepted", "x_transformers/not_checked", OF_NAN),
-    Deviation(("SCORE-6",), "an infinite softcap is accepted", "x_transformers/not_checked", OF_NAN),
+    Deviation(("ERR-6",), "a scale of NaN or infinity is accepted", "x-transformers/not_checked", OF_NAN),
+    Deviation(("SCORE-6",), "an infinite softcap is accepted", "x-transformers/not_checked", OF_NAN),
 )
 
 
@@ -216,14 +216,14 @@ _OF_FLASH = (
     Deviation(
         ("MASK-3", "HEAD-1", "GRAD-1", "GRAD-9"),
         "with more queries than keys and neither mask nor bias, causality is aligned at the top left",
-        "x_transformers/flash_more_queries",
+        "x-transformers/flash_more_queries",
         OtherCall(_with_top_left),
         when=_has_more_queries,
     ),
     Deviation(
         ("MASK-4", "MASK-5", "MASK-6", "GRAD-10"),
         "beside a bias the score of a disallowed key is half of the lowest number",
-        "x_transformers/flash_masked_lowest",
+        "x-transformers/flash_masked_lowest",
         OtherCall(_with_half_of_lowest),
         when=lambda arguments: (
             "bias" in arguments and ("mask" in arguments or bool(arguments.get("is_causal")))

@@ -289,7 +289,9 @@ def several_forms(draw: Draw) -> Iterator[Yielded]:
     """Several forms store one call, with and without rows and places that nothing reads."""
     calls = [replace(sizes, name=name) for sizes in (Sizes(), _REST) for name in STACKS]
     for random, dtype, sizes in draw_in_turn(draw, *calls):
-        yield _case(random, dtype, sizes)
+        case = _case(random, dtype, sizes)
+        maxima = replace(case, arguments={**case.arguments, "return_max": True}, rules=("STACK-1", "SOFT-8"))
+        yield maxima if any(sizes.rest) else case
 
 
 @chapter.group("STACK-2", each=tuple(OPTIONS)[1:])

@@ -57,7 +57,7 @@ ROWS = (
         known=_KNOWN,
     ),
     Row(
-        "x_transformers/flash_more_queries",
+        "x-transformers/flash_more_queries",
         "MASK-3",
         "Attend with flash, causal, three queries and two keys: without flash the last is at the last key",
         lambda: calls.x_transformers(

@@ -150,7 +150,7 @@ ROWS = (
         NAN,
     ),
     _row(
-        "x_transformers/empty_row_float64",
+        "x-transformers/empty_row_float64",
         "Attend, causal with more queries than keys in float64",
         lambda: calls.x_transformers(
             *_of(np.float64, [ARRAYS[1], *(x[:, :, :1] for x in ARRAYS[1:])]), causal=True
@@ -160,7 +160,7 @@ ROWS = (
         "MASK-6, MASK-5",
     ),
     _row(
-        "x_transformers/empty_row",
+        "x-transformers/empty_row",
         "Attend, the weights beside an output of 0",
         lambda: calls.x_transformers(*ARRAYS, mask=NO_KEY, weights=True),
         0.5,

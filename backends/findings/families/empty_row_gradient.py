@@ -136,7 +136,7 @@ ROWS = (
         _ZEROS,
     ),
     _row(
-        "x_transformers/empty_row_gradient_bias",
+        "x-transformers/empty_row_gradient_bias",
         "Attend, attn_bias: of queries",
         lambda: calls.x_transformers(*ONES, attn_bias=BIAS, grad=True),
         _NAN_THEN_ZERO,

@@ -67,7 +67,7 @@ ROWS = (
     ),
     _row("transformers/masked_lowest", "sdpa_attention_forward, position_bias and mask", _transformers, 3.0),
     _row(
-        "x_transformers/masked_lowest",
+        "x-transformers/masked_lowest",
         "Attend, attn_bias and mask",
         calls.x_transformers,
         3.0,
@@ -75,7 +75,7 @@ ROWS = (
         mask=MASK,
     ),
     _row(
-        "x_transformers/flash_masked_lowest",
+        "x-transformers/flash_masked_lowest",
         "Attend with flash, attn_bias and mask",
         calls.x_transformers,
         5.0,

@@ -104,7 +104,7 @@ ROWS = (
         mask=ADDED,
     ),
     _row("tvm/bias_overflow", "relax.op.nn.attention, bias", calls.tvm, bias=ADDED),
-    _row("x_transformers/bias_overflow", "Attend, attn_bias", calls.x_transformers, attn_bias=ADDED),
+    _row("x-transformers/bias_overflow", "Attend, attn_bias", calls.x_transformers, attn_bias=ADDED),
     _row("diffusers/bias_overflow", "AttnProcessor, attention_mask", calls.diffusers, bias=ADDED),
 )
 
