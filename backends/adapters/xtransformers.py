@@ -204,8 +204,10 @@ def _with_half_of_lowest(arguments: Arguments) -> Arguments:
     return changed
 
 
-#: What the module prevents: it scales the queries itself, and gives rows of 0.
+#: What the module prevents: it scales the queries itself, and gives rows of 0. No call shows the sums of
+#: gradients to be off.
 _NOT_SHOWN = (
+    "torch/flash_gradient_sums",
     "torch/flash_causal_scale",
     "torch/depth_zero",
     "torch/masked_nan_query",
