@@ -320,7 +320,8 @@ def mixed_batch_with(draw: Draw, option: str) -> Iterator[Yielded]:
     """Each option acts on a batch of decoding and of chunks, at small sizes and at those of tiles."""
     names = [name for name in _SERVED if option in options_of(STACKS[name].layers)]
     calls = [replace(_MIXED, name=name) for name in names]
-    calls += [replace(_TILES[size], name=names[0]) for size in _TILES]
+    # Every second call is in float32, so that each size of tiles is.
+    calls += [replace(_TILES[size], name=names[0]) for size in ("16", "64", "64", "16")]
     for random, dtype, sizes in draw_in_turn(draw, *calls):
         yield _case(random, dtype, sizes, option)
 
