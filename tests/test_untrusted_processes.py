@@ -1,5 +1,6 @@
 """Processes of functions that are not trusted: nothing outlives them, and they leave nothing to others."""
 
+import os
 import shutil
 import sys
 import time
@@ -123,11 +124,14 @@ def test_an_argument_that_changes_after_the_call_is_found(body, message, here, a
 
 _LOOKING = """import gc, json, sys
 
+importing = sys._getframe()
+
 def attention(query, key, value):
-    own = ("server", "confine")
+    own = ("server", "confine", "caller")
     found = [x.__name__ for x in object.__subclasses__() if getattr(x, "__module__", "") in own]
-    found += [name for name in ("server", "confine", "__main__") if hasattr(sys.modules.get(name), "_answer")]
-    frame = sys._getframe()
+    found += [name for name in own if name in sys.modules]
+    found += [name for name in vars(sys.modules["__main__"]) if name[0] != "_"]
+    frame = sys._getframe() if "kept" in globals() else importing
     while frame:
         names = (*frame.f_locals, *frame.f_globals)
         found += [name for name in names if name in ("last", "mapped", "_answer")]
@@ -140,6 +144,37 @@ def attention(query, key, value):
     kept[...] = value + len(query)
     return kept
 """
+
+
+_REPLACING = """import sys
+
+kept = np.zeros((2, 3))
+
+def attention(query, key, value):
+    for parts in sys.last:
+        parts[:] = [(part.copy(), array.copy()) for part, array in parts]
+    kept[...] = value + 1
+    return kept
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory of other processes can be read on Linux only")
+def test_a_result_lies_with_the_judge_whatever_is_replaced_in_the_process(here, monkeypatch, answers):
+    """Even where the function holds what the process keeps of its results."""
+    line = "    last: list[list[Any]] = [[]]\n"
+    sources = [x.replace(line, f"{line}    __import__('sys').last = last\n") for x in _SOURCES]
+    assert sources != _SOURCES
+    monkeypatch.setattr("attnspec.backends.untrusted.remote._SOURCES", sources)
+    place = written(here, _REPLACING)
+    blind, remote = answers(place), answers(place)
+    os.close(blind._memory)
+    blind._memory = None
+    other = {name: array + 1 for name, array in ONE.items()}
+    for each in (blind, remote):
+        assert each.run(ONE, {}).tolist() == (ONE["value"] + 1).tolist()
+    blind.run(other, {})  # what it keeps lies in its own process
+    with pytest.raises(Broken, match="changed the result of an earlier call"):
+        remote.run(other, {})
 
 
 def test_what_is_compared_cannot_be_reached_from_the_function(here, answers):

@@ -90,6 +90,11 @@ class Process:
             raise Broken(f"answered with invalid UTF-8: got {_start(line)}{self.noise()}") from None
 
     @property
+    def number(self) -> int:
+        """Its number in the system."""
+        return self._process.pid
+
+    @property
     def running(self) -> bool:
         """Whether it has not ended."""
         return self._process.poll() is None

@@ -27,7 +27,10 @@ _APART = 0x00020000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000
 #: Events of the interpreter that start a process, act on another one, or reach another machine.
 _STARTS = ("subprocess.Popen", "os.system", "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn")
 _ACTS = ("os.kill", "os.killpg", "pty.spawn", "socket.connect", "socket.sendto", "socket.sendmsg")
-_LOOKS = ("gc.get_objects", "gc.get_referrers", "gc.get_referents", "sys._current_frames")
+_LOOKS = (
+    *("gc.get_objects", "gc.get_referrers", "gc.get_referents"),
+    *("sys._current_frames", "sys._current_exceptions"),
+)
 #: Events with a path first.
 _PATHS = ("open", "os.chdir", "os.link", "os.symlink", "os.rename", "os.listdir", "os.scandir", "os.remove")
 

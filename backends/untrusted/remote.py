@@ -25,6 +25,7 @@ from attnspec.backends.errors import BackendError, Broken, Late
 from attnspec.backends.program.process import Process
 from attnspec.backends.program.protocol import PROTOCOL, parse_json, quote_start
 from attnspec.backends.untrusted.hidden import hidden_places, plain_environment
+from attnspec.backends.untrusted.memory import open_memory, read_memory
 from attnspec.schema import spell
 
 #: The dtypes that a result may say that it has.
@@ -108,19 +109,22 @@ CALL_LIMIT, START_LIMIT = 60.0, 120.0
 #: Number of calls without an answer in time after which the function is not called again.
 _MOST_HANGS = 5
 #: What the other process runs, which imports nothing of this package. It is sent, and lies in no file that
-#: another process could change. The built-in functions are its own too.
-_SOURCES = [
-    Path(__file__).with_name(name).read_text(encoding="utf-8") for name in ("confine.py", "server.py")
-]
+#: another process could change, and in no module that the function could import. The built-in functions are
+#: its own too.
+_NAMES = ("confine", "server", "caller")
+_SOURCES = [Path(__file__).with_name(f"{name}.py").read_text(encoding="utf-8") for name in _NAMES]
 _START = """
-import builtins, json, os
-lines = os.fdopen(os.dup(0), "r", encoding="utf-8")
-confine, server = ({"__name__": name, "__builtins__": dict(vars(builtins))} for name in ("confine", "server"))
-sources, request = json.loads(lines.readline())
-exec(sources[0], confine)
-confined = confine["confine"](request)  # before NumPy starts threads
-exec(sources[1], server)
-server["main"](lines, confined)
+def start():
+    import builtins, json, os
+    lines = os.fdopen(os.dup(0), "r", encoding="utf-8")
+    sources, names, request = json.loads(lines.readline())
+    spaces = [{"__name__": name, "__builtins__": dict(vars(builtins))} for name in names]
+    exec(sources[0], spaces[0])
+    confined = spaces[0]["confine"](request)  # before NumPy starts threads
+    for source, space in zip(sources[1:], spaces[1:]):
+        exec(source, space)
+    spaces[1]["main"](lines, confined, spaces[2]["start_thread"])
+globals().pop("start")()
 """
 #: Variables that say where libraries keep what they have compiled.
 _CACHES = ("XDG_CACHE_HOME", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "NUMBA_CACHE_DIR")
@@ -152,11 +156,12 @@ class Remote:
         self._home = Path(tempfile.mkdtemp())
         confine = {"folders": folders, "files": files, "writable": [str(self._home)], "system": system}
         hello = {"do": "hello", "protocol": PROTOCOL, "place": place, "array": array, "device": device}
-        self._hello = f"{json.dumps([_SOURCES, confine])}\n{json.dumps(hello)}"
+        self._begin, self._hello = json.dumps([_SOURCES, _NAMES, confine]), json.dumps(hello)
         self._process: Process | None = None
+        self._memory: int | None = None
         self._hung = 0
-        #: What the last call returned, which further calls leave unchanged.
-        self._last: list[NDArray[Any]] = []
+        #: What the last call returned, which further calls leave unchanged, and where it lies.
+        self._last: list[tuple[NDArray[Any], dict[str, Any]]] = []
         #: The folder of the last call, and its arguments with what they were, which stay unchanged as well.
         self._before: tuple[Path, dict[str, tuple[NDArray[Any], bytes]]] | None = None
         try:
@@ -219,6 +224,9 @@ class Remote:
         tensors = {name: write_array(folder / f"{name}.bin", array) for name, array in arrays.items()}
         # Nothing in a call tells its case; an answer that was made before the call has another number.
         number = secrets.randbits(48)
+        process = self._process or self._start()
+        self._compare_arguments()
+        kept = self._compare_last()
         message = {
             "do": "run",
             "id": number,
@@ -226,8 +234,8 @@ class Remote:
             "positional": list(first),
             "options": {name: _plain(value) for name, value in given.items() if name not in arrays},
             "tensors": tensors,
+            "kept": kept,
         }
-        process = self._process or self._start()
         process.send(json.dumps(message))
         answer = parse_json(process.receive(self._seconds))
         if not isinstance(answer, dict) or answer.get("id") != number:
@@ -245,40 +253,52 @@ class Remote:
             raise Broken(f"gave an invalid answer: got {quote_start(json.dumps(answer))}")
         self._compare_last(folder)
         self._compare_arguments()
+        self._forget_arguments()
         self._before = folder, {name: (array, array.tobytes()) for name, array in arrays.items()}
         most = _largest_result(arrays)
         parts = [
             None if one is None else self._result(folder / f"result-{place}.bin", one, most)
             for place, one in enumerate(results)
         ]
-        self._last = [part.copy() for part in parts if part is not None]
+        self._last = [
+            (part.copy(), tensor) for part, tensor in zip(parts, results, strict=True) if part is not None
+        ]
         return tuple(parts) if answer.get("many") is True or len(parts) != 1 else parts[0]
 
-    def _compare_last(self, folder: Path) -> None:
-        """Compare the results of the last call, which the function may keep, with what they were (ERR-13)."""
-        last, self._last = self._last, []
-        for number, before in enumerate(last):
-            after = read_again(folder / f"kept-{number}.bin", before)
-            if after.tobytes() != before.tobytes():
+    def _compare_last(self, folder: Path | None = None) -> list[int]:
+        """Compare the results of the last call, which the function may keep, with what they were (ERR-13).
+
+        Return the numbers of those whose memory cannot be read. The next call asks for them.
+        """
+        kept = []
+        for number, (before, tensor) in enumerate(self._last):
+            octets = read_memory(self._memory, tensor, before)
+            if octets is None and folder is not None:
+                octets = read_again(folder / f"kept-{number}.bin", before).tobytes()
+            if octets is None:
+                kept.append(number)
+            elif octets != before.tobytes():
                 raise Broken("changed the result of an earlier call, which its caller keeps")
+        return kept
 
     def _compare_arguments(self) -> None:
         """Compare the arguments of the last call, whose memory the function may keep, with what they were."""
+        folder, arrays = self._before or (Path(), {})
+        for name, (array, octets) in arrays.items():
+            if read_again(folder / f"{name}.bin", array).tobytes() != octets:
+                raise Broken(f"changed {name} after an earlier call, which its caller keeps")
+
+    def _forget_arguments(self) -> None:
         before, self._before = self._before, None
-        if before is None:
-            return
-        folder, arrays = before
-        try:
-            for name, (array, octets) in arrays.items():
-                if read_again(folder / f"{name}.bin", array).tobytes() != octets:
-                    raise Broken(f"changed {name} after an earlier call, which its caller keeps")
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+        if before is not None:
+            shutil.rmtree(before[0], ignore_errors=True)
 
     def _result(self, path: Path, tensor: Any, most: int) -> NDArray[Any]:
         array = read_result(path, tensor, most)
         if tensor.get("aliases"):
             raise Broken(f"returned memory of its argument {quote_start(str(tensor['aliases']))} as a result")
+        if read_memory(self._memory, tensor, array) not in (None, array.tobytes()):
+            raise Broken("says an address of its result where other numbers are")
         return array
 
     def _start(self) -> Process:
@@ -288,6 +308,10 @@ class Remote:
         command = [sys.executable, "-P", "-s", "-c", _START]
         process = Process(command, self._place, environment=environment, leads=True, supervised=True)
         try:
+            process.send(self._begin)
+            # Before the import, all that it says is true.
+            self.confined = tuple(json.loads(process.receive(START_LIMIT))["confined"])
+            self._memory = open_memory(process.number)
             process.send(self._hello)
             self._read_greeting(parse_json(process.receive(START_LIMIT)))
         except BaseException:
@@ -302,7 +326,6 @@ class Remote:
             raise BackendError(f"backend {self._name}: its import raised {str(said['problem'])[:1000]}")
         try:
             self.library, self.version = str(said["library"])[:60], str(said["version"])[:60]
-            self.confined = tuple(str(means)[:20] for means in said["confined"])
             self.parameters = [_parameter(*fields) for fields in said["parameters"]]
             inspect.Signature(self.parameters)
         except (TypeError, KeyError, ValueError, AttributeError) as error:
@@ -313,9 +336,10 @@ class Remote:
 
     def _discard(self) -> None:
         process, self._process = self._process, None
-        self._last, before, self._before = [], self._before, None
-        if before is not None:
-            shutil.rmtree(before[0], ignore_errors=True)
+        self._last, memory, self._memory = [], self._memory, None
+        self._forget_arguments()
+        if memory is not None:
+            os.close(memory)
         if process is not None:
             process.stop()
 
