@@ -1,78 +1,76 @@
-"""Attention in plain NumPy, with the arithmetic of a variant: nothing here knows of budgets or dialects."""
+"""Attention with the steps of a variant: the reference, which knows neither budgets nor dialects."""
 
 import numpy as np
 
-
-def plain(*, working=None, bottom_right=False, filled=False, capped_bias=False):
-    """Make a function of attention.
-
-    `working` maps the dtype of the inputs to that of every intermediate result. With `filled`, the lowest
-    finite number replaces what a mask disallows.
-    """
-
-    def attention(
-        query,
-        key,
-        value,
-        *,
-        softcap=None,
-        bias=None,
-        mask=None,
-        is_causal=False,
-        scale=None,
-        sinks=None,
-        return_lse=False,
-    ):
-        dtype = np.dtype((working or wide)(query.dtype))
-        # The numbers of a short dtype are exact in float32, so that each operation is rounded once.
-        calculated = np.dtype(np.float32) if dtype.itemsize == 2 else dtype
-
-        def rounded(array):
-            return np.asarray(array, calculated).astype(dtype).astype(calculated)
-
-        with np.errstate(all="ignore"):
-            q, k, v = (x.astype(calculated) for x in (query, key, value))
-            if q.ndim > 2 and q.shape[-3] != k.shape[-3]:
-                k, v = (np.repeat(x, q.shape[-3] // k.shape[-3], axis=-3) for x in (k, v))
-            factor = rounded(1 / np.sqrt(q.shape[-1]) if scale is None else scale)
-            s = rounded(rounded(q @ np.swapaxes(k, -1, -2)) * factor)  # (*B, Hq, L, S)
-            added = None if bias is None else rounded(bias.astype(np.float64))
-            allowed = np.ones(s.shape, bool) if added is None else np.broadcast_to(added > -np.inf, s.shape)
-            if capped_bias and added is not None:
-                s, added = rounded(s + np.where(added > -np.inf, added, 0)), None
-            if softcap is not None:
-                s = rounded(
-                    rounded(np.tanh(rounded(s / calculated.type(softcap)))) * calculated.type(softcap)
-                )
-            if added is not None:
-                s = rounded(s + added)
-            queries, keys = s.shape[-2:]
-            corner = keys - queries if bottom_right else 0
-            seen = np.arange(keys) <= np.arange(queries)[:, None] + (corner if is_causal else keys)
-            seen = np.broadcast_to(seen if mask is None else seen & mask, s.shape)
-            low = rounded(np.finfo(np.float16).min if dtype.itemsize == 2 else np.finfo(dtype).min)
-            s = np.where(seen, np.where(allowed, s, -np.inf), low if filled else -np.inf)
-            top = s.max(axis=-1, keepdims=True, initial=-np.inf)
-            if sinks is not None:
-                sink = sinks.astype(calculated)[:, None, None]
-                top = np.maximum(top, sink)
-            top = np.where(np.isneginf(top), 0, top)
-            e = rounded(np.exp(rounded(s - top)))
-            total = rounded(e.sum(axis=-1, keepdims=True))
-            if sinks is not None:
-                total = rounded(total + rounded(np.exp(rounded(sink - top))))
-            output = rounded(rounded(e / np.where(total == 0, 1, total)) @ v).astype(query.dtype)
-            lse = rounded(top + rounded(np.log(total)))[..., 0]
-        return (output, lse.astype(wide(query.dtype))) if return_lse else output
-
-    return attention
+from attnspec import reference
+from attnspec.conformance.gallery import entry
+from attnspec.conformance.gallery.entry import base
 
 
-def wide(dtype):
-    """The working precision of the standard."""
-    return np.float64 if dtype == np.float64 else np.float32
+def _sum_with_the_bias(call):
+    return base.biased(call, base.product(call) * base.factor(call))
 
 
-def stored(dtype):
-    """Everything is rounded to the dtype of the inputs."""
-    return dtype
+def _slope_at_the_sum(call, t):
+    if call.softcap is None:
+        return t
+    bend = np.tanh(_sum_with_the_bias(call) / call.softcap)
+    return np.where(t == 0, 0, t * ((1 - bend) * (1 + bend)))
+
+
+def _filled(call):
+    """Put a low finite number where anything but the bias disallows a key."""
+    seen = np.broadcast_to(base.by_bias(call), call.shape)
+    low = np.finfo(np.float16 if call.storage.itemsize == 2 else call.storage).min
+    s = np.where(base.allowed(call.but(bias=None)), base.scored(call), low).astype(call.query.dtype)
+    p, lse = base.softmax_of(call, s, seen)
+    return base.weighted(call, p, seen), lse, p
+
+
+def _at_the_last_key(call):
+    """Align causality at the last key where nothing says where a query stands."""
+    free = call.query_positions is None and np.ndim(call.query_offset) == 0 and call.query_offset == 0
+    return base.by_causality(call.but(query_offset=call.keys - call.queries) if free else call)
+
+
+def _mean_of_all(call, p, allowed):
+    """Let a row of which nothing is left, before its length, have equal weights."""
+    without_sink = True if call.sinks is None else call.sink == -np.inf
+    empty = ~p.any(axis=-1, keepdims=True) & without_sink & base.by_query_lengths(call)
+    return base.d_value(call, np.where(empty, 1 / max(call.keys, 1), p), allowed | empty)
+
+
+#: The steps of each variant. Those of `added` are meant beside those of `after-bias`.
+STEPS = {
+    "after-bias": {
+        "scored": lambda call: base.capped(call, _sum_with_the_bias(call)),
+        "d_products": _slope_at_the_sum,
+        "d_bias": lambda call, t: base.d_bias(call, _slope_at_the_sum(call, t)),
+    },
+    "added": {"by_bias": lambda call: call.softcap is not None or base.by_bias(call)},
+    "bottom-right": {"by_causality": _at_the_last_key},
+    "tiled": {**entry("key_heads_tiled").steps, **entry("gradients_of_tiled_heads").steps},
+    "uniform": {"d_value": _mean_of_all},
+    "filled": {"attend": _filled},
+}
+
+
+def plain(*variants, operation="attention"):
+    """Make a function of attention, or of its gradients, with the steps of some variants."""
+    return reference.functions({name: step for one in variants for name, step in STEPS[one].items()})[
+        operation
+    ]
+
+
+def in_storage(*short):
+    """Make a function of attention that rounds each intermediate result of these dtypes."""
+
+    def rounded(name):
+        def step(call, *rest):
+            result = getattr(base, name)(call, *rest)
+            return result.astype(call.storage).astype(result.dtype) if call.storage.name in short else result
+
+        return step
+
+    names = ("product", "capped", "biased", "exponentials", "total", "normalised", "lse", "weighted")
+    return reference.functions({name: rounded(name) for name in names})["attention"]

@@ -1,10 +1,10 @@
-"""Plain arithmetic that is a variant: green where the variant is declared, and named where it is not."""
+"""Attention as a variant has it: green where the variant is declared, and named where it is not."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from plain import plain, stored, wide
+from plain import in_storage, plain
 
 from attnspec.backends import Backend, BackendError, load_library
 from attnspec.backends.check import check_backend
@@ -32,11 +32,6 @@ def judged(function, dialect, *names):
     return [verdict for verdict in verdicts if verdict.status != "unsupported"]
 
 
-def half(dtype):
-    """Half precision for float16 alone."""
-    return dtype if dtype == np.float16 else wide(dtype)
-
-
 HALF = "half precision is computed in float32"
 LARGE = (
     HALF,
@@ -53,13 +48,13 @@ CAPPED = ("large options of scores in pairs: softcap and bias", "cap on the scal
 CAUSAL = ("causal", "finite garbage: is_causal and large", "broadcast mask beside: one row and is_causal")
 FILLED = {"MASK-6": {"mask": "uniform"}, "SOFT-7": "finite"}
 VARIANTS = {
-    "storage": (plain(working=stored), {"NUM-5": "storage"}, LARGE),
-    "storage in each": (plain(working=stored), {"NUM-5": dict.fromkeys(DTYPES[:2], "storage")}, LARGE[:2]),
-    "storage in float16": (plain(working=half), {"NUM-5": {"float16": "storage"}}, LARGE),
-    "bottom-right": (plain(bottom_right=True), {"MASK-3": "bottom-right"}, CAUSAL),
-    "uniform": (plain(filled=True), FILLED, EMPTY),
-    "uniform beside sinks": (plain(filled=True), FILLED, SUNK),
-    "after-bias": (plain(capped_bias=True), {"SCORE-5": "after-bias"}, CAPPED),
+    "storage": (in_storage(*DTYPES[:2]), {"NUM-5": "storage"}, LARGE),
+    "storage in each": (in_storage(*DTYPES[:2]), {"NUM-5": dict.fromkeys(DTYPES[:2], "storage")}, LARGE[:2]),
+    "storage in float16": (in_storage("float16"), {"NUM-5": {"float16": "storage"}}, LARGE),
+    "bottom-right": (plain("bottom-right"), {"MASK-3": "bottom-right"}, CAUSAL),
+    "uniform": (plain("filled"), FILLED, EMPTY),
+    "uniform beside sinks": (plain("filled"), FILLED, SUNK),
+    "after-bias": (plain("after-bias"), {"SCORE-5": "after-bias"}, CAPPED),
 }
 
 
@@ -75,18 +70,18 @@ def test_a_declared_variant_is_no_failure_and_an_undeclared_one_is_named(name):
 
 
 def test_a_variant_of_some_dtypes_is_a_failure_in_the_others():
-    storing = judged(plain(working=stored), {"NUM-5": {"float16": "storage"}}, HALF)
+    storing = judged(in_storage(*DTYPES[:2]), {"NUM-5": {"float16": "storage"}}, HALF)
     assert {verdict.dtype for verdict in storing if verdict.bad} == {"bfloat16"}
 
 
 def test_a_variant_of_one_route_is_a_failure_of_the_other():
-    wrong = judged(plain(filled=True), {"MASK-6": {"bias": "uniform"}}, *EMPTY[:2])
+    wrong = judged(plain("filled"), {"MASK-6": {"bias": "uniform"}}, *EMPTY[:2])
     assert {verdict.group for verdict in wrong if verdict.bad} == set(EMPTY[:2])
 
 
 def test_a_variant_that_is_not_shown_in_one_of_its_dtypes_is_an_error():
     dialect = {"NUM-5": dict.fromkeys(DTYPES[:2], "storage")}
-    verdicts = judged(plain(working=half), dialect, HALF)
+    verdicts = judged(in_storage("float16"), dialect, HALF)
     (missing,) = not_shown(backend_of(plain(), dialect), shown(verdicts))
     assert "`storage` in bfloat16" in missing.reason
 
@@ -94,7 +89,7 @@ def test_a_variant_that_is_not_shown_in_one_of_its_dtypes_is_an_error():
 def test_every_variant_that_a_case_shows_counts_whatever_the_order():
     for rules in (("MASK-6", "SOFT-7"), ("SOFT-7", "MASK-6")):
         dialect = {rule: FILLED[rule] for rule in rules}
-        verdicts = judged(plain(filled=True), dialect, EMPTY[0])
+        verdicts = judged(plain("filled"), dialect, EMPTY[0])
         assert not_shown(backend_of(plain(), dialect), shown(verdicts)) == []
 
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from plain import plain
-from plain_gradients import plain_gradients
 from test_judge import MASKED, PORTABLE, asked, golden
 from tests_support import backend_of
 
@@ -147,7 +146,7 @@ def aligned_backend(change, *rules, dialect=BOTTOM_RIGHT):
 
     def attention(query, key, value, *, is_causal=False, key_lengths=None, return_lse=False):
         mask = None if key_lengths is None else np.arange(key.shape[-2]) < key_lengths
-        aligned = plain(bottom_right=bool(dialect))
+        aligned = plain(*(["bottom-right"] if dialect else []))
         output, lse = aligned(query, key, value, is_causal=is_causal, mask=mask, return_lse=True)
         change(output, lse, value)
         return (output, lse) if return_lse else output
@@ -216,7 +215,9 @@ def test_a_row_that_is_empty_without_the_dialect_breaks_the_rule_of_the_case():
 @pytest.mark.parametrize(("row", "rule"), [(1, "GRAD-10"), (2, "GRAD-1")])
 def test_the_gradient_of_such_a_query_has_its_own_rule(row, rule):
     def wrong(query, key, value, d_output, *, is_causal=False):
-        gradients = plain_gradients(bottom_right=True)(query, key, value, d_output, is_causal=is_causal)
+        gradients = plain("bottom-right", operation="attention_vjp")(
+            query, key, value, d_output, is_causal=is_causal
+        )
         gradients[0][row] += 1
         return gradients
 
@@ -230,7 +231,7 @@ def test_an_empty_row_whose_values_a_variant_changes_breaks_the_rule_about_empty
     """Minus infinity is added and causality is a finite number: the row is the mean of the other keys."""
 
     def attention(query, key, value, *, is_causal=False, bias=None):
-        output = plain()(query, key, value, is_causal=is_causal, bias=bias)
+        output = PORTABLE.attention(query, key, value, is_causal=is_causal, bias=bias)
         output[0] = value[1:].mean(axis=0)
         return output
 

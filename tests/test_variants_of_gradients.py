@@ -1,11 +1,10 @@
-"""Declared variants of gradients, alone and in pairs, against plain arithmetic in float64."""
+"""Declared variants of gradients, alone and in pairs, by steps of the reference that are replaced."""
 
 from itertools import combinations
 
 import numpy as np
 import pytest
 from plain import plain
-from plain_gradients import plain_gradients
 
 from attnspec.backends import Backend, load_library
 from attnspec.conformance.judge.judge import judge
@@ -13,15 +12,8 @@ from attnspec.conformance.suite import groups
 from attnspec.reference.budget.budget import budget
 from attnspec.reference.rational.evaluate import evaluate
 
-VARIANTS = {
-    ("SCORE-5", "after-bias"): {"capped_bias": True},
-    ("MASK-2", "added"): {"added": True},
-    ("MASK-3", "bottom-right"): {"bottom_right": True},
-    ("HEAD-1", "tiled"): {"tiled": True},
-    ("GRAD-10", "uniform"): {"empty": "uniform"},
-}
 #: One variant of each step: scores, causality, heads, empty rows.
-STEPS = [one for one in VARIANTS if one[0] != "MASK-2"]
+STEPS = [("SCORE-5", "after-bias"), ("MASK-3", "bottom-right"), ("HEAD-1", "tiled"), ("GRAD-10", "uniform")]
 PAIRS = [(("SCORE-5", "after-bias"), ("MASK-2", "added")), *combinations(STEPS, 2)]
 CAPPED = {"SCORE-5": "after-bias", "MASK-2": "added"}
 BOTH = "gradients with options in pairs: softcap and bias"
@@ -40,27 +32,29 @@ def cases():
 CASES = cases()
 
 
-def verdicts(function, dialect, items):
-    options = {"companions": {"attention_vjp": function}, "dialect": dialect}
+def verdicts(variants, dialect, items):
+    """Judge gradients with the steps of some variants under a dialect."""
+    options = {
+        "companions": {"attention_vjp": plain(*variants, operation="attention_vjp")},
+        "dialect": dialect,
+    }
     backend = Backend("mine", load_library("numpy"), plain(), ("float32", "float64"), **options)
     return [judge(backend, item) for item in items]
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: " and ".join(map(" ".join, pair)))
 def test_two_declared_variants_are_judged_together(pair):
-    flags = VARIANTS[pair[0]] | VARIANTS[pair[1]]
-    found = verdicts(plain_gradients(**flags), dict(pair), CASES)
+    found = verdicts([variant for _, variant in pair], dict(pair), CASES)
     assert [verdict for verdict in found if verdict.bad] == []
     assert sum(verdict.status != "unsupported" for verdict in found) > 20
 
 
-@pytest.mark.parametrize("flags", [{}, {"added": True}, {"capped_bias": True}])
-def test_a_gradient_that_lacks_one_of_two_declared_variants_fails(flags):
+@pytest.mark.parametrize("variants", [[], ["added"], ["after-bias"]], ids=str)
+def test_a_gradient_that_lacks_one_of_two_declared_variants_fails(variants):
     items = [item for group in groups() if group.name == BOTH for item in group.items()]
     items = [item for item in items if (item.arguments["bias"] == -np.inf).any()]
-    right = plain_gradients(capped_bias=True, added=True)
-    assert {verdict.status for verdict in verdicts(right, CAPPED, items)} == {"deviation"}
-    assert all(verdict.bad for verdict in verdicts(plain_gradients(**flags), CAPPED, items))
+    assert {verdict.status for verdict in verdicts(["added", "after-bias"], CAPPED, items)} == {"deviation"}
+    assert all(verdict.bad for verdict in verdicts(variants, CAPPED, items))
 
 
 def problem():
