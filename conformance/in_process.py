@@ -25,15 +25,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Judged:
-    """The result of judging a function.
+    """The result of judging a function."""
 
-    Attributes
-    ----------
-    report : Report
-        The report of the run.
-    """
-
-    report: "Report"
+    report: "Report"  # the report of the run
 
     @property
     def good(self) -> bool:

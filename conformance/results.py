@@ -15,53 +15,29 @@ SCHEMA = 3
 
 @dataclass(frozen=True)
 class Subject:
-    """A backend at the time when it was judged.
-
-    Attributes
-    ----------
-    name, library, version : str
-    problem : str
-        The reason that it was not judged completely, or empty.
-    note : str
-        A note for the report, for example that nothing is declared for its version.
-    """
+    """A backend at the time when it was judged."""
 
     name: str
     library: str
     version: str
-    problem: str = ""
-    note: str = ""
+    problem: str = ""  # the reason that it was not judged completely, or empty
+    note: str = ""  # a note for the report, for example that nothing is declared for its version
 
 
 @dataclass(frozen=True)
 class Header:
-    """The first line of a run.
+    """The first line of a run."""
 
-    Attributes
-    ----------
-    attnspec : str
-        The version of the standard.
-    part : {"whole", "level", "quick", "smoke", "sizes", "chosen"}
-        Whether the whole suite was run, all cases of a level, or a part.
-    seed : int or None
-        The seed of the generated cases. None for the fixed cases.
-    cases : tuple of str
-        The plan: the names of the cases to judge, written before the first is judged.
-    level : str
-        The only level that is tested. Empty for all.
-    choice : tuple of str
-        The options that chose the cases, such as ``-k empty``.
-    schema : int
-        The version of this format.
-    """
-
-    attnspec: str
-    part: str = "whole"
+    attnspec: str  # the version of the standard
+    part: str = "whole"  # whether the whole suite was run, all cases of a level, or a part
+    #: The seed of the generated cases. None for the fixed cases.
     seed: int | None = None
+    #: The plan: the names of the cases to judge, written before the first is judged.
     cases: tuple[str, ...] = ()
+    #: The only level that is tested. Empty for all.
     level: str = ""
-    choice: tuple[str, ...] = ()
-    schema: int = SCHEMA
+    choice: tuple[str, ...] = ()  # the options that chose the cases, such as ``-k empty``
+    schema: int = SCHEMA  # the version of this format
 
 
 @dataclass(frozen=True)
@@ -73,20 +49,12 @@ class Footer:
 
 @dataclass(frozen=True)
 class Results:
-    """The results of one or several runs.
-
-    Attributes
-    ----------
-    subjects : tuple of Subject
-    verdicts : tuple of Verdict
-    headers : tuple of Header
-    missing : mapping of str to tuple of str
-        The cases of its plan without a verdict, by the name of a subject.
-    """
+    """The results of one or several runs."""
 
     subjects: tuple[Subject, ...]
     verdicts: tuple[Verdict, ...]
     headers: tuple[Header, ...] = ()
+    #: The cases of its plan without a verdict, by the name of a subject.
     missing: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property

@@ -75,36 +75,20 @@ Kind = Literal["shape", "dtype", "pattern", "value", "bits"]
 
 @dataclass(frozen=True)
 class Difference:
-    """The element of an output with the largest error.
+    """The element of an output with the largest error."""
 
-    Attributes
-    ----------
-    kind : {"shape", "dtype", "pattern", "value", "bits"}
-        ``pattern`` is an unexpected or a missing NaN or infinity. ``bits`` is any
-        difference if the same bits are required.
-    output : str
-        The name of the output in `attnspec.OPERATIONS`.
-    element : tuple of int
-        Its index; empty for a shape or a dtype.
-    got, expected : float or str
-        A number, or the shape or dtype in words.
-    allowed : float
-        The budget of the element.
-    share : float
-        The error as a multiple of `allowed`. Infinite if `allowed` is 0.
-    count, size : int
-        The number of elements that differ, and of all elements.
-    """
-
+    #: ``pattern`` is an unexpected or a missing NaN or infinity. ``bits`` is any difference if the same bits
+    #: are required.
     kind: Kind
-    output: str
-    element: tuple[int, ...] = ()
-    got: float | str = ""
+    output: str  # the name of the output in `attnspec.OPERATIONS`
+    element: tuple[int, ...] = ()  # its index; empty for a shape or a dtype
+    got: float | str = ""  # a number, or the shape or dtype in words
     expected: float | str = ""
-    allowed: float = 0.0
+    allowed: float = 0.0  # the budget of the element
+    #: The error as a multiple of `allowed`. Infinite if `allowed` is 0.
     share: float = float("inf")
-    count: int = 0
-    size: int = 0
+    count: int = 0  # the number of elements that differ
+    size: int = 0  # the number of all elements
 
 
 @dataclass(frozen=True)

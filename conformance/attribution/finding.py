@@ -66,25 +66,15 @@ class Twin:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """The entries of the gallery that have the results of a backend, and how well they fit.
-
-    Attributes
-    ----------
-    failing, passing : int
-        The number of compared calls that the backend fails, and that it passes.
-    share : float
-        The largest distance between the results, in budgets.
-    same_passing : int
-        The number of passing calls on which the results are the same.
-    path : (str, bool) or None
-        The trait that distinguishes the calls on which the backend has the bug, and whether they have it.
-    """
+    """The entries of the gallery that have the results of a backend, and how well they fit."""
 
     twins: tuple[Twin, ...]
-    failing: int
-    passing: int
-    share: float
-    same_passing: int
+    failing: int  # the number of compared calls that the backend fails
+    passing: int  # and that it passes
+    share: float  # the largest distance between the results, in budgets
+    same_passing: int  # the number of passing calls on which the results are the same
+    #: The trait that distinguishes the calls on which the backend has the bug, and
+    #: whether they have it.
     path: tuple[str, bool] | None = None
 
     @property
@@ -102,32 +92,17 @@ class Diagnosis:
 
 @dataclass(frozen=True)
 class Finding:
-    """Failures of one backend with one cause.
-
-    Attributes
-    ----------
-    failures : tuple of Verdict
-        The failures, starting with the one that shows it best.
-    precision : str
-        A shorter dtype in whose budget all failures lie, or empty.
-    further : tuple of Common
-        Common traits of other calls that fail under the same rule.
-    mixed : bool
-        Whether other causes left its failures over, so that they may have several causes.
-    seed : int or None
-        The seed of the generated cases, which a reproduction needs.
-    diagnosis : Diagnosis or None
-        The diagnosis of the backend. Only the first finding of a backend has one.
-    """
+    """Failures of one backend with one cause."""
 
     rule: str
-    failures: tuple[Verdict, ...]
+    failures: tuple[Verdict, ...]  # the failures, starting with the one that shows it best
     common: Common = Common()
     kind: Kind = ""
-    precision: str = ""
-    further: tuple[Common, ...] = ()
-    mixed: bool = False
-    seed: int | None = None
+    precision: str = ""  # a shorter dtype in whose budget all failures lie, or empty
+    further: tuple[Common, ...] = ()  # common traits of other calls that fail under the same rule
+    mixed: bool = False  # whether other causes left its failures over, so that they may have several causes
+    seed: int | None = None  # the seed of the generated cases, which a reproduction needs
+    #: The diagnosis of the backend. Only the first finding of a backend has one.
     diagnosis: Diagnosis | None = None
 
     @property

@@ -17,21 +17,12 @@ _PATH = 3
 
 @dataclass(frozen=True)
 class CallCounts:
-    """The number of compared calls, and their traits.
+    """The number of compared calls, and their traits."""
 
-    Attributes
-    ----------
-    failing, passing : int
-        The numbers of calls that a backend fails, and that it passes.
-    shared : frozenset of str
-        Traits of all failing calls.
-    having : mapping of str to int
-        The number of passing calls with each trait. Traits of only some failing calls are left out.
-    """
-
-    failing: int
-    passing: int
-    shared: frozenset[str] = frozenset()
+    failing: int  # the number of calls that a backend fails
+    passing: int  # and that it passes
+    shared: frozenset[str] = frozenset()  # traits of all failing calls
+    #: The number of passing calls with each trait. Traits of only some failing calls are left out.
     having: Mapping[str, int] = field(default_factory=dict)
 
     def __getitem__(self, bad: bool) -> int:

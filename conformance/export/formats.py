@@ -21,20 +21,12 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class Citation:
-    """A rule as files cite it.
-
-    Attributes
-    ----------
-    id, level, link : str
-        The link is relative to the repository.
-    levels : tuple of str
-        The levels of the standard that list the rule.
-    """
+    """A rule as files cite it."""
 
     id: str
     level: str
-    link: str
-    levels: tuple[str, ...]
+    link: str  # relative to the repository
+    levels: tuple[str, ...]  # the levels of the standard that list the rule
 
 
 def cite(rule: str) -> Citation:

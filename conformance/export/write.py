@@ -28,18 +28,10 @@ FORMATS: Mapping[str, Callable[[Iterable[ExportedCall], Path], int]] = MappingPr
 
 @dataclass(frozen=True)
 class Export:
-    """The counts of an export.
+    """The counts of an export."""
 
-    Attributes
-    ----------
-    calls : int
-        The calls that were written.
-    left_out : tuple of str
-        The names of the cases and relations that no comparison of arrays can judge.
-    """
-
-    calls: int
-    left_out: tuple[str, ...]
+    calls: int  # the calls that were written
+    left_out: tuple[str, ...]  # the names of the cases and relations that no comparison of arrays can judge
 
 
 def write(items: Iterable[Item], folder: Path, form: str, dtypes: Sequence[str] = ()) -> Export:

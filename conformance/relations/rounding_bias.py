@@ -21,19 +21,15 @@ def signed_mean(
 ) -> float:
     """Compare the sum of the signed errors with the bound for unbiased rounding.
 
-    Notes
-    -----
-    An error has two parts. The first is due to the working precision. It is at most
-    ``allowed`` minus the last rounding, and its sign is arbitrary. The second consists of
-    roundings to `dtype`, which are independent, have mean 0 and are bounded: by ``u |o|``
-    for an output, and in ``cast`` by ``u p`` for a weight, which moves the sum of all
-    errors of its row by ``u p |sum_c v_c|``. In ``cast`` an exponential may be
-    approximate, and this error may be biased: it moves the sum by at most `APPROXIMATE`
-    times ``p |sum_c (v_c - o_c)|``. By Hoeffding's inequality, the sum of the roundings
-    exceeds ``sqrt(2 log(4 / chance) * sum of squared bounds)`` with a probability of at
-    most `chance`. The factor 4 stands for two sums with two tails each: the sum of the
-    errors, which shows rounding downwards, and the sum of the errors away from zero, which
-    shows truncation.
+    An error has two parts. The first is due to the working precision. It is at most ``allowed`` minus the
+    last rounding, and its sign is arbitrary. The second consists of roundings to `dtype`, which are
+    independent, have mean 0 and are bounded: by ``u |o|`` for an output, and in ``cast`` by ``u p`` for a
+    weight, which moves the sum of all errors of its row by ``u p |sum_c v_c|``. In ``cast`` an exponential
+    may be approximate, and this error may be biased: it moves the sum by at most `APPROXIMATE` times ``p
+    |sum_c (v_c - o_c)|``. By Hoeffding's inequality, the sum of the roundings exceeds ``sqrt(2 log(4 /
+    chance) * sum of squared bounds)`` with a probability of at most `chance`. The factor 4 stands for two
+    sums with two tails each: the sum of the errors, which shows rounding downwards, and the sum of the errors
+    away from zero, which shows truncation.
     """
 
     def moved(signs: Array) -> tuple[Array, float]:
@@ -58,8 +54,6 @@ def signed_sum(
 ) -> float:
     """Compare the sum of the signed errors of a gradient with what unbiased rounding leaves of it (GRAD-20).
 
-    Notes
-    -----
     As in `signed_mean`. Unlike weights, the rounded factors do not sum to 1, so an approximate exponential,
     and with it the sum that it is divided by, moves the sum of a row by at most ``2 * APPROXIMATE`` times the
     sum of the sizes of its terms.

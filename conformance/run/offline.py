@@ -44,19 +44,11 @@ def hello_of(path: Path) -> Handshake:
 
 @dataclass(frozen=True)
 class Export:
-    """The counts of an export.
-
-    Attributes
-    ----------
-    calls, cases : int
-        The calls, and the cases and relations that they judge.
-    left_out : int
-        Cases and relations that files cannot show.
-    """
+    """The counts of an export."""
 
     calls: int
-    cases: int
-    left_out: int
+    cases: int  # the cases and relations that the calls judge
+    left_out: int  # cases and relations that files cannot show
 
 
 def export_calls(

@@ -20,50 +20,28 @@ from attnspec import SpecError, claimable, find_rule
 
 @dataclass(frozen=True)
 class Selection:
-    """The selection of cases of a run.
+    """The selection of cases of a run."""
 
-    Attributes
-    ----------
-    quick : bool
-        Only the fixed part that touches every rule.
-    smoke : bool
-        Only the smallest calls of it: one for each rule and each set of arguments.
-    rules : tuple of str
-        Only cases that bear on one of these rules.
-    names : tuple of str
-        Only the cases of these ids or names, or in these files of cases.
-    match : tuple of str
-        Only cases whose name, group or rules hold one of these texts, or fit one as a pattern.
-    level : str
-        The level whose rules they are; empty where they are not those of one.
-    seed : int or None
-        The seed of the generated cases. None selects the fixed cases.
-    sizes : bool
-        The sizes instead of the suite: calls by formula at the sizes at which kernels take other paths.
-    within : float
-        The seconds that a run of the sizes may take.
-    untrusted : bool
-        Whether the implementation is not trusted: cases come in a drawn order, with copies of them in
-        which a number is changed.
-    memory : float
-        The memory in GiB that a case of the sizes may use. 0 allows half of the memory of the machine.
-    fits : str
-        The constraints that generated cases fit, in the form of
-        `attnspec.backends.constraints.Constraints.suffix`. Empty if the backend takes every call.
-    """
-
-    quick: bool = False
-    rules: tuple[str, ...] = ()
-    names: tuple[str, ...] = ()
+    quick: bool = False  # only the fixed part that touches every rule
+    rules: tuple[str, ...] = ()  # only cases that bear on one of these rules
+    names: tuple[str, ...] = ()  # only the cases of these ids or names, or in these files of cases
+    #: Only cases whose name, group or rules hold one of these texts, or fit one as a pattern.
     match: tuple[str, ...] = ()
-    level: str = ""
+    level: str = ""  # the level whose rules they are; empty where they are not those of one
+    #: The seed of the generated cases. None selects the fixed cases.
     seed: int | None = None
+    #: The constraints that generated cases fit, in the form of
+    #: `attnspec.backends.constraints.Constraints.suffix`. Empty if the backend takes every call.
     fits: str = ""
+    #: The sizes instead of the suite: calls by formula at the sizes at which kernels take other paths.
     sizes: bool = False
-    within: float = 600.0
+    within: float = 600.0  # the seconds that a run of the sizes may take
+    #: The memory in GiB that a case of the sizes may use. 0 allows half of the memory of the machine.
     memory: float = 0.0
+    #: Whether the implementation is not trusted: cases come in a drawn order, with copies of them in which a
+    #: number is changed.
     untrusted: bool = False
-    smoke: bool = False
+    smoke: bool = False  # only the smallest calls of it: one for each rule and each set of arguments
 
     @property
     def part(self) -> str:

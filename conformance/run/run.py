@@ -87,12 +87,7 @@ DIAGNOSIS_SECONDS = 1.0
 
 
 class Interrupted(BaseException):
-    """The run was interrupted by a signal.
-
-    Attributes
-    ----------
-    signal : int
-    """
+    """The run was interrupted by a signal."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -101,22 +96,12 @@ class Interrupted(BaseException):
 
 @dataclass(frozen=True)
 class Runs:
-    """What the runs gave.
-
-    Attributes
-    ----------
-    results : Results
-    diagnoses : mapping of str to Diagnosis
-        The diagnosis of each backend that has one.
-    signal : int
-        The signal that ended the run early, or 0.
-    problem : str
-        The reason if the file of results is incomplete. Empty if it is complete.
-    """
+    """What the runs gave."""
 
     results: Results
-    diagnoses: Mapping[str, Diagnosis]
-    signal: int = 0
+    diagnoses: Mapping[str, Diagnosis]  # the diagnosis of each backend that has one
+    signal: int = 0  # the signal that ended the run early, or 0
+    #: The reason if the file of results is incomplete. Empty if it is complete.
     problem: str = ""
 
 

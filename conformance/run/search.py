@@ -31,13 +31,7 @@ _SPECIAL = (*product(("query", "key"), (np.nan, np.inf, -np.inf)), ("value", np.
 
 @dataclass(frozen=True)
 class Counterexample:
-    """The smallest failing call that a search found.
-
-    Attributes
-    ----------
-    case : Case
-    verdict : Verdict
-    """
+    """The smallest failing call that a search found."""
 
     case: Case
     verdict: Verdict

@@ -35,20 +35,12 @@ _FRAME = re.compile(r'^  File "(.*)", line ([0-9]+) in (.*)$', re.MULTILINE)
 
 
 class Ended(Broken):
-    """The process ended, or was killed, before it answered.
-
-    Attributes
-    ----------
-    raised : Raise or None
-        The place in the code, if it is known.
-    hung : bool
-        Whether it was killed because it gave no answer in time.
-    """
+    """The process ended, or was killed, before it answered."""
 
     def __init__(self, message: str, raised: Raise | None, *, hung: bool) -> None:
         super().__init__(message)
-        self.raised = raised
-        self.hung = hung
+        self.raised = raised  # the place in the code, if it is known
+        self.hung = hung  # whether it was killed because it gave no answer in time
 
 
 class InternalError(BackendError):
@@ -70,13 +62,7 @@ def _place_of(errors: str) -> Raise | None:
 
 
 class Worker:
-    """A process of `attnspec.conformance.run.child`.
-
-    Attributes
-    ----------
-    returns : tuple of str
-        The outputs of attention that the backend can return, once it is loaded.
-    """
+    """A process of `attnspec.conformance.run.child`."""
 
     def __init__(
         self, selection: Selection, *, threads: int = 0, echo: bool = False, copies: bool = False
@@ -92,7 +78,7 @@ class Worker:
         self._process = Process(command, environment=environment, leads=True, echo=echo)
         self._waiting: deque[Outline] = deque()
         self._is_loading = False
-        self.returns: tuple[str, ...] = ()
+        self.returns: tuple[str, ...] = ()  # of attention, once the backend is loaded
 
     @property
     def is_running(self) -> bool:

@@ -33,24 +33,13 @@ _SHARED = (*SHAPES, *GROUPED, *MASKED)
 
 @dataclass(frozen=True)
 class Draw:
-    """Draws the problems of one group.
+    """Draws the problems of one group."""
 
-    Attributes
-    ----------
-    group : str
-        The group's name.
-    seed : int or None
-        The seed of other problems. None for the fixed problems.
-    constraints : Constraints
-        The constraints that the shapes of problems must fit.
-    changed : list of Shape
-        The shapes that had to be changed.
-    """
-
-    group: str
+    group: str  # the group's name
+    #: The seed of other problems. None for the fixed problems.
     seed: int | None = None
-    constraints: Constraints = ANY
-    changed: list[Shape] = field(default_factory=list)
+    constraints: Constraints = ANY  # the constraints that the shapes of problems must fit
+    changed: list[Shape] = field(default_factory=list)  # the shapes that had to be changed
 
     def number(self, index: int = 0) -> int:
         """Return the seed of one problem of the group."""
@@ -110,17 +99,10 @@ class Draw:
 
 @dataclass(frozen=True)
 class Call:
-    """A call that a group yields, with more than its arguments. The fields are those of `attnspec.Case`.
-
-    Attributes
-    ----------
-    arguments : mapping
-    rules : tuple of str
-        By default the rules of the group.
-    """
+    """A call that a group yields, with more than its arguments. The fields are those of `attnspec.Case`."""
 
     arguments: Arguments
-    rules: tuple[str, ...] = ()
+    rules: tuple[str, ...] = ()  # by default the rules of the group
     operation: str = ""
     expected: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     outputs: tuple[str, ...] = ()
@@ -131,23 +113,13 @@ class Call:
 
 @dataclass(frozen=True)
 class Calls:
-    """A relation that a group yields: the calls, and a function that compares their results.
-
-    Attributes
-    ----------
-    calls : tuple
-    run : callable
-    rules, live, bits
-        As in `Relation`.
-    beside : bool
-        Whether it also holds if all its calls have one more option.
-    """
+    """A relation that a group yields: the calls, and a function that compares their results."""
 
     calls: tuple[Arguments | Call, ...]
     run: Callable[[Any, tuple[Case, ...]], Found]
-    rules: tuple[str, ...] = ()
+    rules: tuple[str, ...] = ()  # as in `Relation`
     live: bool = False
-    beside: bool = False
+    beside: bool = False  # whether it also holds if all its calls have one more option
     bits: bool = False
 
 
@@ -156,25 +128,14 @@ Yielded = Arguments | Call | Calls
 
 @dataclass(frozen=True)
 class Group:
-    """One group of cases of a chapter.
-
-    Attributes
-    ----------
-    chapter, name : str
-    rules : tuple of str
-    operation : str
-    title : str
-        The docstring of the function.
-    make : callable
-        Yields the calls.
-    """
+    """One group of cases of a chapter."""
 
     chapter: str
     name: str
     rules: tuple[str, ...]
     operation: str
-    title: str
-    make: Callable[[Draw], Iterator[Yielded]]
+    title: str  # the docstring of the function
+    make: Callable[[Draw], Iterator[Yielded]]  # yields the calls
 
     @property
     def id(self) -> str:

@@ -25,39 +25,21 @@ _SLACK = 2.0**-16
 
 @dataclass(frozen=True)
 class Terms:
-    """The terms of the denominators of some rows: one for each word, or one for each key.
+    """The terms of the denominators of some rows: one for each word, or one for each key."""
 
-    Attributes
-    ----------
-    scores, errors : (m, K)
-        The scores, and the errors of the scores.
-    counts : (m, K)
-        How many allowed keys each term has.
-    weights : (m, K)
-        The weight of each of these keys.
-    """
-
-    scores: Numbers
-    errors: Numbers
-    counts: Numbers
-    weights: Numbers
+    scores: Numbers  # (m, K)
+    errors: Numbers  # (m, K): those of the scores
+    counts: Numbers  # (m, K): how many allowed keys each term has
+    weights: Numbers  # (m, K): the weight of each of these keys
 
 
 @dataclass(frozen=True)
 class Moments:
-    """Weighted means of the values of some rows.
+    """Weighted means of the values of some rows."""
 
-    Attributes
-    ----------
-    size, square : (m, Dv)
-        The means of the absolute values and of the squares.
-    total : (m, 1)
-        At least the sum of the absolute values, without weights.
-    """
-
-    size: Numbers
-    square: Numbers
-    total: Numbers
+    size: Numbers  # (m, Dv): the means of the absolute values
+    square: Numbers  # (m, Dv): those of the squares
+    total: Numbers  # (m, 1): at least the sum of the absolute values, without weights
 
 
 def budgets_of_rows(
@@ -112,20 +94,11 @@ def budgets_of_rows(
 
 @dataclass(frozen=True)
 class Slopes:
-    """The factors between a score and a dot product, for each word of queries and of keys, ``(Q, C)``.
+    """The factors between a score and a dot product, for each word of queries and of keys, ``(Q, C)``."""
 
-    Attributes
-    ----------
-    slope : array
-        That of the softcap; 1 without one.
-    of_errors, of_sizes : arrays
-        What multiplies the error of a number before the slope, and its size, in the error after it.
-    scale : float
-    """
-
-    slope: Numbers
-    of_errors: Numbers
-    of_sizes: Numbers
+    slope: Numbers  # that of the softcap; 1 without one
+    of_errors: Numbers  # what multiplies the error of a number before the slope, in the error after it
+    of_sizes: Numbers  # and its size
     scale: float
 
     def at(self, words: NDArray[np.uint8], *, keys: bool = False) -> "Slopes":
@@ -138,28 +111,14 @@ class Slopes:
 
 @dataclass(frozen=True)
 class Rows:
-    """What the errors of some rows depend on, one number for each row, or for each row and word of keys.
+    """What the errors of some rows depend on, one number for each row, or for each row and word of keys."""
 
-    Attributes
-    ----------
-    weights, exponentials : (m, C)
-        The weight of a key of each word, and its relative error.
-    shares : (m,)
-        1 divided by the denominator.
-    delta : (m,)
-        The mean of `r`, less the cotangent of the lse.
-    difference : (m,)
-        The part of the error of ``r - delta + h`` that is that of the row.
-    active : (m,)
-        Whether a cotangent is not 0.
-    """
-
-    weights: Numbers
-    exponentials: Numbers
-    shares: Numbers
-    delta: Numbers
-    difference: Numbers
-    active: Numbers
+    weights: Numbers  # (m, C): the weight of a key of each word
+    exponentials: Numbers  # (m, C): its relative error
+    shares: Numbers  # (m,): 1 divided by the denominator
+    delta: Numbers  # (m,): the mean of `r`, less the cotangent of the lse
+    difference: Numbers  # (m,): the part of the error of ``r - delta + h`` that is that of the row
+    active: Numbers  # (m,): whether a cotangent is not 0
 
     def put(self, rows: Whole, found: "Rows") -> None:
         """Store some rows."""
@@ -265,24 +224,14 @@ def relative_of_r(depth: int, arithmetic: Arithmetic) -> float:
 
 @dataclass(frozen=True)
 class Columns:
-    """What the errors of keys sum over rows, ``(L, ...)``.
+    """What the errors of keys sum over rows, ``(L, ...)``."""
 
-    Attributes
-    ----------
-    weights : (L, 2)
-        What multiplies `|r - delta + h|`: in the gradient of a score, and in its error.
-    dotted : (L, Dv)
-        What multiplies the sizes of the values in the error of the gradient of a score.
-    constant : (L,)
-        The rest of this error.
-    of_value : (L, 2 Dv)
-        The size of the gradient of a value, and its error.
-    """
-
+    #: (L, 2): what multiplies `|r - delta + h|`: in the gradient of a score, and in its error.
     weights: Numbers
+    #: (L, Dv): what multiplies the sizes of the values in the error of the gradient of a score.
     dotted: Numbers
-    constant: Numbers
-    of_value: Numbers
+    constant: Numbers  # (L,): the rest of this error
+    of_value: Numbers  # (L, 2 Dv): the size of the gradient of a value, and its error
 
 
 def columns_of(

@@ -24,18 +24,10 @@ _DEEPEST = Decimal(-600)
 
 @dataclass(frozen=True)
 class Split:
-    """Numbers, each as the exact sum of two.
+    """Numbers, each as the exact sum of two."""
 
-    Attributes
-    ----------
-    first : array
-        Multiples of 2^-22.
-    rest : array
-        From 0 to 2^-22.
-    """
-
-    first: Numbers
-    rest: Numbers
+    first: Numbers  # multiples of 2^-22
+    rest: Numbers  # from 0 to 2^-22
 
     @property
     def whole(self) -> Numbers:
@@ -50,21 +42,12 @@ class Split:
 
 @dataclass(frozen=True)
 class Table:
-    """The scores of a problem and their exponentials.
+    """The scores of a problem and their exponentials."""
 
-    Attributes
-    ----------
-    shift : (Q,)
-        A number near the largest score of each word of queries. It is subtracted before the exponential.
-    scores : (Q, C, A)
-        The scores, rounded, for each word of queries and of keys and each bias.
-    exponentials : Split of (Q, C, A)
-        Their exponentials, relative to that of the shift.
-    """
-
+    #: (Q,): a number near the largest score of each word of queries. It is subtracted before the exponential.
     shift: Numbers
-    scores: Numbers
-    exponentials: Split
+    scores: Numbers  # (Q, C, A): the scores, rounded, for each word of queries and of keys and each bias
+    exponentials: Split  # their exponentials, relative to that of the shift
 
     def of_sinks(self, sinks: Numbers) -> Split:
         """Return the exponentials of sinks for each word of queries, ``(Hq, Q)``."""

@@ -32,17 +32,10 @@ PAIRED = ("mask", "bias", "dropout_mask", "dropout_rate")
 
 @dataclass(frozen=True)
 class Part:
-    """One gradient of one head.
-
-    Attributes
-    ----------
-    name : str
-    head : tuple of int
-        The index of the part in the gradient: batch entry and head, or the head of a sink.
-    values, budget : arrays
-    """
+    """One gradient of one head."""
 
     name: str
+    #: The index of the part in the gradient: batch entry and head, or the head of a sink.
     head: tuple[int, ...]
     values: Numbers
     budget: Budget

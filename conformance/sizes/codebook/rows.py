@@ -25,24 +25,14 @@ _PAIRED = ("mask", "bias", "dropout_mask")
 
 @dataclass(frozen=True)
 class Block:
-    """Some rows of one head, with the budgets of a dtype.
+    """Some rows of one head, with the budgets of a dtype."""
 
-    Attributes
-    ----------
-    head : tuple of int
-        Batch entry and query head.
-    rows : (m,)
-        Which rows.
-    output, output_budget : (m, Dv)
-    lse, lse_budget : (m,)
-    """
-
-    head: tuple[int, ...]
-    rows: NDArray[np.int64]
-    output: Numbers
-    lse: Numbers
-    output_budget: Budget
-    lse_budget: Budget
+    head: tuple[int, ...]  # batch entry and query head
+    rows: NDArray[np.int64]  # (m,): which rows
+    output: Numbers  # (m, Dv)
+    lse: Numbers  # (m,)
+    output_budget: Budget  # (m, Dv)
+    lse_budget: Budget  # (m,)
 
 
 @dataclass(frozen=True)

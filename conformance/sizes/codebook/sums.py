@@ -18,24 +18,14 @@ _MANY = 64
 
 @dataclass(frozen=True)
 class Keys:
-    """The keys of one head, and sums of their values up to each tile.
+    """The keys of one head, and sums of their values up to each tile."""
 
-    Attributes
-    ----------
-    words : (S,)
-    value : (S, Dv)
-        Multiples of 1/64.
-    before : (tiles + 1, C, 3 Dv)
-        For each word, the sums of the values, of their absolute values and of their squares over all
-        keys before a tile, in units of 1/64.
-    counts : (S + 1, C)
-        For each word, how many of the first keys have it.
-    """
-
-    words: NDArray[np.uint8]
-    value: NDArray[np.float32]
+    words: NDArray[np.uint8]  # (S,)
+    value: NDArray[np.float32]  # (S, Dv): multiples of 1/64
+    #: (tiles + 1, C, 3 Dv): for each word, the sums of the values, of their absolute values and of their
+    #: squares over all keys before a tile, in units of 1/64.
     before: Numbers
-    counts: NDArray[np.int32]
+    counts: NDArray[np.int32]  # (S + 1, C): for each word, how many of the first keys have it
 
     def units(self, part: slice) -> Numbers:
         """Return some of the values in units of 1/64."""
@@ -65,20 +55,13 @@ def sizes_of(units: NDArray[Any]) -> NDArray[Any]:
 
 @dataclass(frozen=True)
 class Sums:
-    """Weighted sums over the allowed keys of some rows, not divided by the denominator.
+    """Weighted sums over the allowed keys of some rows, not divided by the denominator."""
 
-    Attributes
-    ----------
-    first, rest : (m, Dv)
-        The numerators in units of 1/64, in two parts as in `Split`. Without rests of the weights, `rest`
-        has the shape ``(m, 0)``.
-    sizes : (m, 2 Dv)
-        The sums of absolute values and of squares, or slightly more.
-    """
-
+    #: (m, Dv): the numerators in units of 1/64, in two parts as in `Split`. Without rests of the weights,
+    #: `rest` has the shape ``(m, 0)``.
     first: Numbers
-    rest: Numbers
-    sizes: Numbers
+    rest: Numbers  # (m, Dv)
+    sizes: Numbers  # (m, 2 Dv): the sums of absolute values and of squares, or slightly more
 
     def of(self, rows: slice) -> "Sums":
         """Return views of those of some rows."""
@@ -87,19 +70,11 @@ class Sums:
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows that have an interval of keys each.
+    """Rows that have an interval of keys each."""
 
-    Attributes
-    ----------
-    words : (m,)
-        The words of the queries.
-    low, high : (m,)
-        The keys are those from `low` to before `high`.
-    """
-
-    words: NDArray[np.uint8]
-    low: NDArray[np.int64]
-    high: NDArray[np.int64]
+    words: NDArray[np.uint8]  # (m,): the words of the queries
+    low: NDArray[np.int64]  # (m,): the first key
+    high: NDArray[np.int64]  # (m,): the keys end before this one
 
     def of(self, part: slice) -> "Rows":
         """Return some of them."""

@@ -79,49 +79,26 @@ _SLACK = 2.0**-20
 
 @dataclass(frozen=True)
 class Sources:
-    """What is summed over, in the order of the interval.
+    """What is summed over, in the order of the interval."""
 
-    Attributes
-    ----------
-    words : (n,)
-    count : int
-        W, the number of words.
-    vectors : (n, X)
-    weights : (n, K)
-        Not negative. The first one is that of the sum of dot products.
-    dotted : (n, Y)
-        Not negative.
-    columns : (n, Z)
-    """
-
-    words: NDArray[np.uint8]
-    count: int
-    vectors: Numbers
+    words: NDArray[np.uint8]  # (n,)
+    count: int  # W, the number of words
+    vectors: Numbers  # (n, X)
+    #: (n, K): not negative. The first one is that of the sum of dot products.
     weights: Numbers
-    dotted: Numbers
-    columns: Numbers
+    dotted: Numbers  # (n, Y): not negative
+    columns: Numbers  # (n, Z)
 
 
 @dataclass(frozen=True)
 class Targets:
-    """What has sums.
+    """What has sums."""
 
-    Attributes
-    ----------
-    vectors : (m, X)
-    sizes : (m, Y)
-        Not negative.
-    mixed : (m, W)
-        What multiplies the columns of a source of a word.
-    low, high : (m,)
-        The interval of each.
-    """
-
-    vectors: Numbers
-    sizes: Numbers
-    mixed: Numbers
-    low: Whole
-    high: Whole
+    vectors: Numbers  # (m, X)
+    sizes: Numbers  # (m, Y): not negative
+    mixed: Numbers  # (m, W): what multiplies the columns of a source of a word
+    low: Whole  # (m,): the interval of each begins here
+    high: Whole  # (m,): and ends before this
 
     def part(self, rows: Whole) -> "Targets":
         """Return some of the targets."""
@@ -132,27 +109,16 @@ class Targets:
 
 @dataclass
 class ByWord:
-    """The sums of some targets.
+    """The sums of some targets."""
 
-    Attributes
-    ----------
-    products : (m, W)
-        For each word, the sum over its sources of the first weight times the dot product of the vectors.
-    absolute : (K, m, W)
-        At least the sum of each weight times the absolute value of the dot product.
-    dotted : (m, W)
-        The sum of the dot products of `sizes` and `dotted`.
-    counts : (m, W)
-        How many sources there are.
-    columns : (m, Z)
-        The sum over all sources of the columns times `mixed`.
-    """
-
+    #: (m, W): for each word, the sum over its sources of the first weight times the dot product of the
+    #: vectors.
     products: Numbers
+    #: (K, m, W): at least the sum of each weight times the absolute value of the dot product.
     absolute: Numbers
-    dotted: Numbers
-    counts: Numbers
-    columns: Numbers
+    dotted: Numbers  # (m, W): the sum of the dot products of `sizes` and `dotted`
+    counts: Numbers  # (m, W): how many sources there are
+    columns: Numbers  # (m, Z): the sum over all sources of the columns times `mixed`
 
     def add(self, other: "ByWord") -> None:
         """Add the sums over other sources."""
