@@ -67,14 +67,14 @@ def test_the_signed_mean_catches_truncation_and_no_correct_rounding(name, dtype)
     exact = {key: settled.values for key, settled in evaluate("attention", wide).items()}
     allowed = budget("attention", wide, dtype)["output"]
 
-    def share(function):
-        got = run(function, given.query, given.key, given.value, given.allowed, scale=given.scale)
+    def share(algorithm):
+        got = run(algorithm, given).astype(np.float64)
         cast = exact["weights"], wide["value"]
-        return signed_mean(got.astype(np.float64), exact["output"], allowed, dtype=dtype, cast=cast)
+        return signed_mean(got, exact["output"], allowed, dtype=dtype, cast=cast)
 
-    assert share(ALGORITHMS["dense"].function) < 1
-    assert share(ALGORITHMS["weights cast"].function) < 1
-    assert share(FAULTS[name].function) > 1
+    assert share(ALGORITHMS["dense"]) < 1
+    assert share(ALGORITHMS["weights cast"]) < 1
+    assert share(FAULTS[name]) > 1
 
 
 def test_the_signed_mean_lets_approximate_exponentials_have_a_sign():
@@ -124,11 +124,10 @@ def test_merging_by_a_difference_exceeds_it_where_a_part_of_small_weight_has_lar
     ],
 )
 def test_what_in_use_exceeds_its_budget_does(name, dataset, size):
-    function, output = EXCEEDING[name]
-    given = problem(dataset, size, "float64", 0)
-    got = run(function, given.query, given.key, given.value, given.allowed, scale=given.scale, output=output)
-    exact = evaluate("attention", given.arguments)[output].values
-    assert (np.abs(got - exact) > budget("attention", given.arguments, "float64")[output]).any()
+    algorithm, given = EXCEEDING[name], problem(dataset, size, "float64", 0)
+    exact = evaluate("attention", given.arguments)[algorithm.output].values
+    allowed = budget("attention", given.arguments, "float64")[algorithm.output]
+    assert (np.abs(run(algorithm, given) - exact) > allowed).any()
 
 
 def test_the_tables_of_the_chapter_are_of_these_algorithms_faults_and_data():

@@ -158,9 +158,7 @@ DATA = ("plain", "peaked-identity", "identity-value", "positive-value", "late-pe
 
 def share(name, dataset, dtype="float16"):
     given = problem(dataset, (48, 64, 16), dtype, 5)
-    got = run(
-        SHORT_WEIGHTS[name].function, given.query, given.key, given.value, given.allowed, scale=given.scale
-    )
+    got = run(SHORT_WEIGHTS[name], given)
     wide = in_dtype(given.arguments, "float64")
     expected = attention(**wide)
     allowed = budget("attention", wide, dtype, accuracy="cast", profile="fp8")["output"]

@@ -1,7 +1,7 @@
 """Correct attention algorithms in NumPy, as libraries and kernels compute it. A budget must accept them."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from math import e, log2
 from types import MappingProxyType
@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnspec.dtypes import DTYPES, FORMATS, SHORT
+from attnspec.conformance.suite.datasets import Problem
+from attnspec.dtypes import DTYPES, FORMATS, SHORT, numpy_dtype
 from attnspec.reference.budget.budget import Accuracy
 
 #: Coefficients of 2**x on [0, 1] as FlashAttention 4 approximates it, the highest power first. The error is
@@ -23,49 +24,76 @@ Function = Callable[[Array], Array]
 
 
 @dataclass(frozen=True)
+class Head:
+    """One head in the working precision, with the storage dtype of its inputs."""
+
+    query: Array  # (L, D)
+    key: Array  # (S, D)
+    value: Array  # (S, Dv)
+    allowed: Mask  # (L, S)
+    scale: float
+    storage: Any
+
+    @property
+    def scores(self) -> Array:
+        """The scores before the mask, ``(L, S)``."""
+        return self.scale * (self.query @ self.key.T)
+
+    def masked(self, scores: Array) -> Array:
+        """Put minus infinity where a key is not allowed."""
+        return np.where(self.allowed, scores, np.full_like(scores, -np.inf))
+
+    def exponentials(self, scores: Array) -> Array:
+        """Return the exponentials of scores, relative to the largest of each row."""
+        exponentials: Array = np.exp(
+            self.masked(scores) - finite(self.masked(scores).max(axis=-1, keepdims=True))
+        )
+        return exponentials
+
+    def weights(self, scores: Array) -> Array:
+        """Return the softmax of scores."""
+        exponentials = self.exponentials(scores)
+        return divided(exponentials, exponentials.sum(axis=-1, keepdims=True))
+
+    def parts(self, count: int) -> Iterator["Head"]:
+        """Split the keys."""
+        for k, v, a in zip(
+            *(np.array_split(x, count) for x in (self.key, self.value, self.allowed.T)), strict=True
+        ):
+            yield replace(self, key=k, value=v, allowed=a.T)
+
+
+@dataclass(frozen=True)
 class Algorithm:
     """A way to compute attention, and the class of budget that it must meet."""
 
-    #: Takes query, key, value in the working precision, the allowed keys, and by name the scale and the
-    #: storage dtype. `run` rounds its result.
-    function: Callable[..., Array]
-    accuracy: Accuracy = "full"
+    function: Callable[..., Array]  # takes a head; `run` rounds its result
+    accuracy: Accuracy | None = "full"  # None for a fault, and for one in use that exceeds its budget
     dtypes: tuple[str, ...] = DTYPES  # the dtypes for which it is accurate enough
-    #: The result that it computes, `output` or `lse`.
-    output: str = "output"
+    output: str = "output"  # the result that it computes, or `lse`
+    profile: str = ""  # the profile that it is judged by, a name in `PROFILES`
 
 
-def run(
-    function: Callable[..., Array],
-    query: Array,
-    key: Array,
-    value: Array,
-    allowed: Mask,
-    *,
-    scale: float,
-    output: str = "output",
-) -> Array:
+def run(algorithm: Algorithm, given: Problem) -> Array:
     """Compute in the working precision, and round the result once, an lse to its dtype."""
-    storage = query.dtype
-    wide = (array.astype(FORMATS[str(storage)].working) for array in (query, key, value))
+    form = FORMATS[given.dtype]
+    wide = (array.astype(form.working) for array in (given.query, given.key, given.value))
+    options = {} if algorithm.output == "output" else {"result": algorithm.output}
     with np.errstate(all="ignore"):  # a part may have no allowed key, and a fault may overflow
-        result = function(*wide, allowed, scale=float(scale), storage=storage)
-        return result.astype(FORMATS[str(storage)].lse if output == "lse" else storage)
+        head = Head(*wide, given.allowed, float(given.scale), numpy_dtype(given.dtype))
+        return algorithm.function(head, **options).astype(form.lse if options else given.query.dtype)
 
 
-def dense(query: Array, key: Array, value: Array, allowed: Mask, *, scale: float, **_: Any) -> Array:
+def dense(head: Head) -> Array:
     """Follow the formula: all scores, all weights, one product."""
-    return _weights(scale * (query @ key.T), allowed) @ value
+    return head.weights(head.scores) @ head.value
 
 
-def summed_by(
-    query: Array, key: Array, value: Array, allowed: Mask, *, scale: float, total: Function, **_: Any
-) -> Array:
+def summed_by(head: Head, *, total: Function) -> Array:
     """Follow the formula, with a given function for every sum over the last axis."""
-    scores = scale * total(query[:, None, :] * key)  # (L, S)
-    exponentials = _exponentials(scores, allowed)
+    exponentials = head.exponentials(head.scale * total(head.query[:, None, :] * head.key))  # (L, S)
     # (L, Dv, S): the sum over keys is the last axis too
-    return divided(total(exponentials[:, None, :] * value.T), total(exponentials)[:, None])
+    return divided(total(exponentials[:, None, :] * head.value.T), total(exponentials)[:, None])
 
 
 def sequential(terms: Array) -> Array:
@@ -84,13 +112,8 @@ def pairwise(terms: Array) -> Array:
 
 
 def online(
-    query: Array,
-    key: Array,
-    value: Array,
-    allowed: Mask,
+    head: Head,
     *,
-    scale: float,
-    storage: Any,
     tile: int,
     cast: bool = False,
     summed: bool = False,
@@ -98,19 +121,19 @@ def online(
     result: str = "output",
 ) -> Array:
     """Process the keys tile by tile, and rescale the sums when the maximum rises."""
-    top = np.full((len(query), 1), -np.inf, query.dtype)
+    top = np.full((len(head.query), 1), -np.inf, head.query.dtype)
     total = np.zeros_like(top)
-    output = np.zeros((len(query), value.shape[-1]), query.dtype)
-    for start in range(0, len(key), tile):
+    output = np.zeros((len(head.query), head.value.shape[-1]), head.query.dtype)
+    for start in range(0, len(head.key), tile):
         part = slice(start, start + tile)
-        scores = np.where(allowed[:, part], scale * (query @ key[part].T), -np.inf)  # (L, tile)
+        scores = np.where(head.allowed[:, part], head.scale * (head.query @ head.key[part].T), -np.inf)
         top, before = np.maximum(top, scores.max(axis=-1, keepdims=True)), top
-        shift = _finite(top)
+        shift = finite(top)
         # The short exponential is not used here: if the maximum does not change, the factor must be 1.
         kept, exponentials = np.exp(before - shift), exponential(scores - shift)
-        weights = rounded(exponentials, storage) if cast else exponentials
+        weights = rounded(exponentials, head.storage) if cast else exponentials
         total = total * kept + (weights if summed else exponentials).sum(axis=-1, keepdims=True)
-        output = output * kept + weights @ value[part]
+        output = output * kept + weights @ head.value[part]
     return (np.log(total) + top)[:, 0] if result == "lse" else divided(output, total)
 
 
@@ -124,67 +147,65 @@ def short_exponential(x: Array) -> Array:
     return np.where(x < -126, 0, np.ldexp(power, whole.astype(int)))
 
 
-def split(
-    query: Array, key: Array, value: Array, allowed: Mask, *, scale: float, parts: int, by_sum: bool, **_: Any
-) -> Array:
+#: An output and its lse.
+Part = tuple[Array, Array]
+Merge = Callable[[Part, Part], Part]
+
+
+def _part(head: Head) -> Part:
+    """Attend to some of the keys."""
+    scores = np.where(head.allowed, head.scores, -np.inf)
+    top = finite(scores.max(axis=-1, keepdims=True, initial=-np.inf))
+    exponentials = np.exp(scores - top)
+    total = exponentials.sum(axis=-1, keepdims=True)
+    return divided(exponentials @ head.value, total), np.log(total) + top
+
+
+def split(head: Head, *, parts: int, by_sum: bool) -> Array:
     """Attend to parts of the keys separately, and merge the results by the logarithms of the denominators."""
-    outputs, logs = [], []
-    for k, v, a in zip(*(np.array_split(x, parts) for x in (key, value, allowed.T)), strict=True):
-        scores = np.where(a.T, scale * (query @ k.T), -np.inf)
-        top = _finite(scores.max(axis=-1, keepdims=True, initial=-np.inf))
-        exponentials = np.exp(scores - top)
-        total = exponentials.sum(axis=-1, keepdims=True)
-        outputs.append(divided(exponentials @ v, total))
-        logs.append(np.log(total) + top)
-    lse = np.stack(logs)  # (parts, L, 1)
-    top = _finite(lse.max(axis=0))
+    outputs, lse = map(np.stack, zip(*map(_part, head.parts(parts)), strict=True))  # (parts, L, 1)
+    top = finite(lse.max(axis=0))
     weights = np.exp(lse - top)
     if not by_sum:  # as in the combining kernel of FlashAttention, which assumes that they add up to 1
-        weights = np.exp(lse - _finite(np.log(weights.sum(axis=0)) + top))
-    merged: Array = (weights * np.stack(outputs)).sum(axis=0)
+        weights = np.exp(lse - finite(np.log(weights.sum(axis=0)) + top))
+    merged: Array = (weights * outputs).sum(axis=0)
     return divided(merged, weights.sum(axis=0)) if by_sum else merged
 
 
-def base_two(
-    query: Array, key: Array, value: Array, allowed: Mask, *, scale: float, early: bool, **_: Any
-) -> Array:
+def base_two(head: Head, *, early: bool) -> Array:
     """Multiply the scale by log2(e). Apply it in the exponent if not negative, or early to the query."""
-    factor = query.dtype.type(scale * log2(e))
-    scores = np.where(allowed, (query * factor if early else query) @ key.T, -np.inf)
-    top = _finite(scores.max(axis=-1, keepdims=True))
+    factor = head.query.dtype.type(head.scale * log2(e))
+    scores = np.where(head.allowed, (head.query * factor if early else head.query) @ head.key.T, -np.inf)
+    top = finite(scores.max(axis=-1, keepdims=True))
     exponentials = np.exp2(scores - top if early else scores * factor - top * factor)
-    return divided(exponentials @ value, exponentials.sum(axis=-1, keepdims=True))
+    return divided(exponentials @ head.value, exponentials.sum(axis=-1, keepdims=True))
 
 
-def scaled_first(
-    query: Array, key: Array, value: Array, allowed: Mask, *, scale: float, share: float, **_: Any
-) -> Array:
+def scaled_first(head: Head, *, share: float) -> Array:
     """Scale before the product: only the query, or query and key by the root, as PyTorch does."""
-    return _weights((scale**share * query) @ (scale ** (1 - share) * key).T, allowed) @ value
+    query, key = head.scale**share * head.query, head.scale ** (1 - share) * head.key
+    return head.weights(query @ key.T) @ head.value
 
 
-def backwards(query: Array, key: Array, value: Array, allowed: Mask, **options: Any) -> Array:
+def backwards(head: Head, *, tile: int) -> Array:
     """Process the keys from last to first."""
-    return online(query, key[::-1], value[::-1], allowed[:, ::-1], **options)
+    turned = replace(head, key=head.key[::-1], value=head.value[::-1], allowed=head.allowed[:, ::-1])
+    return online(turned, tile=tile)
 
 
-def stored(
-    query: Array, key: Array, value: Array, allowed: Mask, *, scale: float, storage: Any, scores_too: bool
-) -> Array:
+def stored(head: Head, *, scores_too: bool) -> Array:
     """Round the normalised weights to the storage dtype, as JAX does, or the result of every step."""
-    scores = scale * (query @ key.T)
+    scores = head.scores
     if scores_too:
-        scores = rounded(rounded(query @ key.T, storage) * scale, storage)
-    return rounded(_weights(scores, allowed), storage) @ value
+        scores = rounded(rounded(head.query @ head.key.T, head.storage) * head.scale, head.storage)
+    return rounded(head.weights(scores), head.storage) @ head.value
 
 
-def stored_sums(
-    query: Array, key: Array, value: Array, allowed: Mask, *, scale: float, storage: Any
-) -> Array:
+def stored_sums(head: Head) -> Array:
     """Compute every operation in the storage dtype, sums included."""
-    query, key, value = (array.astype(storage) for array in (query, key, value))
-    scores = sequential(query[:, None, :] * key) * storage.type(scale)
-    exponentials = _exponentials(scores, allowed)
+    query, key, value = (array.astype(head.storage) for array in (head.query, head.key, head.value))
+    scores = sequential(query[:, None, :] * key) * head.storage.type(head.scale)
+    exponentials = head.exponentials(scores)
     return divided(sequential(exponentials[:, None, :] * value.T), sequential(exponentials)[:, None])
 
 
@@ -198,60 +219,9 @@ def divided(total: Array, by: Array) -> Array:
     return total / np.where(by == 0, np.ones_like(by), by)
 
 
-def _finite(top: Array) -> Array:
+def finite(top: Array) -> Array:
     """Replace the maximum of a row with no allowed key, which is minus infinity, by 0."""
     return np.where(np.isfinite(top), top, np.zeros_like(top))
-
-
-def _exponentials(scores: Array, allowed: Mask) -> Array:
-    scores = np.where(allowed, scores, np.full_like(scores, -np.inf))
-    exponentials: Array = np.exp(scores - _finite(scores.max(axis=-1, keepdims=True)))
-    return exponentials
-
-
-def _weights(scores: Array, allowed: Mask) -> Array:
-    exponentials = _exponentials(scores, allowed)
-    return divided(exponentials, exponentials.sum(axis=-1, keepdims=True))
-
-
-#: The algorithms by name, roughly from simple to complex.
-ALGORITHMS: Mapping[str, Algorithm] = MappingProxyType(
-    {
-        "dense": Algorithm(dense),
-        "sequential sums": Algorithm(partial(summed_by, total=sequential)),
-        "pairwise sums": Algorithm(partial(summed_by, total=pairwise)),
-        "online, tile 16": Algorithm(partial(online, tile=16)),
-        "online, tile 32": Algorithm(partial(online, tile=32)),
-        "online, tile 64": Algorithm(partial(online, tile=64)),
-        "online, key by key": Algorithm(partial(online, tile=1)),
-        "reversed, tile 16": Algorithm(partial(backwards, tile=16)),
-        "split in 2": Algorithm(partial(split, parts=2, by_sum=False)),
-        "split in 3": Algorithm(partial(split, parts=3, by_sum=False)),
-        "split in 3, divided by sum": Algorithm(partial(split, parts=3, by_sum=True)),
-        "base 2": Algorithm(partial(base_two, early=False)),
-        "base 2, scaled query": Algorithm(partial(base_two, early=True)),
-        "scaled query": Algorithm(partial(scaled_first, share=1.0)),
-        "scaled query and key": Algorithm(partial(scaled_first, share=0.5)),
-        "weights cast": Algorithm(partial(stored, scores_too=False), "cast"),
-        "exponentials cast, tile 32": Algorithm(partial(online, tile=32, cast=True), "cast"),
-        "exponentials cast and summed": Algorithm(partial(online, tile=64, cast=True, summed=True), "cast"),
-        "exponentials short and cast": Algorithm(
-            partial(online, tile=64, cast=True, exponential=short_exponential), "cast", SHORT
-        ),
-        "lse, tile 16": Algorithm(partial(online, tile=16, result="lse"), output="lse"),
-        "lse, key by key": Algorithm(partial(online, tile=1, result="lse"), output="lse"),
-        "lse, exponentials short": Algorithm(
-            partial(online, tile=64, exponential=short_exponential, result="lse"), "cast", SHORT, "lse"
-        ),
-        "all stored": Algorithm(partial(stored, scores_too=True), "storage"),
-        "all stored, sums too": Algorithm(stored_sums, "storage"),
-    }
-)
-
-
-#: An output and its lse.
-Part = tuple[Array, Array]
-Merge = Callable[[Part, Part], Part]
 
 
 def by_sigmoids(one: Part, other: Part) -> Part:
@@ -270,43 +240,16 @@ def by_difference(one: Part, other: Part) -> Part:
     return output - _sigmoid(its - lse) * (output - more), np.logaddexp(lse, its)
 
 
-def chain(
-    query: Array,
-    key: Array,
-    value: Array,
-    allowed: Mask,
-    *,
-    scale: float,
-    parts: int,
-    merge: Merge,
-    **_: Any,
-) -> Array:
+def chain(head: Head, *, parts: int, merge: Merge) -> Array:
     """Compute attention over each part of the keys, and merge each result into the previous ones."""
-    found: list[Part] = []
-    for k, v, a in zip(*(np.array_split(x, parts) for x in (key, value, allowed.T)), strict=True):
-        scores = np.where(a.T, scale * (query @ k.T), -np.inf)
-        top = scores.max(axis=-1, keepdims=True, initial=-np.inf)
-        shift = np.where(np.isfinite(top), top, np.zeros_like(top))
-        exponentials = np.exp(scores - shift)
-        total = exponentials.sum(axis=-1, keepdims=True)
-        found.append((divided(exponentials @ v, total), np.log(total) + shift))
-    return reduce(merge, found)[0]
+    return reduce(merge, map(_part, head.parts(parts)))[0]
 
 
-def denominator_by_logarithms(
-    query: Array,
-    key: Array,
-    value: Array,
-    allowed: Mask,
-    *,
-    scale: float,
-    result: str = "output",
-    **_: Any,
-) -> Array:
+def denominator_by_logarithms(head: Head, *, result: str = "output") -> Array:
     """Add each key to the logarithm of the denominator, which is rounded at its own size each time."""
-    scores = np.where(allowed, scale * (query @ key.T), -np.inf)
+    scores = np.where(head.allowed, head.scores, -np.inf)
     lse = np.logaddexp.accumulate(scores, axis=-1)[:, -1:]
-    return lse[:, 0] if result == "lse" else np.exp(scores - lse) @ value
+    return lse[:, 0] if result == "lse" else np.exp(scores - lse) @ head.value
 
 
 def _sigmoid(x: Array) -> Array:
@@ -315,12 +258,47 @@ def _sigmoid(x: Array) -> Array:
     return np.where(np.isnan(weight), np.zeros_like(weight), weight)
 
 
-#: Algorithms in use that exceed the budget, by name, and the result that each computes.
-EXCEEDING: Mapping[str, tuple[Callable[..., Array], str]] = MappingProxyType(
+def _online(tile: int, *more: Any, **options: Any) -> Algorithm:
+    return Algorithm(partial(online, tile=tile, **options), *more)
+
+
+#: The algorithms by name, roughly from simple to complex.
+ALGORITHMS: Mapping[str, Algorithm] = MappingProxyType(
     {
-        "merged by difference, 2 parts": (partial(chain, parts=2, merge=by_difference), "output"),
-        "merged by difference, 8 parts": (partial(chain, parts=8, merge=by_difference), "output"),
-        "denominator by logaddexp": (denominator_by_logarithms, "output"),
-        "lse by logaddexp": (partial(denominator_by_logarithms, result="lse"), "lse"),
+        "dense": Algorithm(dense),
+        "sequential sums": Algorithm(partial(summed_by, total=sequential)),
+        "pairwise sums": Algorithm(partial(summed_by, total=pairwise)),
+        "online, tile 16": _online(16),
+        "online, tile 32": _online(32),
+        "online, tile 64": _online(64),
+        "online, key by key": _online(1),
+        "reversed, tile 16": Algorithm(partial(backwards, tile=16)),
+        "split in 2": Algorithm(partial(split, parts=2, by_sum=False)),
+        "split in 3": Algorithm(partial(split, parts=3, by_sum=False)),
+        "split in 3, divided by sum": Algorithm(partial(split, parts=3, by_sum=True)),
+        "base 2": Algorithm(partial(base_two, early=False)),
+        "base 2, scaled query": Algorithm(partial(base_two, early=True)),
+        "scaled query": Algorithm(partial(scaled_first, share=1.0)),
+        "scaled query and key": Algorithm(partial(scaled_first, share=0.5)),
+        "weights cast": Algorithm(partial(stored, scores_too=False), "cast"),
+        "exponentials cast, tile 32": _online(32, "cast", cast=True),
+        "exponentials cast and summed": _online(64, "cast", cast=True, summed=True),
+        "exponentials short and cast": _online(64, "cast", SHORT, cast=True, exponential=short_exponential),
+        "lse, tile 16": _online(16, "full", DTYPES, "lse"),
+        "lse, key by key": _online(1, "full", DTYPES, "lse"),
+        "lse, exponentials short": _online(64, "cast", SHORT, "lse", exponential=short_exponential),
+        "all stored": Algorithm(partial(stored, scores_too=True), "storage"),
+        "all stored, sums too": Algorithm(stored_sums, "storage"),
+        "split in 8, merged by sigmoids": Algorithm(partial(chain, parts=8, merge=by_sigmoids)),
+    }
+)
+
+#: Algorithms in use that exceed the budget, by name.
+EXCEEDING: Mapping[str, Algorithm] = MappingProxyType(
+    {
+        "merged by difference, 2 parts": Algorithm(partial(chain, parts=2, merge=by_difference), None),
+        "merged by difference, 8 parts": Algorithm(partial(chain, parts=8, merge=by_difference), None),
+        "denominator by logaddexp": Algorithm(denominator_by_logarithms, None),
+        "lse by logaddexp": Algorithm(denominator_by_logarithms, None, output="lse"),
     }
 )

@@ -17,7 +17,7 @@ from attnspec.reference import attention
 from attnspec.reference.budget.arithmetic import PROFILES
 from attnspec.reference.budget.budget import Accuracy, budget
 from attnspec.reference.exact.evaluate import evaluate
-from tools.algorithms import ALGORITHMS, EXCEEDING, Array, by_sigmoids, chain, run
+from tools.algorithms import ALGORITHMS, EXCEEDING, Algorithm, Array, run
 from tools.faults import FAULTS
 from tools.gradient_evidence import tables as tables_of_gradients
 from tools.libraries import libraries
@@ -61,22 +61,16 @@ class Trial:
 
 def subjects() -> list[Subject]:
     """List the correct algorithms, the installed libraries, and the faults."""
-    found = [
-        Subject(name, a.accuracy, partial(_computed, a.function, dtypes=a.dtypes, output=a.output), a.output)
-        for name, a in ALGORITHMS.items()
-    ]
-    sigmoids = partial(chain, parts=8, merge=by_sigmoids)
-    found.append(Subject("split in 8, merged by sigmoids", "full", partial(_computed, sigmoids)))
-    for name, unit in {**UNITS, **SHORT_WEIGHTS}.items():  # they are slow to simulate
-        compute = partial(_computed, unit.function, dtypes=unit.dtypes, seeds=1)
-        found.append(Subject(name, unit.accuracy, compute, profile=unit.profile))
-    found += [Subject(*library) for library in libraries()]
-    for name, (function, output) in EXCEEDING.items():
-        found.append(Subject(name, None, partial(_computed, function, output=output), output))
-    for name, fault in FAULTS.items():
-        compute = partial(_computed, fault.function, dtypes=fault.dtypes, output=fault.output)
-        found.append(Subject(name, None, compute, fault.output))
-    return found
+    slow = {**UNITS, **SHORT_WEIGHTS}  # to simulate
+
+    def made(some: Mapping[str, Algorithm], seeds: int = max(SEEDS.values())) -> list[Subject]:
+        return [
+            Subject(name, each.accuracy, partial(_computed, each, seeds=seeds), each.output, each.profile)
+            for name, each in some.items()
+        ]
+
+    of_libraries = [Subject(*library) for library in libraries()]
+    return [*made(ALGORITHMS), *made(slow, seeds=1), *of_libraries, *made(EXCEEDING), *made(FAULTS)]
 
 
 def trials(some: Iterable[Problem], of: Sequence[Subject]) -> Iterator[Trial]:
@@ -102,18 +96,8 @@ def survey(*, quick: bool = False) -> list[Trial]:
     ]
 
 
-def _computed(
-    function: Callable[..., Array],
-    given: Problem,
-    *,
-    dtypes: tuple[str, ...] = DTYPES,
-    output: str = "output",
-    seeds: int = max(SEEDS.values()),
-) -> Array | None:
-    if given.dtype not in dtypes or given.seed >= seeds:
-        return None
-    arrays = given.query, given.key, given.value, given.allowed
-    return run(function, *arrays, scale=given.scale, output=output)
+def _computed(algorithm: Algorithm, given: Problem, *, seeds: int = max(SEEDS.values())) -> Array | None:
+    return run(algorithm, given) if given.dtype in algorithm.dtypes and given.seed < seeds else None
 
 
 def _judge(given: Problem) -> Callable[[Array, Subject], dict[str, float]]:
@@ -133,8 +117,7 @@ def _judge(given: Problem) -> Callable[[Array, Subject], dict[str, float]]:
         return {name: np.asarray(found[name] + slack[name]) for name in ("output", "lse")}
 
     budgets = {accuracy: allowed(accuracy) for accuracy in ("full", "cast", "storage")}
-    computed = ALGORITHMS["all stored"].function
-    baseline = np.abs(np.asarray(_computed(computed, given), np.float64) - exact["output"]).max()
+    baseline = np.abs(run(ALGORITHMS["all stored"], given).astype(np.float64) - exact["output"]).max()
 
     # With far fewer elements even truncation could be chance.
     may_be_biased = given.dataset in INDEPENDENT and given.dtype in SHORT and exact["output"].size >= 1024

@@ -1,126 +1,80 @@
 """Attention algorithms with one numerical fault each. A budget must reject them."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import replace
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 
 from attnspec.conformance.gallery.numerics import truncate
 from attnspec.dtypes import DTYPES, FORMATS, SHORT
-from tools.algorithms import Array, Mask, dense, divided, rounded, sequential
+from tools.algorithms import Algorithm, Array, Function, Head, dense, divided, finite, rounded, sequential
 
 
-@dataclass(frozen=True)
-class Fault:
-    """A faulty algorithm, in the form of those of `meta.algorithms`, and the dtypes it concerns."""
-
-    function: Callable[..., Array]
-    dtypes: tuple[str, ...]
-    output: str = "output"
-
-
-def softmax_in_half(
-    query: Array,
-    key: Array,
-    value: Array,
-    allowed: Mask,
-    *,
-    scale: float,
-    storage: Any,
-    result: str = "output",
-) -> Array:
+def softmax_in_half(head: Head, *, result: str = "output") -> Array:
     """Compute scores, exponentials, their sum and the weights in the storage dtype."""
-    scores = (scale * (query @ key.T)).astype(storage)
-    exponentials = _exponentials(scores, allowed)
+    scores = head.scores.astype(head.storage)
+    exponentials = _exponentials(head, scores)
     if result == "lse":
-        return _lse(scores, exponentials, allowed, sequential)
+        return _lse(head, scores, exponentials, sequential)
     weights = divided(exponentials, sequential(exponentials)[:, None])
-    return weights.astype(query.dtype) @ value
+    return weights.astype(head.query.dtype) @ head.value
 
 
-def scores_in_half(
-    query: Array, key: Array, value: Array, allowed: Mask, *, scale: float, storage: Any
-) -> Array:
+def scores_in_half(head: Head) -> Array:
     """Round the scores to the storage dtype, and continue in the working precision."""
-    exponentials = _exponentials(rounded(scale * (query @ key.T), storage), allowed)
-    return divided(exponentials @ value, exponentials.sum(axis=-1, keepdims=True))
+    exponentials = _exponentials(head, rounded(head.scores, head.storage))
+    return divided(exponentials @ head.value, exponentials.sum(axis=-1, keepdims=True))
 
 
-def sums_in_half(
-    query: Array,
-    key: Array,
-    value: Array,
-    allowed: Mask,
-    *,
-    scale: float,
-    storage: Any,
-    result: str = "output",
-) -> Array:
+def sums_in_half(head: Head, *, result: str = "output") -> Array:
     """Accumulate both sums over the keys in the storage dtype."""
-    scores = scale * (query @ key.T)
-    exponentials = _exponentials(scores, allowed)
+    exponentials = _exponentials(head, head.scores)
+    short = exponentials.astype(head.storage)
     if result == "lse":
-        return _lse(scores, exponentials.astype(storage), allowed, sequential)
-    terms = (exponentials[:, None, :] * value.T).astype(storage)  # (L, Dv, S)
-    return divided(sequential(terms), sequential(exponentials.astype(storage))[:, None])
+        return _lse(head, head.scores, short, sequential)
+    terms = (exponentials[:, None, :] * head.value.T).astype(head.storage)  # (L, Dv, S)
+    return divided(sequential(terms), sequential(short)[:, None])
 
 
-def in_float32(query: Array, key: Array, value: Array, allowed: Mask, **options: Any) -> Array:
+def in_float32(head: Head) -> Array:
     """Compute in float32 for any dtype of the inputs."""
-    short = np.float32
-    return dense(query.astype(short), key.astype(short), value.astype(short), allowed, **options)
+    short = {name: getattr(head, name).astype(np.float32) for name in ("query", "key", "value")}
+    return dense(replace(head, **short))
 
 
-def rough_exponential(
-    query: Array,
-    key: Array,
-    value: Array,
-    allowed: Mask,
-    *,
-    scale: float,
-    result: str = "output",
-    **_: Any,
-) -> Array:
+def rough_exponential(head: Head, *, result: str = "output") -> Array:
     """Use exponentials with errors of up to 1e-3 that depend on the argument.
 
     An equal relative error of all exponentials would cancel.
     """
-    scores = scale * (query @ key.T)
-    wave = np.sin(40 * (scores - _top(scores, allowed)))
-    rough = _exponentials(scores, allowed) * (1 + 1e-3 * wave)
+    scores = head.scores
+    wave = np.sin(40 * (scores - _top(head, scores)))
+    rough = _exponentials(head, scores) * (1 + 1e-3 * wave)
     if result == "lse":
-        return _lse(scores, rough, allowed)
-    return divided(rough @ value, rough.sum(axis=-1, keepdims=True))
+        return _lse(head, scores, rough)
+    return divided(rough @ head.value, rough.sum(axis=-1, keepdims=True))
 
 
-def missing_key(
-    query: Array, key: Array, value: Array, allowed: Mask, *, result: str = "output", **options: Any
-) -> Array:
+def missing_key(head: Head, *, result: str = "output") -> Array:
     """Leave out the last key if there is another one."""
-    kept = max(len(key) - 1, 1)
+    kept = max(len(head.key) - 1, 1)
+    fewer = replace(head, key=head.key[:kept], value=head.value[:kept], allowed=head.allowed[:, :kept])
     if result == "lse":
-        scores = options["scale"] * (query @ key[:kept].T)
-        return _lse(scores, _exponentials(scores, allowed[:, :kept]), allowed[:, :kept])
-    return dense(query, key[:kept], value[:kept], allowed[:, :kept], **options)
+        return _lse(fewer, fewer.scores, _exponentials(fewer, fewer.scores))
+    return dense(fewer)
 
 
-def truncated_result(
-    query: Array, key: Array, value: Array, allowed: Mask, *, scale: float, storage: Any
-) -> Array:
+def truncated_result(head: Head) -> Array:
     """Truncate the result instead of rounding it to nearest."""
-    return truncate(dense(query, key, value, allowed, scale=scale), storage)
+    return truncate(dense(head), head.storage)
 
 
-def truncated_weights(
-    query: Array, key: Array, value: Array, allowed: Mask, *, scale: float, storage: Any
-) -> Array:
+def truncated_weights(head: Head) -> Array:
     """Truncate the exponentials where a kernel rounds them to the storage dtype."""
-    exponentials = _exponentials(scale * (query @ key.T), allowed)
+    exponentials = _exponentials(head, head.scores)
     total = exponentials.sum(axis=-1, keepdims=True)
-    return divided(truncate(exponentials, storage) @ value, total)
+    return divided(truncate(exponentials, head.storage) @ head.value, total)
 
 
 def _sum(terms: Array) -> Array:
@@ -128,36 +82,38 @@ def _sum(terms: Array) -> Array:
     return total
 
 
-def _top(scores: Array, allowed: Mask) -> Array:
-    top = np.where(allowed, scores, np.full_like(scores, -np.inf)).max(axis=-1, keepdims=True)
-    shift: Array = np.where(np.isfinite(top), top, np.zeros_like(top))
-    return shift
+def _top(head: Head, scores: Array) -> Array:
+    return finite(head.masked(scores).max(axis=-1, keepdims=True))
 
 
-def _lse(scores: Array, exponentials: Array, allowed: Mask, total: Callable[[Array], Array] = _sum) -> Array:
+def _lse(head: Head, scores: Array, exponentials: Array, total: Function = _sum) -> Array:
     logarithm: Array = np.log(total(exponentials).astype(FORMATS[str(scores.dtype)].lse))
-    return logarithm + _top(scores, allowed)[:, 0]
+    return logarithm + _top(head, scores)[:, 0]
 
 
-def _exponentials(scores: Array, allowed: Mask) -> Array:
-    exponentials: Array = np.exp(scores - _top(scores, allowed))
-    return np.where(allowed, exponentials, np.zeros_like(exponentials))
+def _exponentials(head: Head, scores: Array) -> Array:
+    exponentials: Array = np.exp(scores - _top(head, scores))
+    return np.where(head.allowed, exponentials, np.zeros_like(exponentials))
+
+
+def _fault(function: Callable[..., Array], dtypes: tuple[str, ...], output: str = "output") -> Algorithm:
+    return Algorithm(function, None, dtypes, output)
 
 
 #: By name.
-FAULTS: Mapping[str, Fault] = MappingProxyType(
+FAULTS: Mapping[str, Algorithm] = MappingProxyType(
     {
-        "softmax in half": Fault(softmax_in_half, SHORT),
-        "scores stored in half": Fault(scores_in_half, SHORT),
-        "sums in half": Fault(sums_in_half, SHORT),
-        "float64 in float32": Fault(in_float32, ("float64",)),
-        "exp off by 1e-3": Fault(rough_exponential, DTYPES),
-        "last key missing": Fault(missing_key, DTYPES),
-        "result truncated": Fault(truncated_result, SHORT),
-        "weights truncated": Fault(truncated_weights, SHORT),
-        "lse, softmax in half": Fault(partial(softmax_in_half, result="lse"), SHORT, "lse"),
-        "lse, sums in half": Fault(partial(sums_in_half, result="lse"), SHORT, "lse"),
-        "lse, exp off by 1e-3": Fault(partial(rough_exponential, result="lse"), DTYPES, "lse"),
-        "lse, last key missing": Fault(partial(missing_key, result="lse"), DTYPES, "lse"),
+        "softmax in half": _fault(softmax_in_half, SHORT),
+        "scores stored in half": _fault(scores_in_half, SHORT),
+        "sums in half": _fault(sums_in_half, SHORT),
+        "float64 in float32": _fault(in_float32, ("float64",)),
+        "exp off by 1e-3": _fault(rough_exponential, DTYPES),
+        "last key missing": _fault(missing_key, DTYPES),
+        "result truncated": _fault(truncated_result, SHORT),
+        "weights truncated": _fault(truncated_weights, SHORT),
+        "lse, softmax in half": _fault(softmax_in_half, SHORT, "lse"),
+        "lse, sums in half": _fault(sums_in_half, SHORT, "lse"),
+        "lse, exp off by 1e-3": _fault(rough_exponential, DTYPES, "lse"),
+        "lse, last key missing": _fault(missing_key, DTYPES, "lse"),
     }
 )

@@ -5,7 +5,6 @@ the weights to 8 bits before the second product.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -14,46 +13,25 @@ import ml_dtypes
 import numpy as np
 
 from attnspec.dtypes import SHORT, numpy_dtype
-from attnspec.reference.budget.budget import Accuracy
-from tools.algorithms import Array, Mask, divided
+from tools.algorithms import Algorithm, Array, Head, divided
 from tools.algorithms import rounded as narrowed
 
 #: Splits the factors of a product into pairs of shorter factors, whose products add up to it.
 Split = Callable[[Array, Array], list[tuple[Array, Array]]]
 
 
-@dataclass(frozen=True)
-class Unit:
-    """An algorithm on matrix units, in the form of those of `tools.algorithms`."""
-
-    function: Callable[..., Array]
-    profile: str  # the profile that it is judged by, a name in `PROFILES`
-    dtypes: tuple[str, ...] = ("float32",)
-    #: None if it is faulty.
-    accuracy: Accuracy | None = "full"
-
-
-def attend(
-    query: Array,
-    key: Array,
-    value: Array,
-    allowed: Mask,
-    *,
-    scale: float,
-    storage: Any,
-    split: Split,
-    block: int = 4,
-    digits: int = 24,
-) -> Array:
+def attend(head: Head, *, split: Split, block: int = 4, digits: int = 24) -> Array:
     """Compute both products on the units, and everything else with NumPy."""
 
     def product(left: Array, right: Array) -> Array:
         return multiplied(split(left, right), block=block, digits=digits)
 
-    scores = np.where(allowed, np.float32(scale) * product(query, key.T), np.float32(-np.inf))
+    scores = np.where(
+        head.allowed, np.float32(head.scale) * product(head.query, head.key.T), np.float32(-np.inf)
+    )
     exponentials = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    weights = narrowed(exponentials, storage)
-    return divided(product(weights, value), exponentials.sum(axis=-1, keepdims=True))
+    weights = narrowed(exponentials, head.storage)
+    return divided(product(weights, head.value), exponentials.sum(axis=-1, keepdims=True))
 
 
 def multiplied(pairs: list[tuple[Array, Array]], *, block: int, digits: int) -> Array:
@@ -108,26 +86,26 @@ def _short(array: Array) -> Array:
     return narrowed(array, numpy_dtype("bfloat16"))
 
 
+def _unit(split: Split, profile: str, *, correct: bool = True, **options: int) -> Algorithm:
+    dtypes, accuracy = (SHORT, "cast") if profile == "matrix" else (("float32",), "full")
+    function = partial(attend, split=split, **options)
+    return Algorithm(function, accuracy if correct else None, dtypes, profile=profile)
+
+
 #: The algorithms by name: for each profile one that stays within it, and one that does not.
-UNITS: Mapping[str, Unit] = MappingProxyType(
+UNITS: Mapping[str, Algorithm] = MappingProxyType(
     {
-        "matrix units, blocks of 4": Unit(partial(attend, split=as_they_are), "matrix", SHORT, "cast"),
-        "matrix units, blocks of 16": Unit(
-            partial(attend, split=as_they_are, block=16), "matrix", SHORT, "cast"
+        "matrix units, blocks of 4": _unit(as_they_are, "matrix"),
+        "matrix units, blocks of 16": _unit(as_they_are, "matrix", block=16),
+        "bf16x3, blocks of 4": _unit(split_in_two, "bf16x3"),
+        "tf32 cut off, blocks of 4": _unit(partial(cut_off, digits=11), "tf32"),
+        "bf16, blocks of 4": _unit(rounded_to_bfloat16, "bf16"),
+        "matrix units, sums of 14 digits": _unit(as_they_are, "matrix", digits=14, correct=False),
+        "bf16x3, one cross term missing": _unit(
+            partial(split_in_two, crossed=False), "bf16x3", correct=False
         ),
-        "bf16x3, blocks of 4": Unit(partial(attend, split=split_in_two), "bf16x3"),
-        "tf32 cut off, blocks of 4": Unit(partial(attend, split=partial(cut_off, digits=11)), "tf32"),
-        "bf16, blocks of 4": Unit(partial(attend, split=rounded_to_bfloat16), "bf16"),
-        "matrix units, sums of 14 digits": Unit(
-            partial(attend, split=as_they_are, digits=14), "matrix", SHORT, None
-        ),
-        "bf16x3, one cross term missing": Unit(
-            partial(attend, split=partial(split_in_two, crossed=False)), "bf16x3", accuracy=None
-        ),
-        "bf16 declared as tf32": Unit(partial(attend, split=rounded_to_bfloat16), "tf32", accuracy=None),
-        "bf16, sums of 8 digits": Unit(
-            partial(attend, split=rounded_to_bfloat16, digits=8), "bf16", accuracy=None
-        ),
+        "bf16 declared as tf32": _unit(rounded_to_bfloat16, "tf32", correct=False),
+        "bf16, sums of 8 digits": _unit(rounded_to_bfloat16, "bf16", digits=8, correct=False),
     }
 )
 
@@ -153,47 +131,31 @@ def truncate(x: Array) -> Array:
 
 
 def dense(
-    query: Array,
-    key: Array,
-    value: Array,
-    allowed: Mask,
+    head: Head,
     *,
-    scale: float,
-    storage: Any,
     factor: float = 256.0,
     rounded: Round = to_nearest,
     summed: bool = False,
     normalised: bool = False,
 ) -> Array:
     """Multiply all exponentials of a row, or its weights, by a factor, and round them."""
-    s = np.where(allowed, np.float32(scale) * (query @ key.T), np.float32(-np.inf))
+    s = np.where(head.allowed, np.float32(head.scale) * (head.query @ head.key.T), np.float32(-np.inf))
     exponentials = np.exp(s - s.max(axis=-1, keepdims=True))
     total = exponentials.sum(axis=-1, keepdims=True)
     if normalised:
         return narrowed(
-            rounded(exponentials / total * np.float32(factor)) @ value / np.float32(factor), storage
+            rounded(exponentials / total * np.float32(factor)) @ head.value / np.float32(factor), head.storage
         )
     short = rounded(exponentials * np.float32(factor))
     below = short.sum(axis=-1, keepdims=True) if summed else total * np.float32(factor)
-    return divided(short @ value, below)
+    return divided(short @ head.value, below)
 
 
-def online(
-    query: Array,
-    key: Array,
-    value: Array,
-    allowed: Mask,
-    *,
-    scale: float,
-    storage: Any,  # noqa: ARG001 - every algorithm takes it
-    factor: float = 256.0,
-    lag: float = 0.0,
-    tile: int = 8,
-) -> Array:
+def online(head: Head, *, factor: float = 256.0, lag: float = 0.0, tile: int = 8) -> Array:
     """Go tile by tile, and keep a maximum that is exceeded by less than `lag` binary orders."""
-    s = np.where(allowed, np.float32(scale) * (query @ key.T), np.float32(-np.inf))
+    s = np.where(head.allowed, np.float32(head.scale) * (head.query @ head.key.T), np.float32(-np.inf))
     top = np.full((len(s), 1), -np.inf, np.float32)
-    total, output = np.zeros((len(s), 1), np.float32), np.zeros((len(s), value.shape[-1]), np.float32)
+    total, output = np.zeros((len(s), 1), np.float32), np.zeros((len(s), head.value.shape[-1]), np.float32)
     for start in range(0, s.shape[-1], tile):
         part = s[:, start : start + tile]
         highest = part.max(axis=-1, keepdims=True)
@@ -202,31 +164,35 @@ def online(
             kept = np.where(raised > -np.inf, np.exp(top - raised), 0).astype(np.float32)
             exponentials = np.where(part > -np.inf, np.exp(part - raised), 0) * np.float32(factor)
         total = total * kept + exponentials.sum(axis=-1, keepdims=True)
-        output = output * kept + to_nearest(exponentials.astype(np.float32)) @ value[start : start + tile]
+        output = (
+            output * kept + to_nearest(exponentials.astype(np.float32)) @ head.value[start : start + tile]
+        )
         top = raised.astype(np.float32)
     return divided(output, total)
 
 
-_DTYPES = (*SHORT, "float32")
-
-
-def _unit(function: Callable[..., Array], *, correct: bool = True, **options: Any) -> Unit:
-    return Unit(partial(function, **options), "fp8", _DTYPES, "cast" if correct else None)
+def _short_weights(function: Callable[..., Array], *, correct: bool = True, **options: Any) -> Algorithm:
+    dtypes = (*SHORT, "float32")
+    return Algorithm(partial(function, **options), "cast" if correct else None, dtypes, profile="fp8")
 
 
 #: The algorithms by name: some that stay within the profile, and some that do not.
-SHORT_WEIGHTS: Mapping[str, Unit] = MappingProxyType(
+SHORT_WEIGHTS: Mapping[str, Algorithm] = MappingProxyType(
     {
-        "fp8 weights, raised by 2^8": _unit(dense),
-        "fp8 weights, raised by 2^4": _unit(dense, factor=16.0),
-        "fp8 weights, normalised, times 448": _unit(dense, normalised=True, factor=448.0),
-        "fp8 weights, summed as rounded": _unit(dense, summed=True),
-        "fp8 weights, tile 8": _unit(online),
-        "fp8 weights, maximum 4 behind": _unit(online, factor=16.0, lag=4.0),
-        "fp8 weights, not raised": _unit(dense, factor=1.0, correct=False),
-        "fp8 weights, normalised, not raised": _unit(dense, normalised=True, factor=1.0, correct=False),
-        "fp8 weights, saturated": _unit(online, lag=4.0, correct=False),
-        "fp8 weights, truncated": _unit(dense, rounded=truncate, correct=False),
-        "fp8 weights, in e5m2": _unit(dense, rounded=partial(to_nearest, name="float8_e5m2"), correct=False),
+        "fp8 weights, raised by 2^8": _short_weights(dense),
+        "fp8 weights, raised by 2^4": _short_weights(dense, factor=16.0),
+        "fp8 weights, normalised, times 448": _short_weights(dense, normalised=True, factor=448.0),
+        "fp8 weights, summed as rounded": _short_weights(dense, summed=True),
+        "fp8 weights, tile 8": _short_weights(online),
+        "fp8 weights, maximum 4 behind": _short_weights(online, factor=16.0, lag=4.0),
+        "fp8 weights, not raised": _short_weights(dense, factor=1.0, correct=False),
+        "fp8 weights, normalised, not raised": _short_weights(
+            dense, normalised=True, factor=1.0, correct=False
+        ),
+        "fp8 weights, saturated": _short_weights(online, lag=4.0, correct=False),
+        "fp8 weights, truncated": _short_weights(dense, rounded=truncate, correct=False),
+        "fp8 weights, in e5m2": _short_weights(
+            dense, rounded=partial(to_nearest, name="float8_e5m2"), correct=False
+        ),
     }
 )
