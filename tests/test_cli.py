@@ -182,12 +182,6 @@ def test_processes_that_judge_import_what_pytest_does(tmp_path):
     assert run.returncode == 0, run.stdout
 
 
-def test_an_unknown_backend_by_pytest_alone(tmp_path):
-    run = by_pytest("--pyargs", "attnspec.conformance", "--backend", "torhc", cwd=tmp_path)
-    assert run.returncode == 4
-    assert "ERROR: backend: expected a library" in run.stderr
-
-
 def test_several_processes_give_the_same_verdicts():
     selection = {"rules": ("SCORE-2",), "quick": True}
     alone = ran("broken:no_scale", **selection)
@@ -236,14 +230,6 @@ def test_runs_of_other_tests_know_nothing_of_it(tmp_path):
         assert "--backend" not in ended.stdout
 
 
-def test_a_kernel_that_hangs_is_ended(tmp_path):
-    ended, found = check("hostile:hanging", "--case", "softmax-000", "--time-limit", "2", cwd=tmp_path)
-    assert ended.returncode == 1
-    (verdict,) = found.verdicts
-    assert (verdict.case, verdict.status) == ("softmax-000-float64", "error")
-    assert verdict.reason == "did not end in 2 s"
-
-
 #: The suite by pytest alone.
 SUITE = ("-m", "pytest", "-q", "--pyargs", "attnspec.conformance", "-p", "no:cacheprovider")
 
@@ -271,17 +257,15 @@ def test_by_pytest_alone_a_level_is_asked_and_what_is_outside_of_it_fails_nothin
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--level", "nothing"], "ERROR: level: expected one of core, strict, masked"),
+        (["--backend", "torhc"], "ERROR: backend: expected a library"),
         (
-            ["--level", "core", "--rule", "MASK-1"],
+            ["--backend", "broken:half", "--level", "core", "--rule", "MASK-1"],
             "ERROR: --level: expected either --level or --rule, got both",
         ),
-        (["--require", "core", "--quick"], "ERROR: --require: expected a whole run or --level"),
-        (["--require", "exact", "--level", "core"], "ERROR: --require: expected a level that"),
     ],
 )
-def test_by_pytest_alone_levels_that_cannot_be_asked_for(words, message, tmp_path):
-    ended = python(*SUITE, "--backend", "broken:half", *words, cwd=TESTS)
+def test_by_pytest_alone_what_cannot_be_asked_for(words, message):
+    ended = python(*SUITE, *words, cwd=TESTS)
     assert ended.returncode == pytest.ExitCode.USAGE_ERROR
     assert message in ended.stderr
 
@@ -299,12 +283,6 @@ def test_a_rule_a_name_or_an_expression_alone(tmp_path):
         assert all(map(holds, found.verdicts)), words
         assert found.headers[0].part == "chosen"
         assert not found.whole
-
-
-def test_a_filter_that_nothing_fits_is_no_success():
-    done = CliRunner().invoke(main, ["check", "numpy-portable", "-k", "no such thing"])
-    assert done.exit_code == 2
-    assert done.output == "Error: case: expected some that fit what was asked for, got none\n"
 
 
 @pytest.mark.exhaustive

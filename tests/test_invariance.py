@@ -107,12 +107,6 @@ def test_an_error_in_a_thread_is_one_of_the_call():
     assert (claimed.status, claimed.raised.message) == ("error", "not from here")
 
 
-def test_what_cannot_be_called_from_threads_is_not():
-    verdict = judge(replace(PORTABLE, concurrent=False, name="p"), ITEMS["invariance-threads-1-float32"])
-    assert (verdict.status, verdict.rule) == ("unsupported", "")
-    assert verdict.reason == "p cannot be called from several threads"
-
-
 @pytest.mark.parametrize(
     ("name", "lacks"),
     [

@@ -176,28 +176,23 @@ def test_an_implementation_that_raises(name, raised):
     assert verdict.raised.function == name
 
 
-def test_an_argument_or_operation_that_is_not_there_is_unsupported():
-    backend = backend_of("no_scale")
-    for case, reason in (
-        ("masking-004-boolean", "broken:no_scale has no argument mask"),
-        ("projection-000-query", "broken:no_scale has no projection"),
-    ):
-        verdict = judge(backend, golden(case))
-        assert (verdict.status, verdict.reason) == ("unsupported", reason)
+HALF_FREQUENCIES = find("errors-refused-inverse-frequencies-of-half-precision-in-rotary-1-float32")
+
+
+@pytest.mark.parametrize(
+    ("backend", "case", "reason"),
+    [
+        (backend_of("no_scale"), golden("masking-004-boolean"), "broken:no_scale has no argument mask"),
+        (backend_of("no_scale"), golden("projection-000-query"), "broken:no_scale has no projection"),
+        (replace(PORTABLE, dtypes=("float64",)), golden("softmax-002", "float16"), "has no float16"),
+        # An argument in float16 beside float32: its conversion to the library would raise.
+        (replace(PORTABLE, dtypes=("float32", "float64")), HALF_FREQUENCIES, "has no float16"),
+    ],
+)
+def test_an_argument_an_operation_or_a_dtype_that_is_not_there_is_unsupported(backend, case, reason):
+    verdict = judge(backend, case)
+    assert (verdict.status, verdict.reason.removeprefix("numpy-portable ")) == ("unsupported", reason)
     assert issubclass(Missing, Unsupported)
-
-
-def test_an_argument_of_a_dtype_that_is_not_there_is_unsupported():
-    """Its conversion to the library would raise."""
-    item = find("errors-refused-inverse-frequencies-of-half-precision-in-rotary-1-float32")
-    assert str(item.arguments["inverse_frequencies"].dtype) == "float16"
-    verdict = judge(replace(PORTABLE, dtypes=("float32", "float64")), item)
-    assert (verdict.status, verdict.reason) == ("unsupported", f"{PORTABLE.name} has no float16")
-
-
-def test_a_dtype_that_is_not_there_is_unsupported():
-    verdict = judge(replace(PORTABLE, dtypes=("float64",)), golden("softmax-002", "float16"))
-    assert (verdict.status, verdict.reason) == ("unsupported", "numpy-portable has no float16")
 
 
 def test_what_always_raises_refuses_nothing():
