@@ -83,7 +83,7 @@ def _are_words(names: Any) -> bool:
 def _check_declarations(name: str, backend: Backend) -> None:
     known = {rule.id: tuple(variant.name for variant in rule.variants) for rule in rules() if rule.variants}
     # Not the dtypes of the backend: a run may ask for some of them, and the dialect says all that is known.
-    if fault := fault_of(backend.dialect, known, tuple(DTYPES)):
+    if backend.dialect and (fault := fault_of(backend.dialect, known, tuple(DTYPES))):
         raise BackendError(f"backend {name}: dialect: {fault}")
     ids = {rule.id for rule in rules()}
     for deviation in backend.deviations:

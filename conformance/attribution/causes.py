@@ -16,6 +16,7 @@ from attnspec.conformance import traits
 from attnspec.conformance.attribution.blame import are_gradients, broken_rule, is_uniform, owners
 from attnspec.conformance.attribution.common import (
     CLEAR,
+    calls_of,
     clarity,
     common_traits,
     if_significant,
@@ -34,7 +35,7 @@ from attnspec.conformance.attribution.precision import (
     is_gross,
     is_half_precision,
 )
-from attnspec.conformance.attribution.wide import calls_of, counted, explained, is_general, is_predicted
+from attnspec.conformance.attribution.wide import counted, explained, is_general, is_predicted
 from attnspec.conformance.verdict import Verdict
 from attnspec.dtypes import DTYPES, SHORT
 
@@ -163,7 +164,7 @@ def _causes(failures: Iterable[Verdict], judged: Sequence[Verdict]) -> list[Find
         # The logic of calls that are only imprecise is right.
         right = passing if key[0] in (PRECISE, TRACES) else [*passing, *separate]
         causes += _of_group(key, groups[key], right)
-    return merged(explained(causes, passing))
+    return merged(explained(causes, passing)) if len(causes) > 1 else causes
 
 
 def _exceptions(failures: Iterable[Verdict]) -> list[Finding]:

@@ -51,6 +51,11 @@ def common_traits(
     return clearest if clarity(clearest) > clarity(best) + _CLEARER else best
 
 
+def calls_of(failures: Sequence[Verdict]) -> Sequence[Verdict]:
+    """Leave out relations, unless there is nothing else."""
+    return [verdict for verdict in failures if traits.RELATED not in verdict.traits] or failures
+
+
 def count_of(traits_: tuple[str, ...], failing: Sequence[Verdict], passing: Sequence[Verdict]) -> Common:
     """Count the calls with some traits, and the others."""
     return _count(traits_, _by_traits(failing), _by_traits(passing))

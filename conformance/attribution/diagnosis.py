@@ -26,6 +26,7 @@ from attnspec.backends import DTYPES, Backend, Broken, Unsupported
 from attnspec.conformance import traits
 from attnspec.conformance.attribution.finding import Diagnosis, Twin
 from attnspec.conformance.attribution.resemblance import APART, EDGES, CallCounts, Tally
+from attnspec.conformance.attribution.sample import FEWEST_CASES
 from attnspec.conformance.gallery import Entry, wrong_entries
 from attnspec.conformance.judge.budget import budgets_of
 from attnspec.conformance.judge.call import call
@@ -45,8 +46,6 @@ _FEWEST = 2
 _PASSING = 100
 #: The passing calls that are compared at least, where time is short.
 _FEWEST_PASSING = 20
-#: A run of fewer cases than this has no diagnosis.
-_FEWEST_CASES = 10
 #: More entries than this are not named. Entries that differ only in a size count as one.
 _MOST = 3
 #: The number of results of entries that are kept.
@@ -121,7 +120,7 @@ def diagnose_run(backend: Backend, items: Iterable[Item], seconds: float = inf) 
     these cases are made, because others might not end.
     """
     cases = {item.name: item for item in items if isinstance(item, Case)}
-    if len(cases) < _FEWEST_CASES:
+    if len(cases) < FEWEST_CASES:
         return None
     until = process_time() + seconds
     calls = calls_to_compare(backend, cases.values())

@@ -79,7 +79,8 @@ class Report:
     @cached_property
     def failures(self) -> SortedFailures:
         """The new and known failures, and the stale entries. Accepted calls are not among the new ones."""
-        failures = sort_failures(self.reported, self.known)
+        bad = SortedFailures(tuple(verdict for verdict in self.reported.verdicts if verdict.bad))
+        failures = sort_failures(self.reported, self.known) if self.known else bad
         new = tuple(verdict for verdict in failures.new if not self.waives(verdict))
         return replace(failures, new=new, parts=failures.parts if new else None)
 

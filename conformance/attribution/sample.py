@@ -12,6 +12,8 @@ from attnspec.dtypes import DTYPES
 _MOST_DIAGNOSED = ({True: 30, False: 60}, {True: 100, False: 300})
 #: The largest number of cases under the rule of the first finding, which come first.
 _MOST_OF_RULE = 6
+#: A run of fewer cases than this has no diagnosis.
+FEWEST_CASES = 10
 #: With fewer cases in the widest dtype, the cases of all dtypes are used.
 _FEWEST_OF_DTYPE = 20
 

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from attnspec.conformance import traits
-from attnspec.conformance.attribution.common import count_of, traits_of
+from attnspec.conformance.attribution.common import calls_of, count_of, traits_of
 from attnspec.conformance.attribution.finding import Common, Finding
 from attnspec.conformance.attribution.precision import PRECISE
 from attnspec.conformance.verdict import Verdict
@@ -63,8 +62,3 @@ def counted(cause: Finding, passing: Sequence[Verdict]) -> Finding:
     common = count_of(cause.common.traits, calls_of(cause.failures), passing)
     # Calls that other causes explain are no counterexamples.
     return replace(cause, common=common)
-
-
-def calls_of(failures: Sequence[Verdict]) -> Sequence[Verdict]:
-    """Leave out relations, unless there is nothing else."""
-    return [verdict for verdict in failures if traits.RELATED not in verdict.traits] or failures

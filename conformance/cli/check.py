@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from attnspec.conformance.cli.options import FILE, SECONDS, reporting
 from attnspec.conformance.render import formats
 from attnspec.conformance.run.plan import Selection
 
@@ -71,7 +72,9 @@ def judge_all(
         seconds=time_limit,
         echo=echo,
         path=results,
-        fails=lambda verdict: verdict.bad and not verdict.accepts and not find_known(verdict, known),
+        fails=lambda verdict: (
+            verdict.bad and not verdict.accepts and not (known and find_known(verdict, known))
+        ),
         stop=stop,
         known=earlier,
         explain=explain,
@@ -174,77 +177,6 @@ def _write(report: Report, wanted: Sequence[tuple[formats.Format, Path]], html: 
         raise click.ClickException("; ".join(errors))
 
 
-_FILE = click.Path(dir_okay=False, path_type=Path)
-
-
-class _Seconds(click.ParamType):  # type: ignore[type-arg] # not subscriptable at run time
-    """A time limit in seconds; zero, infinity and NaN are refused."""
-
-    name = "seconds"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Convert an option to seconds."""
-        seconds = click.FLOAT.convert(value, param, ctx)
-        if not 0.1 <= seconds <= 86400.0:  # true for NaN too
-            self.fail(f"expected 0.1 to 86400 seconds, got {value}", param, ctx)
-        return float(seconds)
-
-
-_SECONDS = _Seconds()
-_REPORTS = (
-    click.option("--results", type=_FILE, help="Write the verdicts to this file as JSON lines."),
-    *(click.option(f"--{option}", type=_FILE, help=text) for option, text in formats.options().items()),
-    click.option("--junit-unsupported", is_flag=True, help="List unsupported cases as skipped in --junit."),
-    click.option(
-        "--html",
-        type=click.Path(file_okay=False, path_type=Path),
-        help="Write pages of the results into this folder.",
-    ),
-    click.option(
-        "--known-failures", type=_FILE, help="Read known failures from this file; they do not fail the run."
-    ),
-    click.option(
-        "--write-known-failures", type=_FILE, help="Write all failures to this file as known failures."
-    ),
-    click.option(
-        "-x", "stop", is_flag=True, help="Stop at the first wrong value that is not a known failure."
-    ),
-    click.option("-n", "jobs", default="1", metavar="N", help="Number of processes, or auto (default: 1)."),
-    click.option(
-        "--time-limit",
-        type=_SECONDS,
-        default=300.0,
-        metavar="SECONDS",
-        help="Time limit for one case (default: 300).",
-    ),
-    click.option("-s", "echo", is_flag=True, help="Print the output of the implementation."),
-    click.option(
-        "--case", "cases", multiple=True, metavar="ID", help="Run only this case, given by its id or name."
-    ),
-    click.option(
-        "--require",
-        metavar="WHAT",
-        help="What decides the exit status: values (the default), refusals (values, and the calls that must "
-        "be refused), or a level.",
-    ),
-    click.option(
-        "--explain",
-        is_flag=True,
-        help="Look longer than a second for wrong implementations with the same results.",
-    ),
-    click.option(
-        "--table", "every", is_flag=True, help="Print every rule, not only those that do not fully pass."
-    ),
-)
-
-
-def _reporting(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that check and judge share."""
-    for option in reversed(_REPORTS):
-        command = option(command)
-    return command
-
-
 @click.command()
 @click.argument("backend", nargs=-1)
 @click.option(
@@ -264,7 +196,7 @@ def _reporting(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--dtype", "dtypes", multiple=True, metavar="DTYPE", help="Run only cases of this dtype.")
 @click.option(
     "--call-limit",
-    type=_SECONDS,
+    type=SECONDS,
     metavar="SECONDS",
     help="Time limit for one call of a program (default: 20).",
 )
@@ -273,7 +205,7 @@ def _reporting(command: Callable[..., None]) -> Callable[..., None]:
     "--smoke", is_flag=True, help="Run the smallest calls only, one for each rule and argument: some seconds."
 )
 @click.option(
-    "--rerun", type=_FILE, metavar="RESULTS", help="Run only the cases that failed in this results file."
+    "--rerun", type=FILE, metavar="RESULTS", help="Run only the cases that failed in this results file."
 )
 @click.option(
     "-k",
@@ -297,7 +229,7 @@ def _reporting(command: Callable[..., None]) -> Callable[..., None]:
 )
 @click.option(
     "--within",
-    type=_SECONDS,
+    type=SECONDS,
     default=600.0,
     metavar="SECONDS",
     help="Time limit for the sizes; what does not fit is left out (default: 600).",
@@ -317,7 +249,7 @@ def _reporting(command: Callable[..., None]) -> Callable[..., None]:
     help="Judge code that may cheat: in a confined process of its own, on drawn cases in a drawn order.",
 )
 @click.option("--seed", type=int, metavar="N", help="Seed of the generated cases.")
-@_reporting
+@reporting
 def check(
     backend: tuple[str, ...],
     also: tuple[str, ...],
@@ -352,7 +284,7 @@ def check(
     of 3, 1 and 4.
     """
     from attnspec.backends.names import check_options, expand, name_program, with_options
-    from attnspec.backends.user.configuration import FILE, find_configuration
+    from attnspec.backends.user import configuration
 
     said = {"array": array, "device": device, "dtype": ",".join(dtypes) if dtypes else None}
     given = {option: thing for option, thing in said.items() if thing is not None}
@@ -361,13 +293,13 @@ def check(
             "--program: expected neither --array nor --device, which are of functions in Python"
         )
     own = [name_program(command, call_limit, dtypes) for command in programs]
-    described = find_configuration(Path.cwd())
+    described = configuration.find_configuration(Path.cwd())
     default = [str(described.parent)] if described else []
     asked = [*backend, *also] or ([] if own else default)
     if not asked and not own:
         raise click.UsageError(
-            f"backend: expected a name, a library, module:function, or a folder with {FILE}, got no argument "
-            f"and no {FILE} in this folder or its parents"
+            "backend: expected a name, a library, module:function, or a folder with "
+            f"{configuration.FILE}, got no argument and no {configuration.FILE} in this folder or its parents"
         )
     wanted = [name for one in asked for name in expand(with_options(one, given))] + own
     if untrusted:
@@ -405,7 +337,7 @@ def check(
 
 @click.command()
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@_reporting
+@reporting
 def judge(folder: Path, **reports: Any) -> None:
     """Judge the answers to the calls that `attnspec export` wrote to FOLDER."""
     from attnspec.backends import load

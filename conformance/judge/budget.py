@@ -101,7 +101,7 @@ def _means(
     if operation != "attention":
         rule = "GRAD-10" if OPERATIONS[operation].differentiates else "MASK-6"
         return dialect.get(rule) == "uniform"
-    variants = of_routes(dialect.get("MASK-6", ""))
+    variants = of_routes(dialect["MASK-6"]) if "MASK-6" in dialect else {}
     by_mask, by_bias = (variants.get(route) == "uniform" for route in ROUTES)
     if by_mask == by_bias:
         return by_mask

@@ -19,7 +19,7 @@ from typing import TextIO
 from attnspec import __version__
 from attnspec.conformance.attribution.causes import never_returns
 from attnspec.conformance.attribution.finding import Diagnosis
-from attnspec.conformance.attribution.sample import cases_to_diagnose
+from attnspec.conformance.attribution.sample import FEWEST_CASES, cases_to_diagnose
 from attnspec.conformance.outside import plain
 from attnspec.conformance.results import Footer, Header, Results, Run, Subject, gather, line
 from attnspec.conformance.run.events import Event, events
@@ -154,7 +154,7 @@ def _diagnose(
 ) -> Diagnosis | None:
     """Find the gallery entries that a backend resembles, unless all failures are known or no call returns."""
     returned = any(fails(verdict) and not verdict.ended for verdict in verdicts)
-    if not returned or never_returns(verdicts):
+    if len(verdicts) < FEWEST_CASES or not returned or never_returns(verdicts):
         return None
     telling = [verdict for verdict in verdicts if not verdict.bad or fails(verdict)]
     return pool.diagnose(cases_to_diagnose(telling, many=seconds is None), seconds)
