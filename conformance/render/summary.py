@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 
 from attnspec import levels
 from attnspec.backends import DTYPES
@@ -49,9 +50,8 @@ def headline(report: Report) -> str:
         return "nothing was judged"
     if report.good:
         good = _good(report, common_levels(report), len(report.failures.known))
-        return good + (
-            f"; refusals: {_number(len(report.accepted), 'call')} accepted" if report.accepted else ""
-        )
+        number = len(report.accepted)
+        return f"{good}; refusals: {_number(number, 'call')} accepted" if number else good
     bad = [subject.name for subject in subjects if report.outcome_of(subject) is not Outcome.GOOD]
     return f"{len(bad)} of {len(subjects)} backends do not conform, or were not judged whole"
 
@@ -94,15 +94,12 @@ def _values_verdict(report: Report, subject: Subject) -> str:
 
 def refusals_verdict(report: Report, subject: Subject) -> str:
     """Return the result of the calls that must be refused. Empty if none was judged."""
-    judged = [
-        verdict for verdict in report.verdicts(subject) if verdict.refusal and verdict.status != "unsupported"
-    ]
+    judged = any(verdict.refusal and verdict.status != "unsupported" for verdict in report.verdicts(subject))
     new = sum(verdict.accepts for verdict in report.failures.new if verdict.backend == subject.name)
     number = new + sum(verdict.backend == subject.name for verdict in report.accepted)
     if number:
-        calls = (
-            f"{_number(number, 'call')} {'is' if number == 1 else 'are'} accepted that the standard rejects"
-        )
+        are = "is" if number == 1 else "are"
+        calls = f"{_number(number, 'call')} {are} accepted that the standard rejects"
         return f"does not conform: {calls}" if new else calls
     return "conforms" if judged else ""
 
@@ -116,8 +113,8 @@ def why_not_whole(report: Report, subject: Subject) -> str:
         return ""
     verdicts = report.verdicts(subject)
     if subject.problem:
-        own = subject.problem.removeprefix(f"backend {subject.name}: ")
-        clause = own.partition("; ")[0]  # the rest is advice
+        # What follows a semicolon is advice.
+        clause = subject.problem.removeprefix(f"backend {subject.name}: ").partition("; ")[0]
         declined = Counter(verdict.reason for verdict in verdicts if verdict.declined)
         judged = sum(verdict.status != "unsupported" for verdict in verdicts)
         # The problem of a run to its end that declined most calls is that it did.
@@ -132,7 +129,7 @@ def why_not_whole(report: Report, subject: Subject) -> str:
     reasons = Counter(verdict.reason for verdict in verdicts if verdict.reason)
     if not reasons:
         return "nothing was asked"
-    (reason, _), *_ = reasons.most_common(1)
+    ((reason, _),) = reasons.most_common(1)
     if any(verdict.code == "left out" for verdict in verdicts if verdict.reason == reason):
         return one_line(f"what it offers was {reason}")
     own = reason.removeprefix(f"{subject.name} ")
@@ -152,8 +149,7 @@ def levels_line(report: Report, subject: Subject) -> str:
         cut = subject.problem or report.results.missing.get(subject.name)
         why = "the backend was not judged completely" if cut else "the suite was not run as a whole"
         return f"not determined, because {why}"
-    reached = ", ".join(report.levels_reached(subject)) or "none"
-    return f"{reached}{missing_rules(report, subject)}"
+    return (", ".join(report.levels_reached(subject)) or "none") + missing_rules(report, subject)
 
 
 def missing_rules(report: Report, subject: Subject) -> str:
@@ -172,8 +168,7 @@ def missing_rules(report: Report, subject: Subject) -> str:
     # Most levels build on `core`, so what is missing for `core` is reported first.
     nearest = min(offered, key=lambda standing: (standing.level != "core", len(standing.missing)))
     rules = [f"{rule} ({result})" for rule, result in nearest.missing.items()]
-    more = f" and {len(rules) - _MOST_RULES} more" if len(rules) > _MOST_RULES else ""
-    return f"; {nearest.level} lacks {', '.join(rules[:_MOST_RULES])}{more}"
+    return f"; {nearest.level} lacks {_some(rules, _MOST_RULES)}"
 
 
 def run_line(results: Results) -> str:
@@ -188,10 +183,9 @@ def run_line(results: Results) -> str:
     seeds = {header.seed for header in headers} - {None}
     if seeds:
         return f"run: {parts} (seed {', '.join(map(str, sorted(seeds, key=str)))})"
-    cases = [case for header in headers for case in header.cases]
     if headers and headers[0].part == "sizes":
         return f"run: {parts}"
-    if cases and all(case.startswith("sizes-") for case in cases):
+    if planned and all(case.startswith("sizes-") for header in headers for case in header.cases):
         return f"run: {parts} sizes"
     return f"run: {parts} (the fixed cases; --seed N draws others)"
 
@@ -220,17 +214,14 @@ def stale_line(stale: Stale) -> str:
     """Say what to do about entries of known failures that no longer apply."""
     names, backend = stale.cases, stale.backend
     single, them = len(names) == 1, "it" if len(names) == 1 else "them"
-    named = ", ".join(names[:_MOST_CASES])
-    more = f" and {len(names) - _MOST_CASES} more" if len(names) > _MOST_CASES else ""
-    place = (
-        f"{stale.rule} {named} on {backend}:" if single else f"{stale.rule} on {backend}: {len(names)} cases"
-    )
+    named = _some(names, _MOST_CASES)
+    of = f"{stale.rule} {named} on {backend}:" if single else f"{stale.rule} on {backend}: {len(names)} cases"
     if stale.now:
         fails = f"{'fails' if single else 'fail'} under {' and '.join(stale.now)} now"
         advice = f"{fails}, not as {stale.status}; look at {them} again"
     else:
         advice = f"{'does' if single else 'do'} not fail any more; remove {them}"
-    return f"{place} {advice}" + ("" if single else f": {named}{more}")
+    return f"{of} {advice}" + ("" if single else f": {named}")
 
 
 def other_part_line(parts: tuple[str, str]) -> str:
@@ -246,13 +237,8 @@ def backend_lines(report: Report, subject: Subject) -> Iterator[str]:
     verdicts = report.verdicts(subject)
     if verdicts:
         yield from unsupported_lines(verdicts)
-        lines = (
-            left_out_line(verdicts),
-            gradients_line(verdicts),
-            budget_line(verdicts),
-            time_line(verdicts),
-        )
-        yield from filter(None, lines)
+        lines = (left_out_line, gradients_line, budget_line, time_line)
+        yield from filter(None, (line(verdicts) for line in lines))
 
 
 def count_statuses(verdicts: Iterable[Verdict], marks: Mapping[Verdict, str] | None = None) -> Counter[str]:
@@ -276,10 +262,8 @@ def unsupported_lines(verdicts: Sequence[Verdict]) -> list[str]:
     The cases of one kind of thing that the backend lacks, such as arguments, are one reason. Cases that
     another line of the summary is about do not count.
     """
-    elsewhere = {
-        "left out",
-        *(("no gradient", "no gradient of an argument") if gradients_line(verdicts) else ()),
-    }
+    elsewhere = {"left out"}
+    elsewhere |= {"no gradient", "no gradient of an argument"} if gradients_line(verdicts) else set()
     groups: dict[tuple[str, str], list[Verdict]] = {}
     for verdict in verdicts:
         # A verdict with a rule is about a MAY that does not hold.
@@ -324,9 +308,7 @@ def budget_line(verdicts: Iterable[Verdict]) -> str:
         most = max(verdict.share for verdict in by_dtype[dtype])
         loosest = max((verdict.accuracy for verdict in by_dtype[dtype]), key=_looseness)
         parts.append(f"{dtype} {most:.2f}" + (f" ({loosest})" if loosest != CLASSES[0] else ""))
-    full = max(
-        (verdict for group in by_dtype.values() for verdict in group), key=lambda verdict: verdict.share
-    )
+    full = max(chain.from_iterable(by_dtype.values()), key=lambda verdict: verdict.share)
     where = f"; most in {full.case}" if full.share >= _NEAR else ""
     return f"of the budget used: {', '.join(parts)}{where}"
 
@@ -372,9 +354,8 @@ def _reason_line(key: tuple[str, str], group: Sequence[Verdict]) -> str:
         return f"{how or 'not asked'}: {cases}: {text}"
     lacking = (lacking.partition(" ") for verdict in group for lacking in verdict.lacks)
     counts = Counter(name for kind, _, name in lacking if kind == words)
-    names = [name for name, _ in counts.most_common(_MOST_NAMES)]
-    more = f" and {len(counts) - len(names)} more" if len(counts) > len(names) else ""
-    return f"not offered: {cases} of the {words}{'s' * (len(counts) > 1)} {', '.join(names)}{more}"
+    names = _some([name for name, _ in counts.most_common()], _MOST_NAMES)
+    return f"not offered: {cases} of the {words}{'s' * (len(counts) > 1)} {names}"
 
 
 def _looseness(accuracy: str) -> int:
@@ -409,6 +390,10 @@ def _levels(names: Sequence[str]) -> str:
 
 def _fail(number: int) -> str:
     return f"{_number(number, 'case')} {'fails' if number == 1 else 'fail'}"
+
+
+def _some(names: Sequence[str], most: int) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def _number(number: int, noun: str) -> str:

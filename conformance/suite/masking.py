@@ -71,16 +71,17 @@ def minus_infinity_in_the_bias(draw: Draw) -> Iterator[Yielded]:
 def additive_form_of_a_mask(draw: Draw) -> Iterator[Yielded]:
     """A bias of 0 and minus infinity gives what the boolean mask gives."""
     for problem in draw.problems():
-        bias = np.where(problem.mask(), 0, -np.inf).astype(problem.query.dtype)
-        yield problem.arguments | {"bias": bias}
+        yield problem.arguments | {"bias": np.where(problem.mask(), 0, -np.inf).astype(problem.query.dtype)}
 
 
 @chapter.group("MASK-2")
 def large_negative_bias(draw: Draw) -> Iterator[Yielded]:
     """A large negative bias is a number, which cancels if every key has it."""
     for problem in draw.problems():
-        bias = np.full(problem.shape, -30000.0, dtype=problem.query.dtype)
-        yield problem.arguments | {"bias": bias, "scale": 0.25}
+        yield problem.arguments | {
+            "bias": np.full(problem.shape, -30000.0, problem.query.dtype),
+            "scale": 0.25,
+        }
 
 
 @chapter.group("MASK-3")
@@ -150,8 +151,8 @@ def query_lengths(draw: Draw) -> Iterator[Yielded]:
 def key_lengths_beside_causal(draw: Draw) -> Iterator[Yielded]:
     """Positions are counted from the first key, whatever part of the keys is used."""
     for problem in draw.problems(MASKED, 2):
-        options = {"is_causal": True, "key_lengths": problem.integers(1, problem.shape[-1])}
-        yield problem.arguments | options
+        lengths = problem.integers(1, problem.shape[-1])
+        yield problem.arguments | {"is_causal": True, "key_lengths": lengths}
 
 
 @chapter.group("MASK-9", "MASK-7")
@@ -229,10 +230,8 @@ def _bias(problem: Problem, rows: slice) -> dict[str, Any]:
 def _segments(problem: Problem, rows: slice) -> dict[str, Any]:
     queries = np.zeros((*problem.batch, problem.shape[-2]), dtype=np.int64)
     queries[..., rows] = 5
-    return {
-        "query_segment_ids": queries,
-        "key_segment_ids": np.zeros((*problem.batch, problem.shape[-1]), int),
-    }
+    keys = np.zeros((*problem.batch, problem.shape[-1]), int)
+    return {"query_segment_ids": queries, "key_segment_ids": keys}
 
 
 def _mask_and_causal(problem: Problem, rows: slice) -> dict[str, Any]:
@@ -243,12 +242,7 @@ def _mask_and_causal(problem: Problem, rows: slice) -> dict[str, Any]:
     return {"mask": mask, "is_causal": True}
 
 
-_ANYWHERE = {
-    "mask": _mask,
-    "bias": _bias,
-    "segments": _segments,
-    "mask and causal": _mask_and_causal,
-}
+_ANYWHERE = {"mask": _mask, "bias": _bias, "segments": _segments, "mask and causal": _mask_and_causal}
 #: Routes that leave rows empty where they can: the shape, and the arguments.
 _SOMEWHERE: Mapping[str, tuple[Any, dict[str, Any]]] = MappingProxyType(
     {
@@ -319,23 +313,15 @@ def _routes(problem: Problem) -> dict[str, tuple[NDArray[np.bool_], dict[str, An
     queries, keys = problem.shape[-2:]
     position = np.arange(keys)
     mask = np.tile([True, False], keys)[:keys]
+    ids, own = np.ones((*problem.batch, queries), np.int64), np.broadcast_to(mask, (*problem.batch, keys))
     return {
         "mask": (~mask, {"mask": mask}),
         "bias": (~mask, {"bias": np.where(mask, 0.5, -np.inf).astype(problem.query.dtype)}),
         "is_causal": (position >= queries, {"is_causal": True}),
         "window": (position < 2, {"window": (0, None), "query_offset": 2}),
         "key_lengths": (position >= 4, {"key_lengths": 4}),
-        "segments": (
-            ~mask,
-            {
-                "query_segment_ids": np.ones((*problem.batch, queries), np.int64),
-                "key_segment_ids": np.broadcast_to(mask, (*problem.batch, keys)).astype(np.int64),
-            },
-        ),
-        "key_positions": (
-            ~mask,
-            {"key_positions": np.broadcast_to(np.where(mask, position, -1), (*problem.batch, keys)).copy()},
-        ),
+        "segments": (~mask, {"query_segment_ids": ids, "key_segment_ids": own.astype(np.int64)}),
+        "key_positions": (~mask, {"key_positions": np.where(own, position, -1)}),
     }
 
 
@@ -358,9 +344,7 @@ def _same_weights(backend: Backend, calls: tuple[Case, ...]) -> Found:
     if "is_causal" in calls[0].arguments and "MASK-3" in backend.dialect:
         raise Missing(f"{backend.name} disallows other keys, by its declared variant of MASK-3")
     first, *others = [observe(backend, case)["weights"] for case in calls]
-    difference = next(
-        (difference for other in others if (difference := same_bits("weights", other, first))), None
-    )
+    difference = next(filter(None, (same_bits("weights", other, first) for other in others)), None)
     return difference and _if_repeatable(backend, calls[0], difference)
 
 
