@@ -11,7 +11,7 @@ from array_api_compat import array_namespace, is_array_api_obj
 from attnspec.dtypes import FORMATS, name_of
 from attnspec.operations import LETTERS, OPERATIONS, Argument, Operation
 from attnspec.operations.letters import value_of
-from attnspec.reference.call import Arguments, Array, Call
+from attnspec.reference.call import Arguments, Array, Call, step
 from attnspec.sizes import bound
 
 #: Larger integers could overflow when positions are added.
@@ -160,7 +160,8 @@ def within(call: Call, name: str, given: int | Array, least: int, most: int, rul
         need(name, least <= lowest and highest <= most, expected, f"{lowest} to {highest}", rule)
 
 
-def check_declared(call: Call, operation: str, arguments: Arguments) -> None:
+@step
+def check_declared(call: Call, operation: str, arguments: Arguments) -> Arguments:
     """Check the arguments of an operation that has no other checks, against its declaration (ERR-16).
 
     The numbers and windows among the options of attention are left to attention.
@@ -193,10 +194,13 @@ def check_declared(call: Call, operation: str, arguments: Arguments) -> None:
             size = value_of(most, sizes.letters) if isinstance(most, str) else most
             if size is not None:
                 _check_bounds(call, argument, x, size - argument.bounds.below)
+    return arguments
 
 
 def _rule_of_shape(argument: Argument, x: Array, letters: Mapping[str, int]) -> str:
-    """Return the rule that refuses the shape of an array: its heads or its depth may be at fault."""
+    """Return the rule that refuses the shape of an array. Its axes, heads or depth may have another rule."""
+    if "axes" in argument.refusals and x.ndim < 2:
+        return argument.refusals["axes"]
     for letter in argument.shape:
         place = argument.axis(letter)
         empty = LETTERS[letter].empty if letter in LETTERS else ""

@@ -5,9 +5,10 @@ from typing import Any, cast
 
 from attnspec.reference.attention import check_arguments
 from attnspec.reference.call import Array, Call, step
+from attnspec.reference.errors import check_declared
 from attnspec.reference.functions import public
 from attnspec.reference.gradients import Gradients, attention_vjp_part, check_cotangents
-from attnspec.reference.packing import Packed, check_packed, check_row, sequence_of_row, within_sequences
+from attnspec.reference.packing import Packed, counted_in_sequences, sequence_of_row, within_sequences
 from attnspec.reference.sparsity import Sparse, check_blocks, check_lists, plain_fields, sparse
 
 
@@ -16,9 +17,7 @@ class PackedGradients(Packed, Gradients):
     """A call of packed attention, with the cotangents of its outputs."""
 
 
-def packed_attention_vjp_of(
-    call: Call, query: Array, key: Array, value: Array, d_output: Array, **options: Any
-) -> tuple[Array, ...]:
+def packed_attention_vjp_of(call: Call, **arguments: Any) -> tuple[Array, ...]:
     """Gradients of packed attention for given cotangents.
 
     Notes
@@ -35,10 +34,10 @@ def packed_attention_vjp_of(
     >>> found[2].tolist()  # both keys of the second sequence have a weight of one half
     [[[1.0], [3.0], [3.0]]]
     """
-    options = {**options, "offsets": options["query_offset"], "query_offset": 0, "d_output": d_output}
-    given = PackedGradients(call.steps, call.xp, call.dtype, query, key, value, **options)
-    packed = cast("PackedGradients", check_packed(cast("Packed", check_arguments(check_row(given)))))
-    packed = cast("PackedGradients", check_cotangents(packed))
+    arguments = check_declared(call, "packed_attention_vjp", arguments)
+    arguments = {**arguments, "offsets": arguments["query_offset"], "query_offset": 0}
+    given: Any = check_arguments(PackedGradients(call.steps, call.xp, call.dtype, **arguments))
+    packed = cast("PackedGradients", counted_in_sequences(cast("Packed", check_cotangents(given))))
     return attention_vjp_part(cast("Gradients", without_the_rest(packed)))
 
 

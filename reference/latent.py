@@ -5,15 +5,15 @@ from typing import Any
 
 from attnspec.reference.attention import attention_of
 from attnspec.reference.call import Arguments, Array, Call, step
-from attnspec.reference.errors import need, same_dtype
+from attnspec.reference.errors import check_declared
 from attnspec.reference.functions import public
-from attnspec.reference.notation import narrow, stored, wide
+from attnspec.reference.notation import by_name, in_storage, stored, wide
 
 #: The arrays, in order.
 ARRAYS = ("query", "query_rotary", "latent", "key_rotary", "key_weight", "value_weight")
 
 
-def latent_attention_of(call: Call, *arrays: Array, **arguments: Any) -> Any:
+def latent_attention_of(call: Call, **arguments: Any) -> Any:
     """Attend with keys and values that are projections of one latent vector for each position.
 
     Notes
@@ -28,45 +28,15 @@ def latent_attention_of(call: Call, *arrays: Array, **arguments: Any) -> Any:
     >>> latent_attention(zero, zero, [[2.0], [4.0]], np.zeros((2, 1)), one, one).ravel().tolist()
     [3.0]
     """
-    arguments = check_latent(call, dict(zip(ARRAYS, arrays, strict=False)) | arguments)
+    arguments = check_declared(call, "latent_attention", arguments)
     storage = stored(call, arguments["query"])
     arguments |= {name: wide(call, arguments[name]) for name in ARRAYS}
-    result = latent_attended(call, arguments | {"scale": latent_scale(call, arguments)}, storage)
-    if not arguments["return_lse"]:
-        return narrow(call, result, storage)
-    return narrow(call, result[0], storage), result[1]
+    results = latent_attended(call, arguments | {"scale": latent_scale(call, arguments)}, storage)
+    outputs = by_name("latent_attention", arguments, results)
+    return in_storage(call, "latent_attention", outputs, storage)
 
 
 latent_attention = public(latent_attention_of)
-
-
-@step
-def check_latent(call: Call, arguments: Arguments) -> Arguments:
-    """Check dtypes and shapes (ERR-1, ERR-5, ERR-16)."""
-    same_dtype(call, **{name: arguments[name] for name in ARRAYS})
-    shape = tuple(arguments["query"].shape)
-    need("query", len(shape) >= 3, "three axes or more", f"shape {shape}", "ERR-16")
-    count = len(shape)
-    axes = {"query_rotary": count, "latent": count - 1, "key_rotary": count - 1, "key_weight": 3}
-    for name, expected in (axes | {"value_weight": 3}).items():
-        need(
-            name, arguments[name].ndim == expected, f"{expected} axes", tuple(arguments[name].shape), "ERR-16"
-        )
-    for name in ARRAYS:
-        need(name, arguments[name].shape[-1] > 0, "a depth of 1 or more", 0, "ERR-5")
-    *batch, heads, queries, depth = shape
-    (keys, inner), rotary = arguments["latent"].shape[-2:], arguments["query_rotary"].shape[-1]
-    fitting = {
-        "query_rotary": (*batch, heads, queries, rotary),
-        "latent": (*batch, keys, inner),
-        "key_rotary": (*batch, keys, rotary),
-        "key_weight": (heads, inner, depth),
-        "value_weight": (heads, inner, arguments["value_weight"].shape[-1]),
-    }
-    for name, own in fitting.items():
-        got = tuple(arguments[name].shape)
-        need(name, got == own, f"shape {own}", got, "ERR-16")
-    return arguments
 
 
 @step

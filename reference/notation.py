@@ -1,12 +1,14 @@
 """Axes, shapes and the working precision: the chapter `notation`."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from array_api_compat import device
 
 from attnspec.dtypes import FORMATS, SHORT
+from attnspec.operations import OPERATIONS
 from attnspec.reference.call import Array, Call, Mask, step
 from attnspec.reference.errors import Shape, dtype_name, need, same_dtype
 
@@ -130,6 +132,19 @@ def wide(call: Call, array: Array) -> Array:
 def narrow(call: Call, array: Array, storage: Any) -> Array:
     """Round a result to nearest, once (NUM-1, NUM-6)."""
     return call.xp.astype(array, storage, copy=False)
+
+
+def by_name(operation: str, arguments: Mapping[str, Any], results: Any) -> dict[str, Array]:
+    """Return the outputs of a call by their names."""
+    wanted = OPERATIONS[operation].wanted(arguments)
+    return dict(zip(wanted, results if isinstance(results, tuple) else (results,), strict=True))
+
+
+def in_storage(call: Call, operation: str, outputs: Mapping[str, Array], storage: Any) -> Any:
+    """Round outputs once. An lse and a maximum have a dtype of their own (NUM-1, NUM-7)."""
+    numbers = {output.name: output.numbers for output in OPERATIONS[operation].results}
+    rounded = [x if numbers[name] == "lse" else narrow(call, x, storage) for name, x in outputs.items()]
+    return tuple(rounded) if len(rounded) > 1 else rounded[0]
 
 
 @step

@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from array_api_compat import device
+from array_api_compat import device, is_array_api_obj
 
 from attnspec.operations import OPERATIONS
 from attnspec.reference.attention import attention_of
 from attnspec.reference.caching import appended, gathered
 from attnspec.reference.call import Arguments, Array, Call, Mask, step
-from attnspec.reference.errors import array, integers, need, same_dtype, within
+from attnspec.reference.errors import check_declared, need, within
 from attnspec.reference.functions import public
 from attnspec.reference.notation import count, of_batch
 
@@ -18,9 +18,7 @@ _OPTIONS = tuple(
 )
 
 
-def paged_attention_of(
-    call: Call, query: Array, key_pages: Array, value_pages: Array, **arguments: Any
-) -> Any:
+def paged_attention_of(call: Call, **arguments: Any) -> Any:
     """Attention over keys and values that lie in pages.
 
     Notes
@@ -36,8 +34,9 @@ def paged_attention_of(
     >>> paged_attention(query, 0 * pages, pages, block_table=[1, 0], key_lengths=3).tolist()
     [[[4.333333333333333]]]
     """
-    arguments = arguments | {"query": query, "key": key_pages, "value": value_pages}
-    return attention_of(call, **as_attention(call, check_paged(call, check_paged_arrays(call, arguments))))
+    arguments = check_declared(call, "paged_attention", arguments)
+    pages = {name: arguments[f"{name}_pages"] for name in ("key", "value")}
+    return attention_of(call, **as_attention(call, check_entries_read(call, arguments | pages)))
 
 
 paged_attention = public(paged_attention_of)
@@ -49,7 +48,7 @@ def as_attention(call: Call, arguments: Arguments) -> Arguments:
     lengths, end = arguments["key_lengths"], end_of_keys(call, arguments)
     table = read_entries(call, arguments, lengths)
     key, value = (
-        held(call, arguments[name], table, arguments[f"new_{name}"], lengths) for name in ("key", "value")
+        held(call, arguments[name], table, arguments.get(f"new_{name}"), lengths) for name in ("key", "value")
     )
     padded = after_padding(call, key.shape[-2], arguments["left_padding"], arguments["query"])
     mask = arguments.get("mask")
@@ -59,77 +58,34 @@ def as_attention(call: Call, arguments: Arguments) -> Arguments:
         "value": value,
         "mask": padded if mask is None else padded & mask,
         "key_lengths": end,
-        "query_offset": offset_at_the_end(call, arguments["query_offset"], end, arguments["query"].shape[-2]),
+        "query_offset": 0
+        if arguments["query_positions"] is not None
+        else offset_at_the_end(call, arguments["query_offset"], end, arguments["query"].shape[-2]),
     }
 
 
 @step
-def check_paged_arrays(call: Call, arguments: Arguments) -> Arguments:
-    """Check the dtypes and shapes of pages, of the table, and of new positions (ERR-16, PAGE-9)."""
-    for name, other in (("new_key", "new_value"), ("new_value", "new_key")):
-        alone = arguments[name] is None and arguments[other] is not None
-        need(name, not alone, f"an array, as {other} is given", None, "PAGE-9")
-    names = {"query": "query", "key_pages": "key", "value_pages": "value"}
-    names |= {} if arguments["new_key"] is None else {"new_key": "new_key", "new_value": "new_value"}
-    same_dtype(call, **{name: arguments[of] for name, of in names.items()})
-    query = tuple(arguments["query"].shape)
-    need("query", len(query) >= 3, "three axes or more", f"shape {query}", "SHAPE-6")
-    keys, values = tuple(arguments["key"].shape), tuple(arguments["value"].shape)
-    need("key_pages", len(keys) == 4, "four axes", f"shape {keys}", "ERR-16")
-    shared = keys[1] > 0 and query[-3] % keys[1] == 0
-    need("key_pages", shared, f"a number of heads that divides {query[-3]}", keys[1], "HEAD-2")
-    need("key_pages", keys[3] == query[-1], f"depth {query[-1]} as in query", keys[3], "ERR-16")
-    _same_heads("value_pages", values, keys[1])
-    fits = len(values) == 4 and values[:3] == keys[:3]
-    need("value_pages", fits, f"shape {keys[:3]} and a depth, as key_pages", f"shape {values}", "ERR-16")
-    need("value_pages", values[3] > 0, "a depth of 1 or more", 0, "ERR-5")
-    table = tuple(array(call, "block_table", arguments["block_table"], "ERR-16").shape)
-    batch = query[:-3]
-    good = len(table) == len(batch) + 1 and table[:-1] == batch
-    need("block_table", good, f"batch axes {batch} and one of pages", f"shape {table}", "ERR-16")
-    if arguments["new_key"] is not None:
-        own = tuple(arguments["new_key"].shape)
-        _same_heads("new_key", own, keys[1])
-        good = len(own) == len(query) and (*own[:-2], own[-1]) == (*batch, keys[1], keys[3])
-        need("new_key", good, f"shape {(*batch, keys[1], 'N', keys[3])}", own, "ERR-16")
-        shape, its = (*own[:-1], values[3]), tuple(arguments["new_value"].shape)
-        _same_heads("new_value", its, keys[1])
-        need("new_value", its == shape, f"shape {shape}", its, "ERR-16")
-    return arguments
-
-
-def _same_heads(name: str, shape: tuple[int, ...], heads: int) -> None:
-    """Check that an array has the heads of the pages of keys (HEAD-2)."""
-    own = shape[-3] if len(shape) >= 4 else heads  # an array of fewer axes is refused for its shape
-    need(name, own == heads, f"{heads} heads as in key_pages", own, "HEAD-2")
-
-
-@step
-def check_paged(call: Call, arguments: Arguments) -> Arguments:
-    """Check the integers: lengths, left padding, offsets, and the entries that are read (ERR-16, PAGE-8)."""
-    batch, pages = tuple(arguments["query"].shape[:-3]), arguments["key"].shape
-    table = integers(
-        call, "block_table", arguments["block_table"], (*batch, arguments["block_table"].shape[-1]), "ERR-16"
-    )
-    room = arguments["block_table"].shape[-1] * pages[2]
-    added = 0 if arguments["new_key"] is None else arguments["new_key"].shape[-2]
-    need("key_lengths", added <= room, f"room for {added} more", f"{room} positions", "PAGE-8")
-    taken: Arguments = {"block_table": table}
-    for name, most in (("key_lengths", room - added), ("left_padding", room)):
-        taken[name] = integers(call, name, arguments[name], batch, "ERR-16")
-        within(call, name, taken[name], 0, most, "PAGE-8")
-    if arguments["query_offset"] is not None:
-        taken["query_offset"] = integers(call, "query_offset", arguments["query_offset"], batch, "ERR-16")
-    checked = arguments | taken
-    read = read_entries(call, checked, checked["key_lengths"])
-    within(call, "block_table", read, 0, max(pages[0] - 1, 0), "PAGE-8")
-    return checked
+def check_entries_read(call: Call, arguments: Arguments) -> Arguments:
+    """Check the entries of the table that are read, and the room for new positions (PAGE-8)."""
+    xp, taken = call.xp, dict(arguments)
+    for name in ("block_table", "key_lengths", "left_padding", "query_offset"):
+        if is_array_api_obj(arguments[name]):
+            taken[name] = xp.astype(arguments[name], xp.int64)
+    pages, _, size, _ = arguments["key"].shape
+    if arguments.get("new_key") is not None:
+        room = arguments["block_table"].shape[-1] * size - arguments["new_key"].shape[-2]
+        need("new_key", room >= 0, "no more positions than the table has", f"{-room} more", "PAGE-8")
+        within(call, "key_lengths", taken["key_lengths"], 0, room, "PAGE-8")
+    read = read_entries(call, taken, taken["key_lengths"])
+    within(call, "block_table", read, 0, max(pages - 1, 0), "PAGE-8")
+    return taken
 
 
 @step
 def end_of_keys(_call: Call, arguments: Arguments) -> Any:
     """Return the number of positions of each sequence, those that are new included (PAGE-2)."""
-    return arguments["key_lengths"] + (0 if arguments["new_key"] is None else arguments["new_key"].shape[-2])
+    new = arguments.get("new_key")
+    return arguments["key_lengths"] + (0 if new is None else new.shape[-2])
 
 
 @step

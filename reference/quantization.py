@@ -7,10 +7,9 @@ import numpy as np
 from array_api_compat import device
 from numpy.typing import NDArray
 
-from attnspec.dtypes import FORMATS
-from attnspec.operations.quantization import BLOCKS, ENCODINGS, OF_BLOCK
+from attnspec.operations.quantization import BLOCKS, OF_BLOCK
 from attnspec.reference.call import Array, Call, part, step
-from attnspec.reference.errors import array, dtype_name, need
+from attnspec.reference.errors import check_declared, need
 from attnspec.reference.functions import public
 from attnspec.reference.notation import narrow, reshaped, stored, wide
 
@@ -20,7 +19,7 @@ Encoding = Literal["int8", "e4m3fn", "e5m2"]
 _FLOATS = {"e4m3fn": (3, 7), "e5m2": (2, 15)}
 
 
-def dequantize_of(call: Call, scales: Array, codes: Array, *, zero_points: Array, encoding: str) -> Array:
+def dequantize_of(call: Call, **arguments: Any) -> Array:
     """Decode codes, and multiply by their scale.
 
     Notes
@@ -35,8 +34,8 @@ def dequantize_of(call: Call, scales: Array, codes: Array, *, zero_points: Array
     >>> dequantize([[0.5], [1.0]], [[0x38, 0x01], [0x7E, 0xFF]], encoding="e4m3fn").tolist()
     [[0.5, 0.0009765625], [448.0, nan]]
     """
-    _floats(call, "scales", scales)
-    check_codes(call, "", codes, scales, zero_points, encoding)
+    scales, codes, zero_points, encoding = check_declared(call, "dequantize", arguments).values()
+    check_zero_points(call, "zero_points", zero_points, encoding)
     return narrow(call, decoded(call, codes, scales, zero_points, encoding, scales), stored(call, scales))
 
 
@@ -44,37 +43,10 @@ dequantize = public(dequantize_of)
 
 
 @step
-def check_codes(call: Call, of: str, codes: Array, scales: Array, zero_points: Array, encoding: str) -> None:
-    """Check that codes are integers, and that scales and zero points belong to them (QUANT-9)."""
-    need("encoding", encoding in ENCODINGS, " or ".join(map(repr, ENCODINGS)), repr(encoding), "ERR-16")
-    shape = tuple(_integers(call, f"{of}codes", codes).shape)
-    need(f"{of}codes", len(shape) >= 2, "two axes or more", f"shape {shape}", "QUANT-9")
-    if scales is not None:
-        blocks_of(f"{of}scales", _floats(call, f"{of}scales", scales), shape)
-    if zero_points is not None:
-        need(f"{of}zero_points", encoding == "int8", "none with floating-point codes", "some", "QUANT-9")
-        blocks_of(f"{of}zero_points", _integers(call, f"{of}zero_points", zero_points), shape)
-
-
-def _integers(call: Call, name: str, given: Any) -> Array:
-    own = dtype_name(array(call, name, given, "QUANT-9"))
-    need(name, own.startswith(("int", "uint")), "integers", own, "QUANT-9")
-    return given
-
-
-def _floats(call: Call, name: str, given: Any) -> Array:
-    own = dtype_name(array(call, name, given, "QUANT-9"))
-    need(name, own in FORMATS, "floating-point numbers", own, "QUANT-9")
-    return given
-
-
-def blocks_of(name: str, given: Array, full: tuple[int, ...]) -> None:
-    """Refuse an array whose axes do not divide those of a shape into blocks (QUANT-5)."""
-    own = tuple(given.shape)
-    pairs = zip(reversed(own), reversed(full), strict=False)
-    fits = all(size in (1, whole) or (0 < size < whole and whole % size == 0) for size, whole in pairs)
-    good = len(own) <= len(full) and fits
-    need(name, good, f"a shape that broadcasts by blocks to {full}", own, "QUANT-9")
+def check_zero_points(_call: Call, name: str, zero_points: Any, encoding: str) -> None:
+    """Refuse zero points of floating-point codes (QUANT-9)."""
+    alone = zero_points is None or encoding == "int8"
+    need(name, alone, "none with floating-point codes", "some", "QUANT-9")
 
 
 @step
@@ -138,7 +110,7 @@ def numbers_of_codes(encoding: str) -> NDArray[np.float64]:
     return signed
 
 
-def dequantize_blocks_of(call: Call, scales: Array, packed: Array, *, blocks: str) -> Array:
+def dequantize_blocks_of(call: Call, **arguments: Any) -> Array:
     """Decode blocks of 32 codes as gguf packs them.
 
     Notes
@@ -153,11 +125,8 @@ def dequantize_blocks_of(call: Call, scales: Array, packed: Array, *, blocks: st
     >>> dequantize_blocks([[0.5]], packed, blocks="q4_0")[0, [0, 1, 16, 17]].tolist()
     [-4.0, 0.0, 3.5, 0.0]
     """
-    need("blocks", blocks in BLOCKS, " or ".join(map(repr, BLOCKS)), repr(blocks), "ERR-16")
-    shape = tuple(_floats(call, "scales", scales).shape)
-    need("scales", len(shape) >= 2, "two axes or more", f"shape {shape}", "QUANT-9")
-    wanted, own = (*shape, BLOCKS[blocks]), tuple(_integers(call, "packed", packed).shape)
-    need("packed", own == wanted, f"shape {wanted}", own, "QUANT-9")
+    scales, packed, blocks = check_declared(call, "dequantize_blocks", arguments).values()
+    need("packed", packed.shape[-1] == BLOCKS[blocks], f"{BLOCKS[blocks]} bytes", packed.shape[-1], "QUANT-9")
     return _dequantize_blocks(call, scales, packed, blocks)
 
 

@@ -10,13 +10,13 @@ from attnspec.operations import OPERATIONS
 from attnspec.operations.stacks import STACKS
 from attnspec.reference.attention import attention_of
 from attnspec.reference.call import Arguments, Array, Call, step
-from attnspec.reference.errors import Shape, check_declared, need, within
+from attnspec.reference.errors import Shape, check_declared
 from attnspec.reference.functions import declare
 from attnspec.reference.latent import latent_keys, latent_scale, latent_values
-from attnspec.reference.notation import count, narrow, stored, wide
+from attnspec.reference.notation import by_name, count, in_storage, stored, wide
 from attnspec.reference.packing import Packed, packed_attended, place_in_sequence, sequence_of_row
-from attnspec.reference.paging import as_attention, read_entries
-from attnspec.reference.quantization import decoded
+from attnspec.reference.paging import as_attention, check_entries_read
+from attnspec.reference.quantization import check_zero_points, decoded
 from attnspec.reference.sparsity import Sparse, check_blocks, check_lists, meant
 
 #: The arguments of blocks and lists.
@@ -27,17 +27,13 @@ _PAIRS = ("mask", "bias", "dropout_mask")
 
 def stacked_of(name: str, call: Call, **arguments: Any) -> Any:
     """Compute an operation that combines forms (STACK-1)."""
-    form = OPERATIONS[name]
-    check_declared(call, name, arguments)
-    storage = stored(call, arguments["query"])
-    results = attended_stack(call, form.layers, reduced(call, name, arguments))
-    wanted = form.wanted(arguments)
-    every = dict(zip(wanted, results if isinstance(results, tuple) else (results,), strict=True))
-    if "packed" in form.layers and "paged" in form.layers:
-        every = rows_of_entries(call, arguments, every)
-    numbers = {output.name: output.numbers for output in form.results}
-    kept = tuple(x if numbers[own] == "lse" else narrow(call, x, storage) for own, x in every.items())
-    return kept if len(kept) > 1 else kept[0]
+    layers, storage = OPERATIONS[name].layers, stored(call, arguments["query"])
+    arguments = check_declared(call, name, arguments)
+    results = attended_stack(call, layers, reduced(call, name, arguments))
+    outputs = by_name(name, arguments, results)
+    if "packed" in layers and "paged" in layers:
+        outputs = rows_of_entries(call, arguments, outputs)
+    return in_storage(call, name, outputs, storage)
 
 
 for _name in STACKS:
@@ -85,8 +81,7 @@ def numbers_of_codes(call: Call, arguments: Arguments) -> Arguments:
     for scales in [name for name in arguments if name.endswith("_scales")]:
         of = scales.removesuffix("_scales")
         zero_points, encoding = arguments[f"{of}_zero_points"], arguments["encoding"]
-        alone = zero_points is None or encoding == "int8"
-        need(f"{of}_zero_points", alone, "none with floating-point codes", "some", "QUANT-9")
+        check_zero_points(call, f"{of}_zero_points", zero_points, encoding)
         codes = f"{of}_pages" if f"{of}_pages" in arguments else f"{of}_codes"
         factors = (arguments[scales], zero_points, encoding)
         result = decoded(call, arguments[codes], *factors, arguments["query"])
@@ -132,28 +127,14 @@ def gathered_stack(call: Call, arguments: Arguments) -> Arguments:
     # A latent vector is like the key of a single head.
     pages = [x[:, None, :, :] if latent else x for x in (arguments[f"{name}_pages"] for name in names)]
     checked = check_entries_read(call, arguments | {"key": pages[0], "value": pages[1]})
-    result = as_attention(call, checked | {"new_key": None, "new_value": None})
+    result = as_attention(call, checked)
     held = [result.pop(own) for own in ("key", "value")]
-    if result["query_positions"] is not None:
-        result["query_offset"] = 0
     rest = ("query_rotary", "key_weight", "value_weight") if latent else ()
     return (
         result
         | {name: x[..., 0, :, :] if latent else x for name, x in zip(names, held, strict=True)}
         | {name: arguments[name] for name in rest}
     )
-
-
-@step
-def check_entries_read(call: Call, arguments: Arguments) -> Arguments:
-    """Check the entries of the table that are read (PAGE-8), and convert its integers."""
-    xp, taken = call.xp, dict(arguments)
-    for name in ("block_table", "key_lengths", "left_padding", "query_offset"):
-        if is_array_api_obj(arguments[name]):
-            taken[name] = xp.astype(arguments[name], xp.int64)
-    read = read_entries(call, taken, taken["key_lengths"])
-    within(call, "block_table", read, 0, max(arguments["key"].shape[0] - 1, 0), "PAGE-8")
-    return taken
 
 
 @step

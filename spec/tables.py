@@ -47,30 +47,52 @@ def arguments(*operations: str) -> str:
     for name in operations:
         if len(operations) > 1:
             rows.append((f"**{name}**", *[""] * 6))
-        rows += [_of_argument(argument) for argument in OPERATIONS[name].arguments.values()]
+        shared = _shared(OPERATIONS[name])
+        own = (argument for argument in OPERATIONS[name].arguments.values() if argument.name not in shared)
+        rows += [_of_argument(argument) for argument in own]
+        if shared:
+            rows.append(("the other options of `attention`", *[""] * 5, "[STACK-2]"))
         rows += [_of_argument(argument) for argument in OPERATIONS[name].forward]
         rows += [_of_output(output, OPERATIONS[name]) for output in OPERATIONS[name].results]
     return _table(("argument", "kind", "shape", "meaning", "role", "default", "rule"), rows)
 
 
+def _shared(form: Operation) -> set[str]:
+    """Return the options that a form has as `attention` has them, but for the axes, if it has all of them."""
+    if not form.layers:
+        return set()
+    known = OPERATIONS["attention"].arguments
+    return {
+        name for name in form.options if name in known and form.arguments[name].meaning == known[name].meaning
+    }
+
+
 def operations() -> str:
     """List every operation with its arrays, its other arguments and its outputs."""
     rows = (
-        (f"`{name}`", _names(form.arrays), _names(form.offers), _names(form.outputs))
+        (f"`{name}`", _names(form.arrays), _beside(form), _names(form.outputs))
         for name, form in OPERATIONS.items()
-        if not form.layers  # their arguments follow from their names
+        if not form.stacked  # their arguments follow from their names
     )
     return _table(("operation", "arrays", "arguments besides", "outputs"), rows)
 
 
+def _beside(form: Operation) -> str:
+    shared = _shared(form)
+    own = _names(name for name in form.offers if name not in shared)
+    return f"{own}, and the other options of `attention`" if shared else own
+
+
 def call(operation: str) -> str:
-    """Write the call of an operation, with all of its arguments."""
+    """Write the call of an operation, with all of its arguments. `options` stands for those of attention."""
     form = OPERATIONS[operation]
-    options = (form.arguments[name] for name in form.options)
+    shared = _shared(form)
+    options = (form.arguments[name] for name in form.options if name not in shared)
     given = ", ".join(
         argument.name if argument.required else f"{argument.name}={argument.default!r}"
         for argument in options
     )
+    given += ", **options" if shared else ""
     lines = wrap(given, 60 - len(operation)) or [""]
     indent = " " * (4 + len(operation) + 1)
     first = f"    {operation}({', '.join(form.arrays)}{', *,' if given else ''}"

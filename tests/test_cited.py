@@ -115,7 +115,7 @@ def chapters(operation):
     """The prefixes of rules that can bear on an operation."""
     form = OPERATIONS[operation]
     rules = {rule for one in form.arguments.values() for rule in (one.rule, *one.refusals.values())}
-    rules |= {one.rule for one in form.results}
+    rules |= {one.rule for one in form.results} | ({"STACK-2"} if form.layers else set())
     return {rule.partition("-")[0] for rule in rules} | GENERAL | PARTS.get(operation, set())
 
 

@@ -14,7 +14,7 @@ from attnspec.operations.gradients import primal
 from attnspec.sizes import misfits
 
 EVERY = {call.name: call for call in every()}
-STACKS = [name for name, form in OPERATIONS.items() if form.layers]
+STACKS = [name for name, form in OPERATIONS.items() if form.stacked]
 MIXED = {call.name: call for name in OPERATIONS for call in mixed_dtypes(name, "float64", "float32")}
 OTHERS = ("torch-portable", "jax-portable", "strict-portable", "dask-portable")
 #: One of each way in which an argument is looked at.

@@ -50,7 +50,7 @@ def test_help_lists_every_argument_and_every_output_with_its_rule(operation):
     text, form = inspect.getdoc(reference.function(operation)), OPERATIONS[operation]
     for entry in (*form.arguments.values(), *form.results):
         assert re.search(rf"(?m)^{entry.name} : .*\n    .*\({entry.rule}\)\.$", text), entry.name
-    if not form.layers:
+    if not form.stacked:
         text = inspect.getdoc(getattr(reference, operation))
         assert text.index("ArgumentError") < text.index(f">>> from attnspec.reference import {operation}")
 
@@ -67,7 +67,7 @@ def test_every_public_function_of_the_reference_is_an_operation():
     Operations that combine forms have no names in the package.
     """
     functions = {name for name in reference.__all__ if callable(getattr(reference, name))} - {"ArgumentError"}
-    single = {name for name, form in OPERATIONS.items() if not form.layers}
+    single = {name for name, form in OPERATIONS.items() if not form.stacked}
     assert functions - {"allowed_keys", "function", "functions", "softmax"} == single
     assert set(PORTABLE) == set(OPERATIONS)
 
@@ -198,7 +198,7 @@ def test_every_operation_has_its_table():
     asked = [line for page in HOME.glob("*.md") for line in page.read_text().splitlines()]
     listed = [line[18:-4] for line in asked if line.startswith("<!-- arguments of ")]
     named = sorted(name for line in listed for name in line.split(", "))
-    assert named == sorted(name for name, form in OPERATIONS.items() if not form.layers or name in named)
+    assert named == sorted(name for name, form in OPERATIONS.items() if not form.stacked or name in named)
 
 
 @pytest.mark.parametrize("name", DTYPES)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from attnspec import reference
+from attnspec import OPERATIONS, reference
 from attnspec.backends import load
 from attnspec.backends.constraints import Constraints
 from attnspec.backends.user.function import describe
@@ -17,6 +17,7 @@ from attnspec.conformance.run.events import offer_of
 from attnspec.conformance.run.index import outline_of, write
 from attnspec.conformance.run.plan import PATH, Selection, index, plan_of
 
+WIDE = {"float32", "float64"}
 #: Some cases of every chapter, and of every operation.
 SOME = index()[::35]
 
@@ -42,12 +43,16 @@ def test_the_smallest_calls_are_few_small_and_quick_and_touch_what_single_calls_
     assert len(plan) < len(quick) / 3
     assert {*plan} <= {*quick}
     assert max(outline.numbers for outline in plan) <= 1000
-    assert {outline.dtype for outline in plan} == {"float32", "float64"}
+    assert {outline.dtype for outline in plan} == WIDE
     touched = {rule for outline in plan for rule in outline.rules}
     of_single = {rule for outline in quick if not outline.related for rule in outline.rules}
     assert len(of_single - touched) < 6
+    small = [outline for outline in quick if outline.numbers <= 1000 and outline.dtype in WIDE]
     assert {call.operation for outline in plan for call in outline.calls} >= {
-        call.operation for outline in quick for call in outline.calls if not call.operation.endswith("_vjp")
+        call.operation for outline in small for call in outline.calls if not call.operation.endswith("_vjp")
+    }
+    assert {name for name, form in OPERATIONS.items() if not form.stacked} <= {
+        call.operation for outline in small for call in outline.calls
     }
 
 

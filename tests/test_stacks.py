@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnspec import OPERATIONS
-from attnspec.conformance.suite.stacks import OPTIONS, Sizes, draw_call, options_of
-from attnspec.operations.stacks import STACKS
+from attnspec.conformance.suite.stacks import OPTIONS, STORED, Sizes, draw_call, options_of
 from attnspec.reference import ArgumentError, attention, function
 from attnspec.reference.budget.budget import budget
 from attnspec.reference.exact import evaluate as exact
@@ -20,7 +19,7 @@ lengths = st.lists(st.integers(0, 6), min_size=1, max_size=4)
 @st.composite
 def calls(draw):
     """Draw a stack, sizes and an option, and make the call."""
-    name = draw(st.sampled_from(tuple(STACKS)))
+    name = draw(st.sampled_from(tuple(STORED)))
     queries = draw(lengths)
     keys = draw(st.lists(st.integers(0, 9), min_size=len(queries), max_size=len(queries)))
     heads = draw(st.sampled_from([(1, 1), (2, 1), (4, 2), (3, 3)]))
@@ -31,9 +30,9 @@ def calls(draw):
         page=draw(st.integers(1, 4)),
         rest=draw(st.sampled_from([(0, 0), (2, 1)])),
     )
-    option = draw(st.sampled_from(options_of(STACKS[name].layers)))
+    option = draw(st.sampled_from(options_of(STORED[name].layers)))
     random = np.random.default_rng(draw(st.integers(0, 2**16)))
-    return name, draw_call(random, "float64", STACKS[name].layers, sizes, option)
+    return name, draw_call(random, "float64", STORED[name].layers, sizes, option)
 
 
 def results_of(name, call):
@@ -66,12 +65,12 @@ def test_the_reference_and_both_oracles_agree(drawn):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("name", STACKS)
+@pytest.mark.parametrize("name", STORED)
 def test_every_option_of_every_stack(name):
-    for seed, option in enumerate(options_of(STACKS[name].layers)):
+    for seed, option in enumerate(options_of(STORED[name].layers)):
         for sizes in (Sizes(), Sizes(rest=(2, 1), heads=(2, 1))):
             compare(
-                name, draw_call(np.random.default_rng(seed), "float64", STACKS[name].layers, sizes, option)
+                name, draw_call(np.random.default_rng(seed), "float64", STORED[name].layers, sizes, option)
             )
 
 
@@ -79,7 +78,7 @@ def test_a_sequence_is_a_call_of_attention():
     """Taken apart by hand: pages of codes, a packed row, positions from the end of each sequence."""
     sizes = Sizes(queries=(2, 3), keys=(5, 4), page=2)
     name = "packed_paged_quantized_attention"
-    call = draw_call(np.random.default_rng(3), "float64", STACKS[name].layers, sizes, "all together")
+    call = draw_call(np.random.default_rng(3), "float64", STORED[name].layers, sizes, "all together")
     result = results_of(name, call | {"encoding": "int8"})
     scales = {of: np.broadcast_to(call[f"{of}_scales"], call[f"{of}_pages"].shape) for of in ("key", "value")}
     for g, (first, last) in enumerate(((0, 2), (2, 5))):
@@ -102,7 +101,7 @@ def test_a_sequence_is_a_call_of_attention():
 
 def test_every_option_of_attention_is_one_of_every_stack():
     own = {"key_lengths"}  # a length that pages require
-    for form in STACKS.values():
+    for form in STORED.values():
         assert set(OPERATIONS["attention"].options) <= set(form.arguments)
         assert {*form.arrays} & own == set()
 
@@ -111,11 +110,11 @@ def test_the_options_that_are_drawn_are_those_of_attention():
     drawn = set()
     for option in OPTIONS:
         for name in ("packed_quantized_attention", "paged_quantized_attention"):
-            if option in options_of(STACKS[name].layers):
+            if option in options_of(STORED[name].layers):
                 drawn |= set(
-                    draw_call(np.random.default_rng(0), "float32", STACKS[name].layers, Sizes(), option)
+                    draw_call(np.random.default_rng(0), "float32", STORED[name].layers, Sizes(), option)
                 )
-    asked = {"return_lse", "return_weights", "return_max", "dropout_rate"}
+    asked = {"return_lse", "return_weights", "return_max"}
     assert set(OPERATIONS["attention"].options) - drawn == asked
 
 

@@ -79,7 +79,7 @@ def test_three_ways_to_mask_in_004_agree():
         assert np.array_equal(expected[0][name], expected[2][name])
 
 
-@pytest.mark.parametrize("operation", [name for name, form in OPERATIONS.items() if not form.layers])
+@pytest.mark.parametrize("operation", [name for name, form in OPERATIONS.items() if not form.stacked])
 def test_every_argument_is_used_by_a_case(operation):
     """But for options of the operation that it reduces to or differentiates, whose cases use them."""
     form = OPERATIONS[operation]

@@ -90,7 +90,7 @@ def test_the_linter_names_an_argument_to_refuse(tmp_path, case_id, change, messa
 
 
 @pytest.mark.parametrize(
-    "operation", [name for name, form in OPERATIONS.items() if name in STORED or not form.layers]
+    "operation", [name for name, form in OPERATIONS.items() if name in STORED or not form.stacked]
 )
 def test_the_linter_knows_the_shape_of_every_output(tmp_path, operation):
     case = next(case for case in ALL if case.operation == operation and case.expected)

@@ -5,9 +5,11 @@ from typing import Any
 import numpy as np
 
 from attnspec.conformance.gallery.entry import Array, base, rows, wrong
-from attnspec.reference.call import Call
+from attnspec.reference.call import Arguments, Call
 from attnspec.reference.gradients_of_forms import PackedGradients
 from attnspec.reference.packing import Packed
+
+_STARTS = ("query_starts", "key_starts")
 
 ENTRIES = rows(
     ("rows_past_the_end_in_the_last_sequence", "sequence_of_row", "PACK-3", "V",
@@ -27,9 +29,9 @@ ENTRIES = rows(
     ("offset_of_the_first_sequence", "offset_of_row", "PACK-5", "H",
      lambda call, sequences: np.full(sequences.shape, np.asarray(call.offsets).ravel()[:1].sum(), np.int64),
      "Move all sequences by the offset of the first."),
-    ("boundaries_sorted", "check_starts", "PACK-6", "U",
-     lambda call, name, starts, shape, rows: base.check_starts(call, name, np.sort(starts)
-         if starts.ndim == 1 else starts, shape, rows),
+    ("boundaries_sorted", "check_declared", "PACK-6", "U",
+     lambda call, operation, given: base.check_declared(call, operation, given | {
+         name: np.sort(given[name]) for name in _STARTS if np.ndim(given.get(name, 0)) == 1}),
      "Sort boundaries that decrease."),
 )  # fmt: skip
 
@@ -145,19 +147,25 @@ def each_sequence_aligned_at_its_end(call: Packed, sequences: Array) -> Any:
     return np.append(ahead, 0)[sequences]
 
 
-@wrong("check_starts", "PACK-6", "U")
-def boundaries_clamped_to_the_row(call: Packed, name: str, starts: Array, shape: Any, rows: int) -> Any:
+@wrong("check_declared", "PACK-6", "U")
+def boundaries_clamped_to_the_row(call: Call, operation: str, given: Arguments) -> Any:
     """Take a boundary past the row for its end."""
-    whole = starts.dtype.kind in "iu"
-    return base.check_starts(call, name, np.minimum(starts, rows) if whole else starts, shape, rows)
+    arrays = dict(zip(_STARTS, ("query", "key"), strict=True))
+    taken = {
+        name: np.minimum(given[name], given[array].shape[-2])
+        for name, array in arrays.items()
+        if array in given and getattr(given.get(name), "dtype", np.dtype(float)).kind in "iu"
+    }
+    return base.check_declared(call, operation, given | taken)
 
 
-@wrong("check_starts", "PACK-6", "U")
-def first_boundary_not_read(call: Packed, name: str, starts: Array, shape: Any, rows: int) -> Any:
+@wrong("check_declared", "PACK-6", "U")
+def first_boundary_not_read(call: Call, operation: str, given: Arguments) -> Any:
     """Begin the first sequence at row 0, whatever the first boundary."""
-    begun = starts.copy()
-    begun[..., :1] = 0
-    return base.check_starts(call, name, begun, shape, rows)
+    begun = {name: np.array(given[name]) for name in _STARTS if np.ndim(given.get(name, 0))}
+    for starts in begun.values():
+        starts[..., :1] = 0
+    return base.check_declared(call, operation, given | begun)
 
 
 @wrong("d_sinks", "PACK-7", "W")

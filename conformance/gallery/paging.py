@@ -131,27 +131,30 @@ def end_without_the_new_positions(call: Call, given: Arguments) -> Any:
     return plain | {"query_offset": given["key_lengths"] - given["query"].shape[-2]}
 
 
-@wrong("check_paged", "PAGE-8", "U", "microsoft/onnxruntime#32391")
+@wrong("check_entries_read", "PAGE-8", "U", "microsoft/onnxruntime#32391")
 def pages_that_there_are_not_clamped(call: Call, given: Arguments) -> Any:
     """Read the nearest page for an entry that is no page."""
     table = given["block_table"]
-    clipped = np.clip(table, 0, max(given["key"].shape[0] - 1, 0)) if table.dtype.kind in "iu" else table
-    return base.check_paged(call, given | {"block_table": clipped})
+    clipped = np.clip(table, 0, max(given["key"].shape[0] - 1, 0))
+    return base.check_entries_read(call, given | {"block_table": clipped})
 
 
-@wrong("check_paged", "PAGE-8", "U", "Dao-AILab/flash-attention#2711")
-def length_clamped_to_the_table(call: Call, given: Arguments) -> Any:
+@wrong("check_declared", "PAGE-8", "U", "Dao-AILab/flash-attention#2711")
+def length_clamped_to_the_table(call: Call, operation: str, given: Arguments) -> Any:
     """Take a length past the table for all of its positions."""
-    room = given["block_table"].shape[-1] * given["key"].shape[2]
+    if operation != "paged_attention":
+        return base.check_declared(call, operation, given)
+    room = given["block_table"].shape[-1] * given["key_pages"].shape[2]
     room -= 0 if given["new_key"] is None else given["new_key"].shape[-2]
     lengths = given["key_lengths"]
     if isinstance(lengths, int) or np.asarray(lengths).dtype.kind in "iu":
         lengths = np.minimum(lengths, max(room, 0)) if np.ndim(lengths) else min(lengths, max(room, 0))
-    return base.check_paged(call, given | {"key_lengths": lengths})
+    return base.check_declared(call, operation, given | {"key_lengths": lengths})
 
 
-@wrong("check_paged_arrays", "PAGE-9", "U")
-def new_keys_alone_ignored(call: Call, given: Arguments) -> Any:
+@wrong("check_declared", "PAGE-9", "U")
+def new_keys_alone_ignored(call: Call, operation: str, given: Arguments) -> Any:
     """Ignore new keys without new values, and new values without new keys."""
-    alone = (given["new_key"] is None) != (given["new_value"] is None)
-    return base.check_paged_arrays(call, given | ({"new_key": None, "new_value": None} if alone else {}))
+    alone = (given.get("new_key") is None) != (given.get("new_value") is None)
+    new = {"new_key": None, "new_value": None} if alone else {}
+    return base.check_declared(call, operation, given | new)

@@ -46,6 +46,9 @@ ENTRIES = rows(
      lambda call, packed, blocks: base.unpacked(call, packed, blocks) if blocks != "q4_0"
          else np.stack([packed % 16, packed // 16], axis=-1).reshape(*packed.shape[:-1], 32) - 8,
      "Take the two codes of a byte for neighbours."),
+    ("zero_points_of_floats_passed_over", "check_zero_points", "QUANT-9", "Z",
+     lambda _call, _name, _zero_points, _encoding: None,
+     "Accept zero points that are subtracted from floating-point codes."),
     ("scales_of_the_cache_left_out", "keys_and_values", "QUANT-8", "Z",
      lambda call, query, key, value, encoding: base.keys_and_values(call,
          query, (key[0], None, key[2]), (value[0], None, value[2]), encoding),
@@ -175,15 +178,6 @@ def nibbles_of_q4_0_in_twos_complement(call: Call, packed: Array, blocks: str) -
     """Read a nibble as a signed integer, without the 8 that is subtracted."""
     numbers = base.unpacked(call, packed, blocks)
     return numbers if blocks != "q4_0" else np.where(numbers >= 0, numbers - 8, numbers + 8)
-
-
-@wrong("check_codes", "QUANT-9", "Z")
-def zero_points_of_floats_passed_over(
-    call: Call, of: str, codes: Array, scale: Array, zero_points: Array, encoding: str
-) -> None:
-    """Accept zero points that are subtracted from floating-point codes."""
-    given = zero_points if encoding == "int8" else None
-    base.check_codes(call, of, codes, scale, given, encoding)
 
 
 @wrong("keys_and_values", "QUANT-8", "Z", "vllm-project/vllm#6081")

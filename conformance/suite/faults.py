@@ -175,7 +175,8 @@ def _of_broadcast(operation: str, argument: Argument, sizes: Mapping[str, int]) 
 def _of_shape(operation: str, argument: Argument, good: Any) -> Iterator[Fault]:
     # A size that an argument is the first to determine is a fault of the others, not of itself.
     said = _said_first(operation, argument)
-    yield Fault(f"{argument.noun} with an axis more", "shape", _like(good, (*BATCHES, *good.shape)))
+    if argument is not in_order(OPERATIONS[operation])[0]:  # which says how many batch axes there are
+        yield Fault(f"{argument.noun} with an axis more", "shape", _like(good, (*BATCHES, *good.shape)))
     yield Fault(f"{argument.noun} with an axis less", "shape", _like(good, good.shape[1:]))
     if good.ndim > 1 and not set(argument.shape[-2:]) <= said:
         shape = (*good.shape[:-2], good.shape[-1], good.shape[-2])

@@ -91,7 +91,7 @@ def every(sizes: Sizes = (), *, stacks: bool = True) -> tuple[Malformed, ...]:
     """
     calls: dict[str, Malformed] = {}
     for operation, form in OPERATIONS.items():
-        if form.layers and not stacks:
+        if form.stacked and not stacks:
             continue
         own = {**SIZES, **dict(sizes if primal(operation) == "attention" else ())}
         made = (make(operation, own) for make in (_from_declaration, _alone, _with_other_sizes, _by_hand))
@@ -101,7 +101,7 @@ def every(sizes: Sizes = (), *, stacks: bool = True) -> tuple[Malformed, ...]:
             # Companions and the operator have arguments of the same name: "softcap of 0 in scores".
             beside = "" if call.operation == "attention" else f" in {call.operation}"
             name = NAMES.get(f"{call.name}{beside}") or f"{call.name}{beside}"
-            asked = call.asked and not form.layers and not _is_refused_elsewhere(call, calls.values())
+            asked = call.asked and not form.stacked and not _is_refused_elsewhere(call, calls.values())
             calls.setdefault(name, replace(call, name=name, asked=asked))
     return tuple(calls.values())
 

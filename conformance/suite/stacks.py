@@ -1,4 +1,4 @@
-"""The chapter `stacks`: operations that combine several forms."""
+"""The chapter `stacks`: operations that combine several forms, and every option in each form."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -11,12 +11,14 @@ from attnspec.conformance.suite import words
 from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
 from attnspec.conformance.suite.problem import grid
 from attnspec.conformance.suite.words import draw_in_turn
-from attnspec.operations.stacks import STACKS
+from attnspec.operations.stacks import FORMS, STACKS
 
 chapter = Chapter("stacks")
 
 Arguments = dict[str, Any]
 Random = np.random.Generator
+#: Every operation that has a form, or several.
+STORED = {**FORMS, **STACKS}
 #: The number in places of pages that no query reads, and the code there, which is NaN in `e4m3fn`.
 _UNREAD, _UNREAD_CODE = 1000, 127
 _ENCODINGS = ("int8", "e4m3fn", "e5m2")
@@ -159,7 +161,11 @@ def _lists(draft: _Draft) -> Arguments:
     rows, columns = draft.sizes.blocks
     if "block_sparse" in draft.layers:
         blocks = (*outer, -(-queries // rows), -(-keys // columns))
-        return {"query_block": rows, "key_block": columns, "block_mask": draft.random.random(blocks) < 0.6}
+        sizes = {"query_block": rows, "key_block": columns}
+        if draft.random.random() < 0.5:
+            return sizes | {"block_mask": draft.random.random(blocks) < 0.6}
+        counts = draft.random.integers(0, min(blocks[-1], 3) + 1, blocks[:-1])
+        return sizes | {"block_counts": counts, "block_indices": draft.random.random(blocks).argsort(axis=-1)}
     if "listed" not in draft.layers:
         return {}
     heads = () if "latent" in draft.layers else (draft.sizes.heads[1],)
@@ -230,13 +236,16 @@ OPTIONS: Mapping[str, tuple[tuple[str, ...], Callable[[_Draft], Arguments]]] = {
     "segments": (("MASK-11",), _segments),
     "positions": (("MASK-14", "MASK-3"), _positions),
     "left padding": (("PAGE-6", "MASK-3"), _padding),
-    "dropout": (("DROP-1",), lambda draft: {"dropout_mask": draft.random.random(draft.shape) < 0.7}),
+    "dropout": (
+        ("DROP-1", "DROP-2"),
+        lambda draft: {"dropout_mask": draft.random.random(draft.shape) < 0.7, "dropout_rate": 0.3},
+    ),
     "all together": (("SCORE-3", "SCORE-5", "MASK-3", "MASK-8", "SOFT-5"), _together),
 }
 
 
 def options_of(layers: tuple[str, ...]) -> tuple[str, ...]:
-    """Name the options that a stack has."""
+    """Name the options that a form or a stack has."""
     lacks = {"key lengths"} if "paged" in layers else {"left padding"}
     return tuple(name for name in OPTIONS if name not in lacks)
 
@@ -273,15 +282,18 @@ _TILES: Mapping[str, Sizes] = {
 
 def _turn(name: str, option: int) -> bool:
     """Whether an operation meets an option. Each option meets some of those that are not served."""
-    return (tuple(STACKS).index(name) + option) % (len(STACKS) // _OTHERS) == 0
+    return name in STACKS and (tuple(STACKS).index(name) + option) % (len(STACKS) // _OTHERS) == 0
 
 
 def _case(random: Random, dtype: str, sizes: Sizes, option: str = "nothing") -> Call:
     """Draw a case of an operation."""
+    sizes_of_tiles = replace(sizes, name="") in _TILES.values()
     rules = OPTIONS[option][0]
     rules = rules if rules == ("STACK-1",) else tuple(dict.fromkeys(("STACK-2", *rules)))
-    call = draw_call(random, dtype, STACKS[sizes.name].layers, sizes, option)
-    return Call(call, rules, operation=sizes.name)
+    call = draw_call(random, dtype, STORED[sizes.name].layers, sizes, option)
+    # The weights of tiles are ten times as large as all else, and few functions return them.
+    outputs = ("output", "lse") if sizes_of_tiles else ()
+    return Call(call, rules, operation=sizes.name, outputs=outputs)
 
 
 @chapter.group("STACK-1")
@@ -296,10 +308,10 @@ def several_forms(draw: Draw) -> Iterator[Yielded]:
 
 @chapter.group("STACK-2", each=tuple(OPTIONS)[1:])
 def forms_with(draw: Draw, option: str) -> Iterator[Yielded]:
-    """Each option of attention acts in a stack as it does without forms."""
+    """Each option of attention acts in a form or a stack as it does without forms."""
     place = tuple(OPTIONS).index(option)
-    names = [name for name in STACKS if option in options_of(STACKS[name].layers)]
-    chosen = [name for name in names if name in _SERVED or _turn(name, place)]
+    names = [name for name in STORED if option in options_of(STORED[name].layers)]
+    chosen = [name for name in names if name in (*FORMS, *_SERVED) or _turn(name, place)]
     calls = [replace(_REST if len(name) % 2 else Sizes(), name=name) for name in chosen]
     for random, dtype, sizes in draw_in_turn(draw, *calls):
         yield _case(random, dtype, sizes, option)
@@ -318,10 +330,16 @@ def batch_of_decoding_and_prefill(draw: Draw) -> Iterator[Yielded]:
 @chapter.group("STACK-2", each=tuple(name for name in OPTIONS if name not in ("nothing", "key lengths")))
 def mixed_batch_with(draw: Draw, option: str) -> Iterator[Yielded]:
     """Each option acts on a batch of decoding and of chunks, at small sizes and at those of tiles."""
+    place = tuple(OPTIONS).index(option)
+    forms = [name for name in FORMS if option in options_of(FORMS[name].layers)]
     names = [name for name in _SERVED if option in options_of(STACKS[name].layers)]
     calls = [replace(_MIXED, name=name) for name in names]
     # Every second call is in float32, so that each size of tiles is.
     calls += [replace(_TILES[size], name=names[0]) for size in ("16", "64", "64", "16")]
+    calls += [
+        replace(_TILES[size], name=forms[(place + turn) % len(forms)])
+        for turn, size in enumerate(("16", "64", "16"))
+    ]
     for random, dtype, sizes in draw_in_turn(draw, *calls):
         yield _case(random, dtype, sizes, option)
 
@@ -337,7 +355,8 @@ def rows_past_the_last_sequence(draw: Draw) -> Iterator[Yielded]:
 @chapter.group("STACK-1", each=tuple(_TILES))
 def forms_across_tiles(draw: Draw, size: str) -> Iterator[Yielded]:
     """Sequences begin and end inside tiles, at their edges and one after them."""
-    names = [*_SERVED, *(name for name in STACKS if name not in _SERVED and _turn(name, int(size)))]
+    others = (name for name in STACKS if name not in _SERVED and _turn(name, int(size)))
+    names = [*_SERVED, *others, *FORMS]
     for random, dtype, sizes in draw_in_turn(draw, *(replace(_TILES[size], name=name) for name in names)):
         case = _case(random, dtype, sizes, "all together")
         yield replace(case, rules=("STACK-1", *case.rules))
@@ -357,7 +376,7 @@ def integers_of_other_dtypes(draw: Draw, width: str) -> Iterator[Yielded]:
 @chapter.group("STACK-3")
 def used_lengths(draw: Draw) -> Iterator[Yielded]:
     """Sequences of a row use fewer queries and keys than they have rows."""
-    calls = [replace(_REST, name=name) for name in STACKS if name.startswith("packed")]
+    calls = [replace(_REST, name=name) for name in STORED if name.startswith("packed")]
     for random, dtype, sizes in draw_in_turn(draw, *calls):
         case = _case(random, dtype, sizes, "sinks")
         lengths: Arguments = {"query_lengths": random.integers(0, 4, len(_REST.queries))}

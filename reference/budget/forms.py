@@ -13,25 +13,11 @@ from attnspec.reference.budget.arithmetic import Arithmetic, Budget, rounded, wi
 from attnspec.reference.budget.attention import attention_budget
 from attnspec.reference.budget.companions import projected_budget
 from attnspec.reference.budget.gradients import gradient_budget
-from attnspec.reference.call import Call, Steps
 from attnspec.reference.masking import allowed_keys
-from attnspec.reference.numpy_namespace import xp
 from attnspec.reference.quantization import dequantize, dequantize_blocks
 
 _MASKING = ("is_causal", "window")
 _FORM = ("query_starts", "key_starts", "query_offset")
-
-
-def packed_budget(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
-    """Return the budgets of output and lse. Rows of no sequence are 0 and minus infinity, without error."""
-    results = attention_budget(
-        (arguments["query"], arguments["key"], arguments["value"]), _within_sequences(arguments), arithmetic
-    )
-    inside = _rows(arguments)
-    return {
-        "output": np.where(inside[:, None], results["output"], 0),
-        "lse": np.where(inside, results["lse"], 0),
-    }
 
 
 def packed_gradient_budget(
@@ -69,24 +55,6 @@ def _rows(arguments: Mapping[str, Any]) -> NDArray[np.bool_]:
     return rows
 
 
-_NAMES = {"key_pages": "key", "value_pages": "value"}
-
-
-def paged_budget(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
-    """Return the budgets of output and lse."""
-    from attnspec.reference.paging import as_attention
-
-    whole = {name: one.default for name, one in OPERATIONS["paged_attention"].arguments.items()} | dict(
-        arguments
-    )
-    renamed = {_NAMES.get(name, name): thing for name, thing in whole.items()}
-    plain = as_attention(Call(Steps(), xp, np.dtype(np.float64)), renamed)
-    asked = {name: thing for name, thing in plain.items() if thing is not None}
-    words = {name: arguments[name] for name in ("uniform_rows", "capped_bias")}
-    results = attention_budget((plain["query"], plain["key"], plain["value"]), {**asked, **words}, arithmetic)
-    return {name: results[name] for name in ("output", "lse")}
-
-
 #: Roundings of a decoded number: its product with the scale, and the scale where it is multiplied by another.
 DECODING = 2
 
@@ -115,22 +83,26 @@ def once(value: Budget, storage: Format) -> Budget:
     return np.where(finite == 0, 0.0, np.ldexp(storage.unit, exponent))
 
 
-def quantized_budget(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
+def low_precision_budget(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
     """Return the budgets of attention over decoded arrays, which inherit errors of decoding (QUANT-8).
 
-    If the query is decoded too, half precision has the roundings of the profile `fp8` (QUANT-11).
+    Half precision has the roundings of the profile `fp8` (QUANT-11).
     """
     arrays, errors = [], []
     for name in ("query", "key", "value"):
-        coded = f"{name}_codes" in arguments
-        value = decoded(arguments, name) if coded else arguments[name]
-        error = DECODING * arithmetic.work.unit * np.abs(value) * coded
+        value = decoded(arguments, name)
         arrays.append(value)
-        errors.append(rounded(value, error, arithmetic.storage) if arithmetic.casts and coded else error)
-    if "query_codes" in arguments and arithmetic.casts:
+        errors.append(of_decoding(value, arithmetic))
+    if arithmetic.casts:
         arithmetic = replace(arithmetic, profile=with_short_weights(arithmetic.profile))
     inherited = (errors[0], errors[1], errors[2])
     return attention_budget((arrays[0], arrays[1], arrays[2]), arguments, arithmetic, inherited)
+
+
+def of_decoding(value: Budget, arithmetic: Arithmetic) -> Budget:
+    """Return the error of decoded numbers, which may be rounded to storage."""
+    error = DECODING * arithmetic.work.unit * np.abs(value)
+    return rounded(value, error, arithmetic.storage) if arithmetic.casts else error
 
 
 def decoded(arguments: Mapping[str, Any], name: str) -> Budget:
@@ -143,12 +115,6 @@ def decoded(arguments: Mapping[str, Any], name: str) -> Budget:
     with np.errstate(over="ignore", invalid="ignore"):
         result = dequantize(scales, arguments[f"{name}_codes"], **options)
     return np.where(np.isfinite(result), result, 0)
-
-
-def latent_budget(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
-    """Return the budgets of output and lse."""
-    results = latent_budgets(arguments, arithmetic)
-    return {name: results[name] for name in ("output", "lse")}
 
 
 def latent_budgets(

@@ -1,4 +1,4 @@
-"""Error budgets of stacks of forms: those of attention over what the forms stand for."""
+"""Error budgets of forms and their stacks: those of attention over what the forms stand for."""
 
 from collections.abc import Mapping
 from typing import Any, cast
@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnspec.operations import OPERATIONS
-from attnspec.reference.budget.arithmetic import Arithmetic, Budget, rounded
+from attnspec.reference.budget.arithmetic import Arithmetic, Budget
 from attnspec.reference.budget.attention import MASKING, attention_budget
-from attnspec.reference.budget.forms import DECODING, latent_budgets
+from attnspec.reference.budget.forms import latent_budgets, of_decoding
 from attnspec.reference.call import Call, Steps
 from attnspec.reference.masking import allowed
 from attnspec.reference.numpy_namespace import xp
@@ -31,8 +31,7 @@ def stacked_budget(operation: str, arguments: Mapping[str, Any], arithmetic: Ari
     if "quantized" in form.layers:
         plain |= {name: np.where(np.isfinite(plain[name]), plain[name], 0) for name in held}
         for name in held:
-            error = DECODING * arithmetic.work.unit * np.abs(plain[name])
-            errors[name] = rounded(plain[name], error, arithmetic.storage) if arithmetic.casts else error
+            errors[name] = of_decoding(plain[name], arithmetic)
     packed, paged = ("packed" in form.layers, "paged" in form.layers)
     if packed and not paged:
         plain["mask"] = _within_sequences(plain)

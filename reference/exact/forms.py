@@ -20,22 +20,6 @@ _QUERIES = ("query", "d_output", "d_lse")
 _KEYS = ("key", "value")
 
 
-def evaluate_packed(arguments: Mapping[str, Any], variant: str | None, dtype: str) -> dict[str, Settled]:
-    """Compute output and lse of a call. Rows of no sequence are 0 and minus infinity."""
-    query, value = np.asarray(arguments["query"]), np.asarray(arguments["value"])
-    results = {
-        "output": np.zeros((*query.shape[:2], value.shape[-1])),
-        "lse": np.full(query.shape[:2], -np.inf),
-    }
-    proofs = []
-    for rows, _, plain in _sequences(arguments, variant):
-        own = evaluate_attention(plain, None if variant == "bottom-right" else variant, dtype)
-        for name, array in results.items():
-            array[:, rows] = own[name].values
-            proofs.append(own[name])
-    return {name: merged_proof(array, proofs) for name, array in results.items()}
-
-
 def evaluate_packed_gradients(
     arguments: Mapping[str, Any], variant: str | None, dtype: str
 ) -> dict[str, Settled]:
@@ -85,63 +69,8 @@ def merged_proof(values: Any, proofs: list[Settled]) -> Settled:
     return Settled(values, bits, max(radii, default=None))
 
 
-_OWN = ("query", "key_pages", "value_pages", "block_table", "key_lengths", "new_key", "new_value")
-_POSITIONS = ("left_padding", "query_offset")
-
-
-def evaluate_paged(arguments: Mapping[str, Any], variant: str | None, dtype: str) -> dict[str, Settled]:
-    """Compute output and lse of a call."""
-    query = np.asarray(arguments["query"])
-    depth = np.shape(arguments["value_pages"])[-1]
-    results = {"output": np.zeros((*query.shape[:-1], depth)), "lse": np.zeros(query.shape[:-1])}
-    proofs = []
-    options = {name: x for name, x in arguments.items() if name not in (*_OWN, *_POSITIONS)}
-    for entry in np.ndindex(*query.shape[:-3]):
-        first = _of(arguments.get("left_padding", 0), entry)
-        keys, end = _positions(arguments, "key", entry, first)
-        values, _ = _positions(arguments, "value", entry, first)
-        offset = arguments.get("query_offset")
-        at = end - query.shape[-2] if offset is None else _of(offset, entry)
-        plain = {"query": query[entry], "key": keys, "value": values, **options, "query_offset": at - first}
-        own = evaluate_attention(plain, None if variant == "bottom-right" else variant, dtype)
-        for name, array in results.items():
-            array[entry] = own[name].values
-            proofs.append(own[name])
-    radii = [proof.radius for proof in proofs if proof.radius is not None]
-    bits = max((proof.bits for proof in proofs), default=53)
-    return {name: Settled(array, bits, max(radii, default=None)) for name, array in results.items()}
-
-
-def _positions(
-    arguments: Mapping[str, Any], name: str, entry: tuple[int, ...], first: int
-) -> tuple[Any, int]:
-    """Return the keys or values of a sequence after its left padding, and the end of its positions."""
-    pages, new = np.asarray(arguments[f"{name}_pages"]), arguments.get(f"new_{name}")
-    length = _of(arguments["key_lengths"], entry)
-    table = np.asarray(arguments["block_table"])[entry]
-    end = length + (0 if new is None else np.shape(new)[-2])
-    rows = np.zeros((pages.shape[1], max(end - first, 0), pages.shape[3]))
-    for j in range(first, end):
-        if j < length:
-            rows[:, j - first] = pages[int(table[j // pages.shape[2]]), :, j % pages.shape[2]]
-        else:
-            rows[:, j - first] = np.asarray(new)[entry][:, j - length]
-    return rows, end
-
-
-def _of(given: Any, entry: tuple[int, ...]) -> int:
-    array = np.asarray(given)
-    return int(array) if array.ndim == 0 else int(array[entry])
-
-
 _OWN_SPARSITY = ("query_block", "key_block", "block_mask", "block_counts", "block_indices", "key_indices")
 _Allows = Callable[[tuple[int, ...], int, int], bool]
-
-
-def evaluate_sparse(arguments: Mapping[str, Any], variant: str | None, dtype: str) -> dict[str, Settled]:
-    """Compute output and lse of a call with blocks or lists."""
-    results = evaluate_attention(_with_mask(arguments), variant, dtype)
-    return {name: results[name] for name in ("output", "lse")}
 
 
 def evaluate_sparse_gradients(
@@ -199,12 +128,6 @@ def _by_list(arguments: Mapping[str, Any], shape: tuple[int, ...], key_outer: tu
         return bool((indices[(*head, i)] == j).any())
 
     return allows
-
-
-def evaluate_latent(arguments: Mapping[str, Any], variant: str | None, dtype: str) -> dict[str, Settled]:
-    """Compute output and lse."""
-    results = attend_latent(arguments, variant, dtype)
-    return {name: results[name] for name in ("output", "lse")}
 
 
 def attend_latent(arguments: Mapping[str, Any], variant: str | None, dtype: str) -> dict[str, Settled]:
@@ -341,11 +264,10 @@ def whole(arguments: Mapping[str, Any], of: str) -> NDArray[np.float64]:
     return np.array([float(x) for x in numbers]).reshape(np.shape(arguments[f"{of}codes"]))
 
 
-def quantized_attention(arguments: Mapping[str, Any], variant: str | None, dtype: str) -> dict[str, Settled]:
+def low_precision_attention(
+    arguments: Mapping[str, Any], variant: str | None, dtype: str
+) -> dict[str, Settled]:
     """Attend with what is decoded of queries, keys and values."""
-    taken = ("_codes", "_scales", "_zero_points")
-    plain = {name: x for name, x in arguments.items() if not name.endswith(taken)}
-    if "query_codes" in arguments:
-        plain["query"] = whole(arguments, "query_")
-    plain |= {"key": whole(arguments, "key_"), "value": whole(arguments, "value_")}
+    plain = {name: x for name, x in arguments.items() if not name.endswith(("_codes", "_scales"))}
+    plain |= {name: whole(arguments, f"{name}_") for name in ("query", "key", "value")}
     return evaluate_attention(plain, variant, dtype)

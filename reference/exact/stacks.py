@@ -1,4 +1,4 @@
-"""Stacks of forms for the exact oracle: each sequence of a call becomes one call of attention."""
+"""Forms and their stacks for the exact oracle: each sequence of a call becomes one call of attention."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -24,7 +24,7 @@ _PLAIN = ("scale", "softcap", "is_causal", "window", "sinks", "dropout_rate", "r
 def evaluate_stack(
     operation: str, given: Mapping[str, Any], variant: str | None, dtype: str
 ) -> dict[str, Settled]:
-    """Compute the outputs of an operation that combines forms (STACK-1)."""
+    """Compute the outputs of an operation of one form, or of several (STACK-1)."""
     form = OPERATIONS[operation]
     stack = _Stack(dict(given), form.layers, at_end=variant == "bottom-right")
     sizes = {"output": (stack.depth,), "weights": (stack.keys,)}
@@ -100,6 +100,7 @@ class _Stack:
         length = _of(given.get("query_lengths", queries), sequence)
         if self.pages:
             first, end = _of(given.get("left_padding", 0), sequence), _of(given["key_lengths"], sequence)
+            end += np.shape(given["new_key"])[-2] if "new_key" in given else 0
             keys, at_end = range(first, max(first, end)), end - queries
             cut = {name: self._gathered(name, sequence, keys) for name in self.held}
             of_keys = {name: np.asarray(given[name])[sequence][keys] for name in _OF_KEYS if name in given}
@@ -133,8 +134,11 @@ class _Stack:
         """Collect positions of a sequence, one at a time."""
         pages = self.pages[name]
         table = np.asarray(self.given["block_table"])[sequence].tolist()
-        size = pages.shape[-2]
-        columns = [pages[int(table[j // size]), ..., j % size, :] for j in keys]
+        size, new = pages.shape[-2], self.given.get(f"new_{name}")
+        held = keys.stop if new is None else _of(self.given["key_lengths"], sequence)
+        columns = [pages[int(table[j // size]), ..., j % size, :] for j in keys if j < held]
+        if new is not None:
+            columns += [np.asarray(new)[sequence][..., j - held, :] for j in keys if j >= held]
         shape = (*pages.shape[1:-2], 0, pages.shape[-1])
         return np.stack(columns, axis=-2) if columns else np.zeros(shape)
 

@@ -26,17 +26,12 @@ from attnspec.reference.rational.companions import (
     split_heads,
 )
 from attnspec.reference.rational.forms import (
-    block_sparse_attention,
     block_sparse_attention_vjp,
     dequantize,
     dequantize_blocks,
-    latent_attention,
-    listed_attention,
     listed_attention_vjp,
-    packed_attention,
+    low_precision_attention,
     packed_attention_vjp,
-    paged_attention,
-    quantized_attention,
     seeded_dropout_attention,
     seeded_dropout_attention_vjp,
 )
@@ -64,22 +59,16 @@ _WITH_DIALECT: Mapping[str, Callable[[Mapping[str, Any], Mapping[str, str]], Arr
         "self_attention": self_attention,
         "multi_head_attention": multi_head_attention,
         "multi_head_attention_vjp": multi_head_attention_vjp,
-        "packed_attention": packed_attention,
         "packed_attention_vjp": packed_attention_vjp,
-        "paged_attention": paged_attention,
-        "latent_attention": latent_attention,
         "seeded_dropout_attention": seeded_dropout_attention,
         "seeded_dropout_attention_vjp": seeded_dropout_attention_vjp,
         "rotary": rotary,
         "rotary_vjp": rotary_vjp,
         "rotary_frequencies": rotary_frequencies,
         "alibi_bias": alibi_bias,
-        "block_sparse_attention": block_sparse_attention,
         "block_sparse_attention_vjp": block_sparse_attention_vjp,
-        "listed_attention": listed_attention,
         "listed_attention_vjp": listed_attention_vjp,
-        "quantized_attention": quantized_attention,
-        "low_precision_attention": quantized_attention,
+        "low_precision_attention": low_precision_attention,
     }
 )
 _WITHOUT_DIALECT: Mapping[str, Callable[[Mapping[str, Any]], Arrays]] = MappingProxyType(

@@ -16,7 +16,6 @@ from attnspec.operations import OPERATIONS
 from attnspec.reference.rational.attention import attention, head, indices, maximum
 from attnspec.reference.rational.gradients import attention_vjp, heads_of, of_gradients, run
 from attnspec.reference.rational.numbers import Matrix, combined, dot, exact, rounded
-from attnspec.reference.rational.scores import of_entry
 from attnspec.reference.rational.tape import Head
 
 Arguments = Mapping[str, Any]
@@ -42,17 +41,6 @@ class _Sequence:
                 if name in whole:
                     whole[name] = np.asarray(whole[name]).take(np.array(places, dtype=int), axis=1)
         return {**whole, "query_offset": self.offset}
-
-
-def packed_attention(arguments: Arguments, dialect: Dialect) -> Arrays:
-    """Compute output and lse."""
-    queries, values = np.shape(arguments["query"]), np.shape(arguments["value"])
-    output, lse = np.zeros((*queries[:2], values[-1])), np.full(queries[:2], -math.inf)
-    for sequence in _sequences(arguments, dialect):
-        results = attention(sequence.of(arguments), _within(dialect))
-        for place, row in enumerate(sequence.rows):
-            output[:, row], lse[:, row] = results["output"][:, place], results["lse"][:, place]
-    return {"output": output, "lse": lse}
 
 
 def packed_attention_vjp(arguments: Arguments, dialect: Dialect) -> Arrays:
@@ -97,56 +85,7 @@ def _within(dialect: Dialect) -> dict[str, str]:
     return {rule: variant for rule, variant in dialect.items() if rule not in ("PACK-5", "MASK-3")}
 
 
-#: The options of attention that pages do not change.
-_OPTIONS = [
-    name
-    for name in OPERATIONS["paged_attention"].options
-    if name in OPERATIONS["attention"].options and name not in ("query_offset", "key_lengths", "return_lse")
-]
-
-
-def paged_attention(arguments: Arguments, dialect: Mapping[str, str]) -> Arrays:
-    """Compute output and lse."""
-    query = np.asarray(arguments["query"])
-    batch, queries = query.shape[:-3], query.shape[-2]
-    _, heads, size, _ = np.shape(arguments["key_pages"])
-    keys = np.shape(arguments["block_table"])[-1] * size
-    added = 0 if arguments.get("new_key") is None else np.shape(arguments["new_key"])[-2]
-    mask, offsets = np.zeros((*batch, 1, 1, keys), bool), np.zeros(batch, np.int64)
-    plain: dict[str, Any] = {"query": query}
-    for name in ("key", "value"):
-        depth = np.shape(arguments[f"{name}_pages"])[-1]
-        plain[name] = np.zeros((*batch, heads, keys, depth))
-    for entry in np.ndindex(batch):
-        length = of_entry(arguments["key_lengths"], batch, entry) or 0
-        padding = of_entry(arguments.get("left_padding"), batch, entry) or 0
-        given = of_entry(arguments.get("query_offset"), batch, entry)
-        offsets[entry] = length + added - queries if given is None else given
-        mask[entry][..., padding : length + added] = True
-        for name in ("key", "value"):
-            rows, pages = plain[name][entry], np.asarray(arguments[f"{name}_pages"]).astype(np.float64)
-            for t, page in enumerate(np.asarray(arguments["block_table"])[entry].tolist()):
-                there = max(min(length - t * size, size), 0)
-                if there:
-                    rows[:, t * size : t * size + there] = pages[page, :, :there]
-            if added:
-                rows[:, length : length + added] = np.asarray(arguments[f"new_{name}"]).astype(np.float64)[
-                    entry
-                ]
-            rows[:, :padding] = 0
-    plain |= {name: arguments[name] for name in _OPTIONS if arguments.get(name) is not None}
-    offset: Any = offsets if batch else int(offsets)
-    shown = {rule: variant for rule, variant in dialect.items() if rule != "MASK-3"}
-    results = attention({**plain, "mask": mask, "query_offset": offset}, shown)
-    return {name: results[name] for name in ("output", "lse")}
-
-
 Index = tuple[int, ...]
-
-
-def block_sparse_attention(arguments: Arguments, dialect: Dialect) -> Arrays:
-    """Compute output and lse of a call with blocks."""
-    return _results(attention(masked(arguments, pairs_of_blocks(arguments)), dialect))
 
 
 def block_sparse_attention_vjp(arguments: Arguments, dialect: Dialect) -> Arrays:
@@ -154,18 +93,9 @@ def block_sparse_attention_vjp(arguments: Arguments, dialect: Dialect) -> Arrays
     return attention_vjp(masked(arguments, pairs_of_blocks(arguments)), dialect)
 
 
-def listed_attention(arguments: Arguments, dialect: Dialect) -> Arrays:
-    """Compute output and lse of a call with lists of keys."""
-    return _results(attention(masked(arguments, pairs_of_lists(arguments)), dialect))
-
-
 def listed_attention_vjp(arguments: Arguments, dialect: Dialect) -> Arrays:
     """Compute the gradients of a call with lists of keys."""
     return attention_vjp(masked(arguments, pairs_of_lists(arguments)), dialect)
-
-
-def _results(results: Arrays) -> Arrays:
-    return {"output": results["output"], "lse": results["lse"]}
 
 
 def masked(arguments: Arguments, pairs: Iterator[Index]) -> dict[str, Any]:
@@ -224,11 +154,6 @@ def pairs_of_lists(arguments: Arguments) -> Iterator[Index]:
         group = outer[-1] // key_outer[-1]
         for h in range(place[-1] * group, (place[-1] + 1) * group):
             yield (*place[:-1], h, i, int(j))
-
-
-def latent_attention(arguments: Arguments, dialect: Dialect) -> Arrays:
-    """Compute output and lse."""
-    return _results(attend_latent(arguments, dialect))
 
 
 def attend_latent(arguments: Arguments, dialect: Dialect) -> Arrays:
@@ -375,8 +300,8 @@ def dequantize_blocks(arguments: Arguments) -> Arrays:
     return {"dequantized": floats(results.reshape(*scales.shape[:-1], -1))}
 
 
-def quantized_attention(arguments: Arguments, dialect: Mapping[str, str]) -> Arrays:
+def low_precision_attention(arguments: Arguments, dialect: Mapping[str, str]) -> Arrays:
     """Attend with what is decoded of queries, keys and values."""
-    names = [name for name in ("query", "key", "value") if f"{name}_codes" in arguments]
+    names = ("query", "key", "value")
     decoded = {name: floats(numbers_of_codes(arguments, f"{name}_")) for name in names}
     return attention({**arguments, **decoded}, dialect)

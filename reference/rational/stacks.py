@@ -1,5 +1,6 @@
-"""Stacks of forms for the second oracle: each query of a call becomes a call of attention of its own."""
+"""Forms and their stacks for the second oracle: each query in a row or in pages is a call of its own."""
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -27,7 +28,7 @@ _SHARED_ARRAYS = ("key_weight", "value_weight")
 
 
 def stacked_attention(operation: str, given: Mapping[str, Any], dialect: Mapping[str, str]) -> Arrays:
-    """Compute the outputs of an operation that combines forms."""
+    """Compute the outputs of an operation of one form, or of several."""
     form = OPERATIONS[operation]
     arguments = {name: thing for name, thing in given.items() if thing is not None}
     arguments |= _decoded(arguments)
@@ -36,6 +37,10 @@ def stacked_attention(operation: str, given: Mapping[str, Any], dialect: Mapping
     shape = (*query.shape[:-1], keys)
     if {"key_indices", "query_block"} & {*arguments}:
         arguments = _with_mask(arguments, shape)
+    compute = attend_latent if "latent" in form.layers else attention
+    if not {"packed", "paged"} & {*form.layers}:
+        whole = compute(arguments, dialect)
+        return {name: whole[name] for name in form.judged(given)}
     for name in ("mask", "bias", "dropout_mask"):
         if name in arguments:
             arguments[name] = np.broadcast_to(arguments[name], shape)
@@ -43,7 +48,6 @@ def stacked_attention(operation: str, given: Mapping[str, Any], dialect: Mapping
     depth = next(np.shape(arguments[name])[-1] for name in names if name in arguments)
     results = {"output": np.zeros((*shape[:-1], depth)), "weights": np.zeros(shape)}
     results |= {name: np.full(shape[:-1], -np.inf) for name in ("lse", "max")}
-    compute = attend_latent if "latent" in form.layers else attention
     at_end = dialect.get("PACK-5") == "bottom-right"
     for batch, i, places, position, plain in _rows(arguments, form.layers, at_end=at_end):
         call = {**plain, "query_positions": np.array([position])}
@@ -78,11 +82,10 @@ def _number_of_keys(arguments: Mapping[str, Any]) -> int:
 
 def _with_mask(arguments: Arguments, shape: tuple[int, ...]) -> Arguments:
     """Replace blocks or lists by a mask. The heads of the keys are those of the lists."""
-    heads = 1
-    for name in ("key", "key_pages"):
-        if name in arguments:
-            heads = np.shape(arguments[name])[-3]
-    lists = {**arguments, "key": np.empty((*shape[:-3], heads, shape[-1], 0))}  # its shape is read
+    lists = dict(arguments)
+    if "key" not in lists:  # its shape is read
+        heads = np.shape(lists["key_pages"])[-3] if "key_pages" in lists else 1
+        lists["key"] = np.empty((*shape[:-3], heads, shape[-1], 0))
     if "key_indices" in lists and ("latent" in lists or "latent_pages" in lists):
         lists["key_indices"] = np.asarray(lists["key_indices"])[..., np.newaxis, :, :]
     pairs = pairs_of_lists if "key_indices" in lists else pairs_of_blocks
@@ -126,6 +129,7 @@ def _keys_of(
     lengths = arguments.get("key_lengths")
     if "block_table" in arguments:
         padding, length = _integer(arguments.get("left_padding", 0), sequence), _integer(lengths, sequence)
+        length += np.shape(arguments["new_key"])[-2] if "new_key" in arguments else 0
         places = list(range(padding, length))
         return places, places, length - queries
     if "key_starts" in arguments:
@@ -151,8 +155,13 @@ def _held(
         pages = np.asarray(pages).astype(np.float64)
         table, size = np.asarray(arguments["block_table"])[sequence], pages.shape[-2]
         result = np.zeros((*pages.shape[1:-2], len(places), pages.shape[-1]))
+        new = arguments.get(f"new_{name}")
+        end = math.inf if new is None else _integer(arguments["key_lengths"], sequence)
         for column, place in enumerate(places):
-            result[..., column, :] = pages[table[place // size]][..., place % size, :]
+            if place < end:
+                result[..., column, :] = pages[table[place // size]][..., place % size, :]
+            else:
+                result[..., column, :] = np.asarray(new)[sequence][..., place - int(end), :]
         return result
     array = arguments.get(name)
     if array is None:

@@ -1,11 +1,10 @@
-"""The forms of attention: the arguments of the chapters packing, paging, sparsity, latent and dropout."""
+"""The arguments of the forms of attention: the chapters packing, paging, sparsity, latent and dropout."""
 
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
 from attnspec.operations.attention import (
-    ATTENTION,
     BIAS,
     IS_CAUSAL,
     KEY,
@@ -30,12 +29,6 @@ _SINCE = "2026.11.22"
 _REFUSALS: Mapping[str, str] = MappingProxyType({"dtype": "ERR-16", "shape": "ERR-16"})
 
 
-def _row(argument: Argument) -> Argument:
-    """Leave out the batch axes: all sequences lie in one row."""
-    refusals = {**argument.refusals, "axes": "ERR-16"}
-    return replace(argument, shape=argument.shape[1:], refusals=MappingProxyType(refusals), since=_SINCE)
-
-
 def _starts(of: str, letter: str) -> Argument:
     return Argument(
         f"{of}_starts",
@@ -53,55 +46,23 @@ def _starts(of: str, letter: str) -> Argument:
     )
 
 
-PACKED_ATTENTION = Operation(
-    tuple(map(_row, (QUERY, KEY, VALUE))),
-    (
-        replace(
-            _starts("query", "L"), meaning="row of the first query of each sequence, and the end of the last"
-        ),
-        replace(
-            _starts("key", "S"), meaning="row of the first key of each sequence, and the end of the last"
-        ),
-        SCALE,
-        SOFTCAP,
-        IS_CAUSAL,
-        replace(
-            QUERY_OFFSET,
-            meaning="position of query 0 of a sequence among its keys",
-            rule="PACK-5",
-            shape=("G",),
-            refusals=MappingProxyType({**_REFUSALS, "form": "ERR-16"}),
-            since=_SINCE,
-        ),
-        WINDOW,
-        SINKS,
-        RETURN_LSE,
-    ),
-    (
-        Output("output", ("Hq", "L", "Dv"), rule="PACK-1", since=_SINCE),
-        Output("lse", ("Hq", "L"), "lse", option="return_lse", rule="PACK-1", since=_SINCE),
-    ),
-    reduces="attention",
+QUERY_STARTS = replace(
+    _starts("query", "L"), meaning="row of the first query of each sequence, and the end of the last"
 )
-PACKED_ATTENTION_VJP = replace(vjp(PACKED_ATTENTION, "PACK-7"), reduces="attention_vjp")
-
+KEY_STARTS = replace(
+    _starts("key", "S"), meaning="row of the first key of each sequence, and the end of the last"
+)
+OFFSET_IN_SEQUENCE = replace(
+    QUERY_OFFSET,
+    meaning="position of query 0 of a sequence among its keys",
+    rule="PACK-5",
+    shape=("G",),
+    refusals=MappingProxyType({**_REFUSALS, "form": "ERR-16"}),
+    since=_SINCE,
+)
 
 _PER_ENTRY: Mapping[str, str] = MappingProxyType({"form": "ERR-16", "dtype": "ERR-16", "shape": "ERR-16"})
 _OF_RANGE: Mapping[str, str] = MappingProxyType({**_PER_ENTRY, "bounds": "PAGE-8"})
-
-
-def _pages(argument: Argument, meaning: str, shape: Shape) -> Argument:
-    refusals = {**argument.refusals, "shape": "ERR-16", "axes": "ERR-16"}
-    return replace(
-        argument,
-        name=f"{argument.name}_pages",
-        meaning=meaning,
-        rule="PAGE-1",
-        shape=shape,
-        refusals=MappingProxyType(refusals),
-        called=f"pages of {argument.name}s",
-        since=_SINCE,
-    )
 
 
 def _new(argument: Argument, meaning: str, other: str, shape: Shape) -> Argument:
@@ -120,90 +81,53 @@ def _new(argument: Argument, meaning: str, other: str, shape: Shape) -> Argument
     )
 
 
-PAGED_ATTENTION = Operation(
-    (
-        QUERY,
-        _pages(KEY, "pages of keys", ("P", "Hkv", "K", "D")),
-        _pages(VALUE, "pages of values", ("P", "Hkv", "K", "Dv")),
-    ),
-    (
-        Argument(
-            "block_table",
-            "array",
-            "page numbers of each sequence, in order",
-            ("form",),
-            "PAGE-1",
-            (BATCH, "T"),
-            "integer",
-            refusals=MappingProxyType({"dtype": "ERR-16", "shape": "ERR-16", "axes": "ERR-16"}),
-            called="page",
-            since=_SINCE,
-        ),
-        replace(
-            KEY_LENGTHS,
-            meaning="number of positions that the pages hold",
-            role=("form",),
-            rule="PAGE-1",
-            default=REQUIRED,
-            bounds=Bounds(0, "T*K"),
-            refusals=_OF_RANGE,
-            called="held length",
-            since=_SINCE,
-        ),
-        _new(
-            KEY,
-            "keys of new positions, after those that the pages hold",
-            "new_value",
-            (BATCH, "Hkv", "N", "D"),
-        ),
-        _new(VALUE, "values of new positions", "new_key", (BATCH, "Hkv", "N", "Dv")),
-        replace(
-            KEY_LENGTHS,
-            name="left_padding",
-            meaning="number of positions at the beginning that are not keys",
-            role=("form",),
-            rule="PAGE-6",
-            default=0,
-            bounds=Bounds(0, "T*K"),
-            refusals=_OF_RANGE,
-            called="left padding",
-            since=_SINCE,
-        ),
-        SCALE,
-        SOFTCAP,
-        IS_CAUSAL,
-        replace(
-            QUERY_OFFSET,
-            meaning="position of query 0; by default the last query is at the last key",
-            rule="PAGE-7",
-            default=None,
-            refusals=_PER_ENTRY,
-            since=_SINCE,
-        ),
-        WINDOW,
-        SINKS,
-        RETURN_LSE,
-    ),
-    (
-        Output("output", (BATCH, "Hq", "L", "Dv"), rule="PAGE-1", since=_SINCE),
-        Output("lse", (BATCH, "Hq", "L"), "lse", option="return_lse", rule="PAGE-1", since=_SINCE),
-    ),
-    reduces="attention",
+BLOCK_TABLE = Argument(
+    "block_table",
+    "array",
+    "page numbers of each sequence, in order",
+    ("form",),
+    "PAGE-1",
+    (BATCH, "T"),
+    "integer",
+    refusals=MappingProxyType({"dtype": "ERR-16", "shape": "ERR-16", "axes": "ERR-16"}),
+    called="page",
+    since=_SINCE,
+)
+HELD_LENGTHS = replace(
+    KEY_LENGTHS,
+    meaning="number of positions that the pages hold",
+    role=("form",),
+    rule="PAGE-1",
+    default=REQUIRED,
+    bounds=Bounds(0, "T*K"),
+    refusals=_OF_RANGE,
+    called="held length",
+    since=_SINCE,
+)
+NEW_KEY = _new(
+    KEY, "keys of new positions, after those that the pages hold", "new_value", (BATCH, "Hkv", "N", "D")
+)
+NEW_VALUE = _new(VALUE, "values of new positions", "new_key", (BATCH, "Hkv", "N", "Dv"))
+LEFT_PADDING = replace(
+    HELD_LENGTHS,
+    name="left_padding",
+    meaning="number of positions at the beginning that are not keys",
+    rule="PAGE-6",
+    default=0,
+    called="left padding",
+)
+OFFSET_AT_THE_END = replace(
+    QUERY_OFFSET,
+    meaning="position of query 0; by default the last query is at the last key",
+    rule="PAGE-7",
+    default=None,
+    refusals=_PER_ENTRY,
+    since=_SINCE,
 )
 
 
 _BLOCKS = (BATCH, "Hq", "L/Lb", "S/Sb")
 _INTEGERS: Mapping[str, str] = MappingProxyType({"dtype": "ERR-16", "shape": "ERR-16"})
-
-#: The arguments of attention that the two sparse operations do not take.
-_NOT_SPARSE = {
-    *("query_lengths", "query_segment_ids", "key_segment_ids"),
-    *("dropout_mask", "dropout_rate", "return_weights", "return_max"),
-}
-#: The arguments of attention that both take.
-_SHARED = tuple(argument for argument in ATTENTION.named if argument.name not in _NOT_SPARSE)
-#: Their outputs.
-_RESULTS = tuple(output for output in ATTENTION.results if output.name in ("output", "lse"))
 
 
 def _size(name: str, letter: str, noun: str) -> Argument:
@@ -220,6 +144,8 @@ def _size(name: str, letter: str, noun: str) -> Argument:
     )
 
 
+QUERY_BLOCK = _size("query_block", "Lb", "queries")
+KEY_BLOCK = _size("key_block", "Sb", "keys")
 BLOCK_MASK = Argument(
     "block_mask",
     "array",
@@ -280,61 +206,26 @@ KEY_INDICES = Argument(
 )
 
 
-def _sparse(*own: Argument) -> Operation:
-    """Declare an operation with arguments of its own, and otherwise those of attention."""
-    return Operation((QUERY, KEY, VALUE), (*own, *_SHARED), _RESULTS, headless=True, reduces="attention")
-
-
-BLOCK_SPARSE_ATTENTION = _sparse(
-    _size("query_block", "Lb", "queries"),
-    _size("key_block", "Sb", "keys"),
-    BLOCK_MASK,
-    BLOCK_COUNTS,
-    BLOCK_INDICES,
-)
-LISTED_ATTENTION = _sparse(KEY_INDICES)
-
-_GRADIENTS = {"bias": "GRAD-4", "sinks": "GRAD-7"}
-BLOCK_SPARSE_ATTENTION_VJP, LISTED_ATTENTION_VJP = (
-    replace(vjp(form, rules=_GRADIENTS), reduces="attention_vjp")
-    for form in (BLOCK_SPARSE_ATTENTION, LISTED_ATTENTION)
-)
-
-
 def _beside(name: str, meaning: str, shape: Shape) -> Argument:
     return array(name, meaning, "LATENT-1", shape, rules(mixed="ERR-1", shape="ERR-16"))
 
 
-LATENT_ATTENTION = Operation(
-    (
-        array(
-            "query",
-            "queries without their rotary part",
-            "LATENT-1",
-            (BATCH, "Hq", "L", "D"),
-            rules(axes="ERR-16"),
-        ),
-        _beside("query_rotary", "rotary part of the queries", (BATCH, "Hq", "L", "Dr")),
-        _beside("latent", "latent vectors, which keys and values are projected from", (BATCH, "S", "Dc")),
-        _beside("key_rotary", "rotary part of the keys, shared by all heads", (BATCH, "S", "Dr")),
-        _beside("key_weight", "projects the latent to the keys of each head", ("Hq", "Dc", "D")),
-        _beside("value_weight", "projects the latent to the values of each head", ("Hq", "Dc", "Dv")),
+LATENT_ARRAYS = (
+    array(
+        "query",
+        "queries without their rotary part",
+        "LATENT-1",
+        (BATCH, "Hq", "L", "D"),
+        rules(axes="ERR-16"),
     ),
-    (
-        replace(SCALE, meaning="factor of the dot products; `1 / sqrt(D + Dr)` by default", rule="LATENT-2"),
-        SOFTCAP,
-        MASK,
-        IS_CAUSAL,
-        QUERY_OFFSET,
-        WINDOW,
-        KEY_LENGTHS,
-        SINKS,
-        RETURN_LSE,
-    ),
-    (
-        Output("output", (BATCH, "Hq", "L", "Dv"), rule="LATENT-1"),
-        Output("lse", (BATCH, "Hq", "L"), "lse", option="return_lse", rule="LATENT-3"),
-    ),
+    _beside("query_rotary", "rotary part of the queries", (BATCH, "Hq", "L", "Dr")),
+    _beside("latent", "latent vectors, which keys and values are projected from", (BATCH, "S", "Dc")),
+    _beside("key_rotary", "rotary part of the keys, shared by all heads", (BATCH, "S", "Dr")),
+    _beside("key_weight", "projects the latent to the keys of each head", ("Hq", "Dc", "D")),
+    _beside("value_weight", "projects the latent to the values of each head", ("Hq", "Dc", "Dv")),
+)
+LATENT_SCALE = replace(
+    SCALE, meaning="factor of the dot products; `1 / sqrt(D + Dr)` by default", rule="LATENT-2"
 )
 
 

@@ -147,7 +147,8 @@ class Operation:
         The operation that defines its results, on other arrays. Empty if it has a definition of its own.
         Arguments that both have are the same, and the other operation alone is asked to refuse them.
     layers : tuple of str
-        The forms that it combines, in the order of their words in its name. Empty if it is not a stack.
+        The forms that it combines, in the order of their words in its name, or the one form that it has.
+        Empty if it has none.
     otherwise : mapping of str to (str, str)
         The size of a letter if an argument is absent: ``{"S": ("memory", "L")}`` means
         that without a memory there are as many keys as queries.
@@ -186,6 +187,11 @@ class Operation:
     def outputs(self) -> tuple[str, ...]:
         """Names of the outputs, starting with the one that is always returned."""
         return tuple(output.name for output in self.results)
+
+    @property
+    def stacked(self) -> bool:
+        """Whether it combines several forms."""
+        return len(self.layers) > 1
 
     @cached_property
     def differentiates(self) -> bool:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from types import MappingProxyType
 
-from attnspec.operations.attention import ATTENTION, QUERY
+from attnspec.operations.attention import ATTENTION
 from attnspec.operations.letters import BATCH
 from attnspec.operations.operation import REQUIRED, Argument, Operation, Output
 
@@ -120,24 +120,6 @@ LOW_PRECISION_ATTENTION = Operation(
         codes("value_codes", "codes of the values", "QUANT-10", _VALUES),
     ),
     (*_OF_KEYS, ENCODING, *_OPTIONS),
-    _RESULTS,
-    headless=True,
-    reduces="attention",
-)
-
-QUANTIZED_ATTENTION = Operation(
-    (
-        replace(QUERY, since=_SINCE),
-        codes("key_codes", "codes of the keys", "QUANT-8", _KEYS),
-        codes("value_codes", "codes of the values", "QUANT-8", _VALUES),
-    ),
-    (
-        *_OF_KEYS,
-        zero_point("key_zero_points", "key codes", _KEYS),
-        zero_point("value_zero_points", "value codes", _VALUES),
-        ENCODING,
-        *_OPTIONS,
-    ),
     _RESULTS,
     headless=True,
     reduces="attention",

@@ -1,7 +1,7 @@
-"""Stacks: the operations that combine several forms, derived from the forms (STACK-1).
+"""Forms and stacks of forms: operations derived from `attention` (STACK-1).
 
 A form changes how a call is stored. `_packed`, `_paged`, `_coded`, `_of_blocks` and `_of_lists` each change
-the declaration of any operation in that way, and a stack applies several of them.
+the declaration of any operation in that way. An operation has one form, and a stack has several.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -11,16 +11,39 @@ from types import MappingProxyType
 
 from attnspec.operations import forms, quantization
 from attnspec.operations.attention import ATTENTION
+from attnspec.operations.gradients import vjp
 from attnspec.operations.letters import BATCH
 from attnspec.operations.operation import Argument, Operation, Shape
 
-_SINCE = "2026.11.24"
+#: The versions that added the forms, the stacks, and the other options of attention to each form.
+_FORMS, _STACKS, _OPTIONS = "2026.11.22", "2026.11.24", "2026.11.25"
 #: The forms in the order of their words in a name, and those of which a call has one at most.
 _WORDS = (("packed", ""), ("paged", ""), ("quantized", ""), ("block_sparse", "listed", ""), ("latent", ""))
 #: The arrays that hold keys and values, and those of them that may be codes.
 _HELD = {False: ("key", "value"), True: ("latent", "key_rotary")}
 _CODED = {False: ("key", "value"), True: ("latent",)}
 _REFUSED_HEADS = MappingProxyType({**quantization.REFUSED, "Hkv": "HEAD-2"})
+#: The options that each form had at first. Its gradients have no other ones.
+_SHORT = ("scale", "softcap", "is_causal", "query_offset", "window", "sinks", "return_lse")
+_OF_SPARSE = (*_SHORT, "bias", "mask", "key_lengths", "query_positions", "key_positions")
+_FIRST: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "packed": _SHORT,
+        "paged": _SHORT,
+        "quantized": tuple(option.name for option in ATTENTION.named),
+        "block_sparse": _OF_SPARSE,
+        "listed": _OF_SPARSE,
+        "latent": (*_SHORT, "mask", "key_lengths"),
+    }
+)
+#: The rules that define the outputs of a form, if they are not those of attention.
+_RULES: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {
+        "packed": {"output": "PACK-1", "lse": "PACK-1"},
+        "paged": {"output": "PAGE-1", "lse": "PAGE-1"},
+        "latent": {"output": "LATENT-1", "lse": "LATENT-3"},
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -76,7 +99,6 @@ def _coded(draft: _Draft) -> _Draft:
 
 def _paged(draft: _Draft) -> _Draft:
     """Store keys and values in pages that a table lists (PAGE-1)."""
-    known = forms.PAGED_ATTENTION.arguments
     held = {name: draft.named(name) for name in (*_HELD[draft.latent],) if name in _names(draft)}
     held |= {name: draft.named(f"{name}_codes") for name in _CODED[draft.latent] if name not in held}
     shapes = {array.shape: _page(array.shape) for array in held.values()}
@@ -98,10 +120,9 @@ def _paged(draft: _Draft) -> _Draft:
 
     draft = replace(draft, arrays=_replaced(draft.arrays, **pages))
     options = tuple(option for option in draft.options if option.name != "key_lengths")
-    draft = replace(draft, options=_replaced(options, query_offset=known["query_offset"]))
+    draft = replace(draft, options=_replaced(options, query_offset=forms.OFFSET_AT_THE_END))
     draft = draft.mapped(_reshaped(change)).mapped(_within_pages)
-    tables = tuple(known[name] for name in ("block_table", "key_lengths", "left_padding"))
-    return replace(draft, own=(*tables, *draft.own))
+    return replace(draft, own=(forms.BLOCK_TABLE, forms.HELD_LENGTHS, forms.LEFT_PADDING, *draft.own))
 
 
 def _names(draft: _Draft) -> tuple[str, ...]:
@@ -126,20 +147,24 @@ def _within_pages(argument: Argument) -> Argument:
 
 def _packed(draft: _Draft) -> _Draft:
     """Put the queries of all sequences into one row, and their keys unless they are in pages (PACK-1)."""
-    known = forms.PACKED_ATTENTION.arguments
-    paged = any(argument.name == "block_table" for argument in draft.own)
-    starts = tuple(known[name] for name in ("query_starts", "key_starts")[: 1 if paged else 2])
-    offset = known["query_offset"]
-    if paged:
-        offset = replace(forms.PAGED_ATTENTION.arguments["query_offset"], shape=offset.shape)
+    offset = forms.OFFSET_IN_SEQUENCE
+    starts: tuple[Argument, ...] = (forms.QUERY_STARTS, forms.KEY_STARTS)
+    if forms.BLOCK_TABLE.name in {argument.name for argument in draft.own}:
+        refusals = offset.refusals
+        offset = replace(forms.OFFSET_AT_THE_END, shape=offset.shape, refusals=refusals)
+        starts = starts[:1]
     draft = draft.mapped(_reshaped(_of_sequences))
     return replace(
         draft,
+        arrays=tuple(map(_without_batch, draft.arrays)),
         own=(*starts, *draft.own),
-        options=_replaced(
-            draft.options, query_offset=replace(offset, refusals=known["query_offset"].refusals)
-        ),
+        options=_replaced(draft.options, query_offset=offset),
     )
+
+
+def _without_batch(array: Argument) -> Argument:
+    """Refuse further axes of a row by the rule of all forms."""
+    return replace(array, refusals=MappingProxyType({**array.refusals, "axes": "ERR-16"}))
 
 
 def _of_sequences(shape: Shape) -> Shape:
@@ -151,9 +176,8 @@ def _of_sequences(shape: Shape) -> Shape:
 
 def _of_blocks(draft: _Draft) -> _Draft:
     """Let blocks of queries attend to blocks of keys (SPARSE-1)."""
-    known = forms.BLOCK_SPARSE_ATTENTION.arguments
-    names = ("query_block", "key_block", "block_mask", "block_counts", "block_indices")
-    return replace(draft, own=(*draft.own, *(known[name] for name in names)))
+    blocks = (forms.QUERY_BLOCK, forms.KEY_BLOCK, forms.BLOCK_MASK, forms.BLOCK_COUNTS, forms.BLOCK_INDICES)
+    return replace(draft, own=(*draft.own, *blocks))
 
 
 def _of_lists(draft: _Draft) -> _Draft:
@@ -176,24 +200,52 @@ _CHANGES: Mapping[str, Callable[[_Draft], _Draft]] = MappingProxyType(
 )
 
 
-def stack(layers: tuple[str, ...]) -> Operation:
-    """Declare the operation that combines several forms."""
-    latent = "latent" in layers
-    base = forms.LATENT_ATTENTION if latent else ATTENTION
-    draft = _Draft(base.positional, (), _replaced(ATTENTION.named, scale=base.arguments["scale"]), latent)
+def declare(layers: tuple[str, ...]) -> Operation:
+    """Declare the operation of one form, or of a stack of several."""
+    latent, single = "latent" in layers, len(layers) == 1
+    options = _replaced(ATTENTION.named, scale=forms.LATENT_SCALE) if latent else ATTENTION.named
+    draft = _Draft(forms.LATENT_ARRAYS if latent else ATTENTION.positional, (), options, latent)
     for name, change in _CHANGES.items():
         draft = change(draft) if name in layers else draft
-    draft = draft.mapped(lambda argument: replace(argument, since=_SINCE))
-    results = tuple(_result(output.shape, layers) for output in ATTENTION.results)
-    return Operation(
+    if layers == ("paged",):
+        draft = replace(draft, own=(*draft.own, forms.NEW_KEY, forms.NEW_VALUE))
+    options = (
+        tuple(_dated(option, _FIRST[layers[0]]) for option in draft.options) if single else draft.options
+    )
+    named = (*draft.own, *options)
+    since = {argument.name: argument.since for argument in named}
+    rules = _RULES.get(layers[0], {}) if single else {}
+    form = Operation(
         draft.arrays,
-        (*draft.own, *draft.options),
+        named,
         tuple(
-            replace(output, shape=shape, rule="STACK-1", since=_SINCE)
-            for output, shape in zip(ATTENTION.results, results, strict=True)
+            replace(
+                output,
+                shape=_result(output.shape, layers),
+                rule=rules.get(output.name, output.rule),
+                since=since.get(output.option, _FORMS),
+            )
+            for output in ATTENTION.results
         ),
+        headless=single and layers[0] in ("quantized", "block_sparse", "listed"),
         reduces="attention",
         layers=layers,
+    )
+    return form if single else _of_stack(form)
+
+
+def _dated(option: Argument, first: tuple[str, ...]) -> Argument:
+    """Date an option of attention that a form did not have at first."""
+    return option if option.name in first else replace(option, since=max(option.since, _OPTIONS))
+
+
+def _of_stack(form: Operation) -> Operation:
+    """Date everything, and let the rule of stacks define the results."""
+    return replace(
+        form,
+        positional=tuple(replace(argument, since=_STACKS) for argument in form.positional),
+        named=tuple(replace(argument, since=_STACKS) for argument in form.named),
+        results=tuple(replace(output, rule="STACK-1", since=_STACKS) for output in form.results),
     )
 
 
@@ -207,11 +259,31 @@ def name_of(layers: Iterable[str]) -> str:
     return "_".join((*layers, "attention"))
 
 
-#: The operations that combine two forms or more.
-STACKS: Mapping[str, Operation] = MappingProxyType(
-    {
-        name_of(layers): stack(layers)
-        for words in product(*_WORDS)
-        if len(layers := tuple(filter(None, words))) > 1
-    }
+#: The operations of one form, and those that combine two or more.
+FORMS, STACKS = (
+    MappingProxyType(
+        {
+            name_of(layers): declare(layers)
+            for words in product(*_WORDS)
+            if bool(layers := tuple(filter(None, words))) and (len(layers) > 1) == several
+        }
+    )
+    for several in (False, True)
 )
+
+
+def _gradients(name: str, rule: str = "GRAD-1") -> Operation:
+    """Declare the gradients of a form, with the options that it had at first."""
+    form = FORMS[name_of([name])]
+    named = tuple(
+        argument
+        for argument in form.named
+        if argument.name in _FIRST[name] or argument.name not in ATTENTION.options
+    )
+    rules = {} if name == "packed" else {"bias": "GRAD-4", "sinks": "GRAD-7"}
+    first = vjp(replace(form, named=named, results=form.results[:2]), rule, rules)
+    return replace(first, reduces="attention_vjp", layers=())
+
+
+PACKED_ATTENTION_VJP = _gradients("packed", "PACK-7")
+BLOCK_SPARSE_ATTENTION_VJP, LISTED_ATTENTION_VJP = map(_gradients, ("block_sparse", "listed"))
