@@ -18,6 +18,26 @@ def _without(step: str, *names: str) -> Any:
     return run
 
 
+def _sparse_without(*names: str) -> Any:
+    """Replace blocks and lists by themselves without some options of the call."""
+    return lambda given: base.attended(given.but(**dict.fromkeys(names)))
+
+
+def _by_places(call: Call, given: Arguments) -> Arguments:
+    """Read the mask of a packed row by the places of query and key in their sequences."""
+    if given.get("mask") is None:
+        return given
+    starts = {"query": given["query_starts"], "key": given["key_starts"]}
+    queries, keys = (np.shape(given[of])[-2] for of in starts)
+    mask = np.broadcast_to(given["mask"], (*np.shape(given["mask"])[:-2], queries, keys))
+    packed = Packed(call.steps, call.xp, call.dtype, given["query"], given["key"], given["key"])
+    rows, columns = (
+        np.maximum(base.place_in_sequence(packed, starts[of].astype(int), size), 0)
+        for of, size in (("query", queries), ("key", keys))
+    )
+    return given | {"mask": mask[..., rows[:, None], columns]}
+
+
 def _first_query(arguments: Arguments) -> Array:
     """Return the first row of the sequence of each row of queries."""
     starts = np.asarray(arguments["query_starts"])
@@ -28,6 +48,39 @@ def _first_query(arguments: Arguments) -> Array:
 
 
 ENTRIES = rows(
+    ("mask_ignored_in_a_packed_row", "packed_attended", "STACK-2", "V", _without("packed_attended", "mask"),
+     "Leave the mask of a packed row out."),
+    ("mask_of_a_packed_row_by_places", "packed_attended", "STACK-2", "V",
+     lambda call, given: base.packed_attended(call, _by_places(call, given)),
+     "Read the mask of a packed row as if every sequence began at its first row and column."),
+    ("bias_ignored_in_a_packed_row", "packed_attended", "STACK-2", "V", _without("packed_attended", "bias"),
+     "Leave the bias of a packed row out."),
+    ("positions_ignored_in_a_packed_row", "packed_attended", "STACK-2", "A",
+     _without("packed_attended", "query_positions", "key_positions"), "Count positions whatever is given."),
+    ("segments_ignored_in_a_packed_row", "packed_attended", "STACK-2", "V",
+     _without("packed_attended", "query_segment_ids", "key_segment_ids"), "Attend across segments."),
+    ("dropout_ignored_in_a_packed_row", "packed_attended", "STACK-2", "J",
+     _without("packed_attended", "dropout_mask"), "Keep every weight of a packed row."),
+    ("mask_ignored_in_pages", "as_attention", "STACK-2", "V", _without("as_attention", "mask"),
+     "Leave the mask out where keys are in pages."),
+    ("bias_ignored_in_pages", "as_attention", "STACK-2", "V", _without("as_attention", "bias"),
+     "Leave the bias out where keys are in pages."),
+    ("used_queries_ignored_in_pages", "as_attention", "STACK-2", "V",
+     _without("as_attention", "query_lengths"), "Compute every query where keys are in pages."),
+    ("bias_ignored_beside_a_latent", "latent_attended", "STACK-2", "V",
+     lambda call, given, storage: base.latent_attended(call, given | {"bias": None}, storage),
+     "Leave the bias out beside latent vectors."),
+    ("segments_ignored_beside_a_latent", "latent_attended", "STACK-2", "V",
+     lambda call, given, storage: base.latent_attended(
+         call, given | {"query_segment_ids": None, "key_segment_ids": None}, storage),
+     "Attend across segments beside latent vectors."),
+    ("dropout_ignored_beside_blocks", "attended", "STACK-2", "J", _sparse_without("dropout_mask"),
+     "Keep every weight where blocks or lists are given."),
+    ("used_queries_ignored_beside_blocks", "attended", "STACK-2", "V", _sparse_without("query_lengths"),
+     "Compute every query where blocks or lists are given."),
+    ("segments_ignored_beside_blocks", "attended", "STACK-2", "V",
+     _sparse_without("query_segment_ids", "key_segment_ids"),
+     "Attend across segments where blocks or lists are given."),
     ("mask_ignored_in_packed_pages", "entries_of_rows", "STACK-2", "V", _without("entries_of_rows", "mask"),
      "Leave the mask out where packed queries read pages."),
     ("bias_ignored_in_packed_pages", "entries_of_rows", "STACK-2", "V", _without("entries_of_rows", "bias"),

@@ -177,7 +177,7 @@ def _of_shape(operation: str, argument: Argument, good: Any) -> Iterator[Fault]:
     said = _said_first(operation, argument)
     if argument is not in_order(OPERATIONS[operation])[0]:  # which says how many batch axes there are
         yield Fault(f"{argument.noun} with an axis more", "shape", _like(good, (*BATCHES, *good.shape)))
-    yield Fault(f"{argument.noun} with an axis less", "shape", _like(good, good.shape[1:]))
+        yield Fault(f"{argument.noun} with an axis less", "shape", _like(good, good.shape[1:]))
     if good.ndim > 1 and not set(argument.shape[-2:]) <= said:
         shape = (*good.shape[:-2], good.shape[-1], good.shape[-2])
         yield Fault(f"{argument.noun} of swapped axes", "shape", _like(good, shape))
