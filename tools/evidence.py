@@ -19,6 +19,7 @@ from attnspec.reference.budget.budget import Accuracy, budget
 from attnspec.reference.exact.evaluate import evaluate
 from tools.algorithms import ALGORITHMS, EXCEEDING, Algorithm, Array, run
 from tools.faults import FAULTS
+from tools.gradient_evidence import exceeded, largest, share_of
 from tools.gradient_evidence import tables as tables_of_gradients
 from tools.libraries import libraries
 from tools.units import SHORT_WEIGHTS, UNITS
@@ -133,11 +134,11 @@ def _judge(given: Problem) -> Callable[[Array, Subject], dict[str, float]]:
             allowances["own"] = allowances["profile"] = allowed(own, profile=subject.profile)[subject.output]
         for name, (atol, rtol) in FIXED.items():
             allowances[name] = atol + rtol * np.abs(expected)
-        shares = {name: _share(got, expected, most) for name, most in allowances.items()}
+        shares = {name: share_of(got, expected, most) for name, most in allowances.items()}
         if subject.output == "lse":
             return shares
         if np.isfinite(baseline):
-            shares["2x baseline"] = _share(got, expected, np.asarray(2 * baseline))
+            shares["2x baseline"] = share_of(got, expected, np.asarray(2 * baseline))
         short = (
             subject.profile and PROFILES[subject.profile][given.dtype].weights
         )  # its bound has no term for it
@@ -148,13 +149,6 @@ def _judge(given: Problem) -> Callable[[Array, Subject], dict[str, float]]:
         return shares
 
     return judge
-
-
-def _share(got: Array, expected: Array, allowed: Array) -> float:
-    """Divide the errors by what is allowed, and return the largest share."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        shares = np.where(got == expected, 0.0, np.abs(got - expected) / allowed)
-    return float(np.where(np.isnan(shares), np.inf, shares).max())
 
 
 def _overflows(given: Problem) -> bool:
@@ -168,16 +162,9 @@ def passes(done: Sequence[Trial]) -> Table:
     table = Table("correct algorithm", "class", "problems", *DTYPES, "signed mean", "where most, (L, S, D)")
     for subject in dict.fromkeys(trial.subject for trial in done if trial.subject.accuracy):
         own = [trial for trial in done if trial.subject is subject]
-        cells = []
-        for dtype in DTYPES:
-            shares = [trial.shares["own"] for trial in own if trial.problem.dtype == dtype]
-            wrong = sum(share > 1 for share in shares)
-            most = f"{max(shares):.2f}" if shares else ""
-            cells.append(f"{most}, {wrong} TOO LARGE" if wrong else most)
+        cells = [largest(_shares(own, "own", dtype)) for dtype in DTYPES]
         biases = [trial.shares["signed mean"] for trial in own if "signed mean" in trial.shares]
-        at = max(own, key=lambda trial: trial.shares["own"]).problem
-        where = f"{at.dtype} {at.dataset} {(len(at.query), *at.key.shape)}"
-        bias = f"{max(biases):.2f}" if biases else ""
+        bias, where = f"{max(biases):.2f}" if biases else "", _where(own, "own")
         table.add_row(subject.name, subject.profile or subject.accuracy, str(len(own)), *cells, bias, where)
     return table
 
@@ -209,14 +196,18 @@ def excesses(done: Sequence[Trial]) -> Table:
     table = Table("algorithm in use", "problems", *DTYPES, "where most, (L, S, D)")
     for name in EXCEEDING:
         own = [trial for trial in done if trial.subject.name == name]
-        cells = []
-        for dtype in DTYPES:
-            shares = [trial.shares["full"] for trial in own if trial.problem.dtype == dtype]
-            cells.append(f"{sum(share > 1 for share in shares)}, {max(shares):.3g} budgets")
-        at = max(own, key=lambda trial: trial.shares["full"]).problem
-        where = f"{at.dtype} {at.dataset} {(len(at.query), *at.key.shape)}"
-        table.add_row(name, str(len(own)), *cells, where)
+        cells = [exceeded(_shares(own, "full", dtype)) for dtype in DTYPES]
+        table.add_row(name, str(len(own)), *cells, _where(own, "full"))
     return table
+
+
+def _shares(own: Sequence[Trial], rule: str, dtype: str) -> list[float]:
+    return [trial.shares[rule] for trial in own if trial.problem.dtype == dtype]
+
+
+def _where(own: Sequence[Trial], rule: str) -> str:
+    at = max(own, key=lambda trial: trial.shares[rule]).problem
+    return f"{at.dtype} {at.dataset} {(len(at.query), *at.key.shape)}"
 
 
 def _best(own: Sequence[Trial]) -> str:

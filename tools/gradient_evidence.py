@@ -98,19 +98,30 @@ def _judge(given: Problem) -> Callable[[Mapping[str, Array], Backward], dict[str
             for name, tolerance in FIXED.items():
                 rules[name] = {of: tolerance * (1 + np.abs(x)) for of, x in expected.items()}
         return {
-            rule: {name: _share(x, expected[name], most[name]) for name, x in got.items()}
+            rule: {name: share_of(x, expected[name], most[name]) for name, x in got.items()}
             for rule, most in rules.items()
         }
 
     return judge
 
 
-def _share(got: Array, expected: Array, allowed: Array) -> float:
+def share_of(got: Array, expected: Array, allowed: Array) -> float:
     """Divide the errors by the allowed errors, and return the largest share."""
-    error = np.abs(got.astype(np.longdouble) - expected)
     with np.errstate(invalid="ignore", divide="ignore"):
-        shares = np.where(error == 0, 0, error / allowed)
+        shares = np.where(got == expected, 0, np.abs(got - expected) / allowed)
     return float(np.where(np.isnan(shares), np.inf, shares).max(initial=0))
+
+
+def largest(shares: Sequence[float]) -> str:
+    """Write the largest share of a correct algorithm, and how many are rejected."""
+    wrong = sum(share > 1 for share in shares)
+    most = f"{max(shares):.2f}" if shares else ""
+    return f"{most}, {wrong} TOO LARGE" if wrong else most
+
+
+def exceeded(shares: Sequence[float]) -> str:
+    """Write how many shares of an algorithm in use are rejected, and the largest."""
+    return f"{sum(share > 1 for share in shares)}, {max(shares, default=0):.3g} budgets"
 
 
 def _overflows(given: Problem) -> bool:
@@ -127,12 +138,7 @@ def passes(done: Sequence[Trial]) -> Table:
     table = Table("correct algorithm", "class", "problems", *DTYPES, "where most, (B, Hq, Hkv, L, S, D, Dv)")
     for name, backward_pass in {t.name: t.backward_pass for t in done if t.backward_pass.accuracy}.items():
         own = [t for t in done if t.name == name]
-        cells = []
-        for dtype in DTYPES:
-            shares = [t.most() for t in own if t.problem.dtype == dtype]
-            wrong = sum(share > 1 for share in shares)
-            most = f"{max(shares):.2f}" if shares else ""
-            cells.append(f"{most}, {wrong} TOO LARGE" if wrong else most)
+        cells = [largest([t.most() for t in own if t.problem.dtype == dtype]) for dtype in DTYPES]
         at = max(own, key=Trial.most)
         table.add_row(
             name, backward_pass.profile or backward_pass.accuracy, str(len(own)), *cells, _where(at, "own")
@@ -145,10 +151,7 @@ def excesses(done: Sequence[Trial]) -> Table:
     table = Table("in use", "problems", *SHORT, "where most, (B, Hq, Hkv, L, S, D, Dv)")
     for name in EXCEEDING:
         own = [t for t in done if t.name == name and t.problem.dtype in SHORT]
-        cells = []
-        for dtype in SHORT:
-            shares = [t.most("cast") for t in own if t.problem.dtype == dtype]
-            cells.append(f"{sum(share > 1 for share in shares)}, {max(shares, default=0):.3g} budgets")
+        cells = [exceeded([t.most("cast") for t in own if t.problem.dtype == dtype]) for dtype in SHORT]
         where = _where(max(own, key=lambda t: t.most("cast")), "cast") if own else ""
         table.add_row(name, str(len(own)), *cells, where)
     return table

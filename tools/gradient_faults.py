@@ -66,11 +66,6 @@ def _first_of_group(call: Call, parts: Array, total: Callable[[Array], Array]) -
     return summed.reshape(parts.shape)
 
 
-def _in_half(of: Callable[[Any], Steps]) -> Callable[[Call], dict[str, Array]]:
-    """Make the steps for the storage dtype of the call."""
-    return lambda call: stepwise(call, of(call.storage))
-
-
 def _summed(terms: Array, storage: Any) -> Array:
     """Add over the last axis in a shorter dtype, one after the other."""
     total: Array = sequential(terms.astype(storage)).astype(terms.dtype)
@@ -135,30 +130,31 @@ def _in_blocks(left: Array, right: Array, storage: Any, rows: int) -> Array:
 
 _TF32 = partial(multiplied_on_units, split=partial(units.cut_off, digits=11))
 
+
+def _short(
+    step: str, fault: Callable[..., Array], products: int = Backward.products, **given: int
+) -> Backward:
+    """Replace one step by one that is given the storage dtype of the call."""
+    return Backward(
+        lambda call: stepwise(call, {step: partial(fault, storage=call.storage, **given)}),
+        None,
+        SHORT,
+        products=products,
+    )
+
+
 #: By name.
 GRADIENT_FAULTS: Mapping[str, Backward] = MappingProxyType(
     {
-        "delta in half": Backward(_in_half(lambda d: {"delta": partial(_means, storage=d)}), None, SHORT),
-        "softmax backward in half": Backward(
-            _in_half(lambda d: {"cotangents": partial(_softmax_backward, storage=d)}), None, SHORT
-        ),
-        "weights of scores in half": Backward(
-            _in_half(lambda d: {"scores": partial(rounded, storage=d)}), None, SHORT
-        ),
-        "lse in half": Backward(_in_half(lambda d: {"lse": partial(rounded, storage=d)}), None, SHORT),
-        "tanh in half": Backward(_in_half(lambda d: {"slope": partial(_slope, storage=d)}), None, SHORT),
-        "sums over queries in half": Backward(
-            _in_half(lambda d: {"down": partial(_product, storage=d)}), None, SHORT, products=2**21
-        ),
-        "sums over keys in half": Backward(
-            _in_half(lambda d: {"across": partial(_product, storage=d)}), None, SHORT, products=2**21
-        ),
-        "group summed in half": Backward(
-            _in_half(lambda d: {"heads": partial(_summed, storage=d)}), None, SHORT
-        ),
-        "results truncated": Backward(
-            _in_half(lambda d: {"result": partial(truncate, storage=d)}), None, SHORT
-        ),
+        "delta in half": _short("delta", _means),
+        "softmax backward in half": _short("cotangents", _softmax_backward),
+        "weights of scores in half": _short("scores", rounded),
+        "lse in half": _short("lse", rounded),
+        "tanh in half": _short("slope", _slope),
+        "sums over queries in half": _short("down", _product, 2**21),
+        "sums over keys in half": _short("across", _product, 2**21),
+        "group summed in half": _short("heads", _summed),
+        "results truncated": _short("result", truncate),
         "exponentials off by 1e-3": Backward(partial(stepwise, steps={"weights": _rough}), None),
         "last query missing": Backward(_without_last_query, None),
         "tf32 undeclared": Backward(partial(backward, product=_TF32), None, ("float32",), products=2**17),
@@ -169,11 +165,7 @@ GRADIENT_FAULTS: Mapping[str, Backward] = MappingProxyType(
 #: These are in use. They round partial sums to the storage dtype before they add them up.
 IN_USE: Mapping[str, Backward] = MappingProxyType(
     {
-        "parts of a group rounded": Backward(
-            _in_half(lambda d: {"heads": partial(_rounded_parts, storage=d)}), None, SHORT
-        ),
-        "sums over queries rounded after each 32": Backward(
-            _in_half(lambda d: {"down": partial(_in_blocks, storage=d, rows=32)}), None, SHORT
-        ),
+        "parts of a group rounded": _short("heads", _rounded_parts),
+        "sums over queries rounded after each 32": _short("down", _in_blocks, rows=32),
     }
 )

@@ -80,12 +80,8 @@ def _relative_to_the_first(size: int) -> Named:
         lse = (np.log(total) + top)[..., 0].astype(dtype)
         return (output / np.where(total == 0, 1, total)).astype(dtype), lse, base.attend(call)[2]
 
-    name = f"splits_of_{size}_relative_to_the_first"
-    return (
-        name,
-        f"Merge splits of {size} keys relative to the lse of the first, and not to the largest.",
-        attend,
-    )
+    text = f"Merge splits of {size} keys relative to the lse of the first, and not to the largest."
+    return f"splits_of_{size}_relative_to_the_first", text, attend
 
 
 def _drop_last(size: int) -> Named:
@@ -105,12 +101,8 @@ def _nothing_in_the_first(size: int) -> Named:
         nothing = ~base.allowed(call)[..., :size].any(axis=-1, keepdims=True) & (call.keys > 0)
         return np.where(nothing & (call.sinks is None), np.nan, base.normalised(call, e, total))
 
-    name = f"nothing_in_the_first_tile_of_{size}_is_nan"
-    return (
-        name,
-        f"Take minus infinity from minus infinity where the first tile of {size} keys is masked.",
-        normalised,
-    )
+    text = f"Take minus infinity from minus infinity where the first tile of {size} keys is masked."
+    return f"nothing_in_the_first_tile_of_{size}_is_nan", text, normalised
 
 
 def _nothing_in_a_tile(size: int) -> Named:
@@ -121,12 +113,8 @@ def _nothing_in_a_tile(size: int) -> Named:
         nothing = np.logical_or.reduce(none) if none else np.zeros((), dtype=bool)
         return np.where(nothing, np.nan, base.normalised(call, e, total))
 
-    name = f"nothing_in_a_split_of_{size}_is_nan"
-    return (
-        name,
-        f"Divide by 0 in a split of {size} keys that is masked, and merge what comes of it.",
-        normalised,
-    )
+    text = f"Divide by 0 in a split of {size} keys that is masked, and merge what comes of it."
+    return f"nothing_in_a_split_of_{size}_is_nan", text, normalised
 
 
 def _last_maximum(size: int) -> Named:
@@ -169,12 +157,8 @@ def _forget_rescaling(size: int) -> Named:
     def attend(call: Attention) -> Any:
         return _running(call, size, rescales_sum=False, rescales_values=False)
 
-    name = f"nothing_rescaled_past_tiles_of_{size}"
-    return (
-        name,
-        f"Rescale neither sum nor values where the maximum rises in a later tile of {size} keys.",
-        attend,
-    )
+    text = f"Rescale neither sum nor values where the maximum rises in a later tile of {size} keys."
+    return f"nothing_rescaled_past_tiles_of_{size}", text, attend
 
 
 def _forget_to_rescale_values(size: int) -> Named:

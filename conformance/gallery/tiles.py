@@ -19,11 +19,8 @@ def _remainder_of_keys(size: int) -> Named:
     def allowed(call: Attention) -> Any:
         return base.allowed(call) & ((call.j < call.keys // size * size) | (call.keys < size))
 
-    return (
-        f"keys_after_tiles_of_{size}_dropped",
-        f"Leave out the keys after the last whole tile of {size}.",
-        allowed,
-    )
+    text = f"Leave out the keys after the last whole tile of {size}."
+    return f"keys_after_tiles_of_{size}_dropped", text, allowed
 
 
 def _one_tile_of_keys(size: int) -> Named:
@@ -46,12 +43,8 @@ def _padding(size: int) -> Named:
     def attend(call: Attention) -> Any:
         return _pad(call, size) if call.keys > size else base.attend(call)
 
-    name = f"padding_of_tiles_of_{size}_in_the_sum"
-    return (
-        name,
-        f"Let the padding of the last tile of {size} keys into the sum, where there are several.",
-        attend,
-    )
+    text = f"Let the padding of the last tile of {size} keys into the sum, where there are several."
+    return f"padding_of_tiles_of_{size}_in_the_sum", text, attend
 
 
 def _padding_always(size: int) -> Named:
@@ -124,12 +117,8 @@ def _causal_from_the_first_row(sizes: tuple[int, int]) -> Named:
         reached = call.j // keys * keys <= base.position(call) + start + keys - 1
         return base.by_causality(call) & (reached if call.is_causal else True)
 
-    name = f"causal_tiles_of_{rows}_queries_as_if_of_{keys}"
-    return (
-        name,
-        f"End the causal loop over tiles of {keys} keys as if tiles of {rows} queries were of {keys}.",
-        by_causality,
-    )
+    text = f"End the causal loop over tiles of {keys} keys as if tiles of {rows} queries were of {keys}."
+    return f"causal_tiles_of_{rows}_queries_as_if_of_{keys}", text, by_causality
 
 
 def _causal_without_the_offset(sizes: tuple[int, int]) -> Named:
@@ -151,23 +140,16 @@ def _causal_from_the_first_query(size: int) -> Named:
         own = call.j // size == call.i // size
         return base.by_causality(call) & (reached | own if call.is_causal else True)
 
-    name = f"causal_tiles_of_{size}_by_their_first_query"
-    return (
-        name,
-        f"End the causal loop over tiles of {size} keys at the position of the first query.",
-        by_causality,
-    )
+    text = f"End the causal loop over tiles of {size} keys at the position of the first query."
+    return f"causal_tiles_of_{size}_by_their_first_query", text, by_causality
 
 
 def _causal_by_whole_tiles(size: int) -> Named:
     def by_causality(call: Attention) -> Any:
         return call.j // size * size <= base.position(call) if call.is_causal else True
 
-    return (
-        f"causal_by_whole_tiles_of_{size}",
-        f"Allow the whole tile of {size} keys on the diagonal.",
-        by_causality,
-    )
+    text = f"Allow the whole tile of {size} keys on the diagonal."
+    return f"causal_by_whole_tiles_of_{size}", text, by_causality
 
 
 def _causal_past_a_tile(size: int) -> Named:
@@ -189,23 +171,16 @@ def _window_from_the_last_row(sizes: tuple[int, int]) -> Named:
         begins = np.maximum(base.position(call) + last - left, 0) // keys * keys
         return base.by_window(call) & (call.j >= begins)
 
-    name = f"window_of_the_last_of_{rows}_queries_by_{keys}_keys"
-    return (
-        name,
-        f"Begin with the tile of {keys} keys in which the window of the last of {rows} queries begins.",
-        by_window,
-    )
+    text = f"Begin with the tile of {keys} keys in which the window of the last of {rows} queries begins."
+    return f"window_of_the_last_of_{rows}_queries_by_{keys}_keys", text, by_window
 
 
 def _lengths_of_whole_tiles(size: int) -> Named:
     def by_key_lengths(call: Attention) -> Any:
         return base.by_key_lengths(alter(call, key_lengths=lambda n: -(-np.asarray(n) // size) * size))
 
-    return (
-        f"key_lengths_by_tiles_of_{size}",
-        f"Round key lengths up to whole tiles of {size}.",
-        by_key_lengths,
-    )
+    text = f"Round key lengths up to whole tiles of {size}."
+    return f"key_lengths_by_tiles_of_{size}", text, by_key_lengths
 
 
 def _lengths_of_whole_tiles_down(size: int) -> Named:

@@ -15,6 +15,8 @@ from attnspec.conformance.render.html.marks import MARKS
 from attnspec.conformance.render.html.page import Links, Page, render
 from attnspec.conformance.render.summary import cell
 
+#: What every file of results says about a column.
+_FACTS = ("backend", "library", "version", "date", "attnspec", "part", "headline")
 _NAMES = {mark.letter: mark.name for mark in MARKS}
 #: The largest number of characters of one part of the names of cases.
 _PART = 200_000
@@ -60,15 +62,7 @@ def matrix_data(columns: Sequence[Column], links: Links) -> dict[str, Any]:
         ],
         "columns": [
             {
-                "slug": column.slug,
-                "backend": column.backend,
-                "label": column.label,
-                "library": column.library,
-                "version": column.version,
-                "date": column.date,
-                "attnspec": column.attnspec,
-                "part": column.part,
-                "headline": column.headline,
+                **{name: getattr(column, name) for name in ("slug", "label", *_FACTS)},
                 "newest": column.slug in latest,
                 "page": page_of(column, columns),
                 "letters": "".join(column.letters[rule.id] for rule in known),
@@ -161,13 +155,7 @@ def all_json(columns: Sequence[Column]) -> str:
     """Return everything that the matrix shows as one JSON."""
     runs = [
         {
-            "backend": column.backend,
-            "library": column.library,
-            "version": column.version,
-            "date": column.date,
-            "attnspec": column.attnspec,
-            "part": column.part,
-            "headline": column.headline,
+            **{name: getattr(column, name) for name in _FACTS},
             "notes": column.notes,
             "cases": column.totals,
             "levels": {
