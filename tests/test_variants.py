@@ -31,6 +31,21 @@ def test_a_declared_variant_is_verified_and_an_undeclared_one_fails():
     assert judge(pretending, case).status == "fail"
 
 
+@pytest.mark.parametrize("axes", ["of-one", "missing"])
+def test_repeated_batch_axes_are_verified_beside_tiled_heads(axes):
+    """Keys without an axis of heads are shared by all of them, so that nothing is tiled."""
+
+    def attention(query, key, value):
+        wide = (np.broadcast_to(array, (*query.shape[:2], *array.shape[-2:])) for array in (key, value))
+        return PORTABLE.attention(query, *wide)
+
+    case = find(f"notation-batch-axes-not-repeated-{axes}-1-float32")
+    backend = replace(PORTABLE, attention=attention, companions={}, dialect={"HEAD-1": "tiled"})
+    assert judge(backend, case).status == "fail"
+    verdict = judge(replace(backend, dialect={"HEAD-1": "tiled", "SHAPE-6": "broadcast"}), case)
+    assert (verdict.status, verdict.rule, verdict.variant) == ("deviation", "SHAPE-6", "broadcast")
+
+
 @pytest.mark.parametrize(
     ("lse", "status"),
     [

@@ -129,7 +129,7 @@ def in_plain_words(arguments: Mapping[str, Any], dialect: Mapping[str, str]) -> 
     """
     plain = _aligned(arguments, dialect)
     heads, shared = (plain[name].shape[:-2][-1:] for name in ("query", "key"))
-    if dialect.get("HEAD-1") == "tiled" and heads != shared:
+    if dialect.get("HEAD-1") == "tiled" and heads and shared and heads != shared:
         for name in ("key", "value"):
             plain[name] = np.concatenate([plain[name]] * (heads[0] // shared[0]), axis=-3)
     below = _minus_infinite(plain)
@@ -165,7 +165,7 @@ def _minus_infinite(arguments: Mapping[str, Any]) -> NDArray[np.bool_] | None:
     query, key = (arguments[name].astype(np.float64) for name in ("query", "key"))
     if (np.isfinite(query).all() and np.isfinite(key).all()) or arguments.get("softcap") is not None:
         return None
-    if query.ndim > 2:
+    if query.ndim > 2 and key.ndim > 2:
         key = np.repeat(key, query.shape[-3] // key.shape[-3], axis=-3)
     scale = arguments.get("scale")
     with np.errstate(invalid="ignore"):
