@@ -1,4 +1,4 @@
-"""Conditions on the arguments of a call, for the field `when` of a deviation, and common deviations.
+"""Conditions on the arguments of a call, for the field `when` of a deviation, and common outcomes.
 
 A function `rows_...` finds rows of scores, for an outcome that speaks of them.
 """
@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnspec import OPERATIONS
-from attnspec.backends.deviation import Deviation
-from attnspec.backends.outcome import Elements, InDtype, OtherCall, Special, every_element, of_rows
+from attnspec.backends.outcome import Elements, InDtype, OtherCall, Special, every_element
 from attnspec.dtypes import DTYPES
 from attnspec.reference.masking import allowed_keys
 
@@ -373,42 +372,3 @@ def with_broadcast_batch(arguments: Arguments) -> Arguments:
 def without(*names: str) -> OtherCall:
     """State that some arguments are ignored."""
     return OtherCall(lambda arguments: {name: x for name, x in arguments.items() if name not in names})
-
-
-def bias_overflow(source: str, working: str = "float32", rules: tuple[str, ...] = ("MASK-12",)) -> Deviation:
-    """Declare that a bias of minus infinity is added to scores that may be infinite."""
-    return mask_overflow(
-        source, lambda arguments: "bias" in arguments, working, rules, "a bias of minus infinity"
-    )
-
-
-def mask_overflow(
-    source: str,
-    masked: Callable[[Arguments], bool],
-    working: str = "float32",
-    rules: tuple[str, ...] = ("MASK-12",),
-    what: str = "a mask",
-) -> Deviation:
-    """Declare that a mask is added to scores that may be infinite."""
-    return Deviation(
-        rules,
-        f"{what} is added, and the score of a finite key may be infinite: the row is NaN",
-        source,
-        Special(of_rows(rows_with_overflow(working))),
-        when=lambda arguments: masked(arguments) and has_overflowing_score(arguments, working),
-    )
-
-
-def repeated_batch(source: str) -> Deviation:
-    """Declare that one batch entry of keys and values is repeated."""
-    reason = "keys and values of one batch entry are repeated"
-    return Deviation(
-        ("SHAPE-6",), reason, source, OtherCall(with_broadcast_batch), when=has_repeated_batch_entry
-    )
-
-
-def empty_row_gradient(source: str) -> Deviation:
-    """Declare that a row of biases of minus infinity spoils the gradients of its head."""
-    reason = "if all keys of a query have a bias of minus infinity, gradients of its head are NaN"
-    outcome = Special(of_rows(rows_without_keys("bias")))
-    return Deviation(("GRAD-10",), reason, source, outcome, when=has_row_of_minus_infinity)

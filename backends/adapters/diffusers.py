@@ -7,19 +7,13 @@ import torch
 from diffusers.models.attention_dispatch import AttentionBackendName, dispatch_attention_fn
 from diffusers.models.attention_processor import Attention, AttnProcessor
 
-from attnspec.backends.adapters.conditions import (
-    OF_NAN,
-    bias_overflow,
-    has_other_heads_of_value,
-    repeated_batch,
-    with_repeated_heads,
-)
+from attnspec.backends.adapters.conditions import OF_NAN
+from attnspec.backends.adapters.deviations import bias_overflow, other_heads_of_value, repeated_batch
 from attnspec.backends.adapters.torch import to_attn_mask
 from attnspec.backends.adapters.torch.sdpa import OF_ALL, OF_FLASH, OF_SCALE
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported
-from attnspec.backends.outcome import OtherCall
 from attnspec.backends.user.function import describe
 
 
@@ -43,13 +37,7 @@ def native_backend() -> Backend:
         options = {"attn_mask": attn_mask, "is_causal": is_causal, "scale": scale, "enable_gqa": shared}
         return dispatch_attention_fn(query, key, value, backend=AttentionBackendName.NATIVE, **options)
 
-    heads = Deviation(
-        ("HEAD-2",),
-        "values with another number of heads than the keys are accepted",
-        "torch/heads_of_value",
-        OtherCall(with_repeated_heads),
-        when=has_other_heads_of_value,
-    )
+    heads = other_heads_of_value("torch/heads_of_value")
     deviations = (heads, repeated_batch("torch/batch_repeated"), OF_SCALE, *OF_ALL, *OF_FLASH)
     return _backend("diffusers-native", attention, layout="BSHD", axes=4, deviations=deviations)
 

@@ -6,7 +6,8 @@ import torch
 from executorch.extension.llm.custom_ops import custom_ops  # noqa: F401 - it registers the operator
 from numpy.typing import NDArray
 
-from attnspec.backends.adapters.conditions import OF_NAN, bias_overflow, rows_with_disallowed
+from attnspec.backends.adapters.conditions import OF_NAN, rows_with_disallowed
+from attnspec.backends.adapters.deviations import bias_overflow
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported

@@ -9,8 +9,6 @@ from attnspec.backends.adapters.conditions import (
     OF_NAN,
     OF_NO_DEPTH,
     OF_OTHER_TYPES,
-    bias_overflow,
-    empty_row_gradient,
     has_bias_beyond_differences,
     has_row_below,
     has_several_dtypes,
@@ -20,6 +18,7 @@ from attnspec.backends.adapters.conditions import (
     with_more_axes,
     with_number,
 )
+from attnspec.backends.adapters.deviations import bias_overflow, empty_row_gradient
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.library import load_library

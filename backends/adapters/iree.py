@@ -14,9 +14,9 @@ from attnspec.backends.adapters.conditions import (
     has_bias_beyond_differences,
     has_mask_or_bias,
     has_no_keys,
-    mask_overflow,
     rows_below,
 )
+from attnspec.backends.adapters.deviations import mask_overflow
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported

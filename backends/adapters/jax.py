@@ -16,14 +16,13 @@ from attnspec.backends.adapters.conditions import (
     OF_NAN,
     OF_OTHER_TYPES,
     Arguments,
-    bias_overflow,
-    empty_row_gradient,
     has_row_below,
     of_lse,
     rows_below,
     with_number,
     with_window_as_mask,
 )
+from attnspec.backends.adapters.deviations import bias_overflow, empty_row_gradient
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported

@@ -1,4 +1,4 @@
-"""Keras: ``keras.ops.dot_product_attention`` on NumPy, PyTorch and JAX. A process has one of them."""
+"""Keras: ``keras.ops.dot_product_attention`` on NumPy, PyTorch, JAX and TensorFlow, one in a process."""
 
 import os
 from importlib import import_module
@@ -10,19 +10,21 @@ from attnspec.backends.adapters.conditions import (
     OF_NAN,
     OF_OTHER_TYPES,
     Arguments,
-    bias_overflow,
-    empty_row_gradient,
     has_bias_beyond_differences,
     has_empty_row_of_mask,
     has_no_keys,
-    has_other_heads_of_value,
     has_overflowing_score,
     has_several_dtypes,
-    repeated_batch,
     where_true,
     with_dtype,
     with_number,
     with_repeated_heads,
+)
+from attnspec.backends.adapters.deviations import (
+    bias_overflow,
+    empty_row_gradient,
+    other_heads_of_value,
+    repeated_batch,
 )
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
@@ -67,7 +69,25 @@ def jax_backend() -> Backend:
     return _backend("jax", value_depth="key", mask_axes=4, dialect=dialect, deviations=deviations)
 
 
-def _backend(array: str, *, one_mask: bool = False, **said: Any) -> Backend:
+def tensorflow_backend() -> Backend:
+    """Run it on TensorFlow. Its tensors are made of NumPy arrays and are converted back."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    return _backend(
+        "tensorflow",
+        array="numpy",
+        dtypes=["float16", "bfloat16", "float32", "float64"],
+        to_library=_to_tensor,
+        to_numpy=lambda tensor: tensor.numpy(),
+        dialect={"MASK-2": "added", "MASK-6": "uniform", "NUM-2": "float32", "NUM-5": "storage"},
+        deviations=_OF_TENSORFLOW,
+    )
+
+
+def _to_tensor(array: Any) -> Any:
+    return import_module("keras").ops.convert_to_tensor(array)
+
+
+def _backend(array: str, /, *, one_mask: bool = False, **said: Any) -> Backend:
     """Run Keras on an array library; `one_mask` if it takes no bias beside a mask there."""
     os.environ.setdefault("KERAS_BACKEND", array)
     keras = import_module("keras")
@@ -90,7 +110,7 @@ def _backend(array: str, *, one_mask: bool = False, **said: Any) -> Backend:
         return keras.ops.dot_product_attention(query, key, value, **options)
 
     fixed = {"library": "keras", "array": array, "layout": "BSHD", "axes": 4, "versions": _VERSIONS}
-    return describe(attention, name=f"keras-{array}", **fixed, **said)
+    return describe(attention, name=f"keras-{array}", **{**fixed, **said})
 
 
 def _has_float64(arguments: Arguments) -> bool:
@@ -102,21 +122,17 @@ def _with_rounded_bias(arguments: Arguments) -> Arguments:
         return {**arguments, "bias": arguments["bias"].astype(arguments["query"].dtype)}
 
 
-_OF_BOTH = (
-    Deviation(
-        ("NUM-1", "SOFT-3"),
-        "float64 is computed in float32",
-        "keras/float64",
-        with_dtype(widest="float32"),
-        when=_has_float64,
-    ),
-    Deviation(
+def _mixed_dtypes(widest: str) -> Deviation:
+    return Deviation(
         ("NUM-1",),
         "the output has the widest dtype of queries, keys and values",
         "keras/mixed_dtypes",
-        with_dtype(widest="float32"),
+        with_dtype(widest=widest),
         when=has_several_dtypes,
-    ),
+    )
+
+
+_OF_ALL = (
     Deviation(
         ("ERR-14",),
         "a bias is rounded to the dtype of the queries",
@@ -128,9 +144,21 @@ _OF_BOTH = (
     Deviation(
         ("ERR-2",), "integers, booleans and complex numbers are accepted", "keras/not_checked", OF_OTHER_TYPES
     ),
+)
+_OF_BOTH = (
+    Deviation(
+        ("NUM-1", "SOFT-3"),
+        "float64 is computed in float32",
+        "keras/float64",
+        with_dtype(widest="float32"),
+        when=_has_float64,
+    ),
+    _mixed_dtypes("float32"),
+    *_OF_ALL,
     Deviation(("ERR-4",), "a mask of numbers is accepted", "keras/not_checked", where_true("mask")),
     repeated_batch("keras/batch_repeated"),
 )
+_SCALE = Deviation(("ERR-6",), "a scale of NaN or infinity is accepted", "keras/not_checked", OF_NAN)
 _LOWEST = Deviation(
     ("MASK-5", "NUM-5"),
     "disallowed scores are replaced by a number, and a bias of allowed keys may be lower",
@@ -149,8 +177,23 @@ _OF_NUMPY = (
         when=has_no_keys,
     ),
     Deviation(("ERR-5",), "a depth of 0 is accepted", "keras/not_checked", OF_NAN),
-    Deviation(("ERR-6",), "a scale of NaN or infinity is accepted", "keras/not_checked", OF_NAN),
+    _SCALE,
     Deviation(("HEAD-2",), "values may have one head", "keras/not_checked", OtherCall(with_repeated_heads)),
+)
+_OF_TENSORFLOW = (
+    *_OF_ALL,
+    _mixed_dtypes("float64"),
+    _LOWEST,
+    _SCALE,
+    bias_overflow("keras/bias_overflow", "float16"),
+    Deviation(
+        ("HEAD-1",),
+        "one key head for several query heads fails",
+        "keras/tensorflow_one_key_head",
+        Raises("InvalidArgumentError", "Expected dimension"),
+        when=lambda arguments: arguments["query"].shape[-3] > arguments["key"].shape[-3] == 1,
+    ),
+    Deviation(("ERR-5",), "a depth of 0 is accepted", "keras/not_checked", OF_NAN),
 )
 #: A mask adds -45850 in float16.
 _HALF = with_number(of_float16=-45850.0)
@@ -193,13 +236,7 @@ _OF_TORCH = (
         dtypes=("float16",),
         when=lambda arguments: "mask" in arguments and has_overflowing_score(arguments, "float16"),
     ),
-    Deviation(
-        ("HEAD-2",),
-        "values with another number of heads than the keys are accepted",
-        "keras/not_checked",
-        OtherCall(with_repeated_heads),
-        when=has_other_heads_of_value,
-    ),
+    other_heads_of_value("keras/not_checked"),
     Deviation(
         ("GRAD-10",),
         "a mask is added, so that a query with nothing to attend to has gradients",
@@ -212,13 +249,9 @@ _OF_JAX = (
     _LOWEST,
     bias_overflow("jax/bias_overflow"),
     empty_row_gradient("jax/empty_row_gradient_bias"),
-    Deviation(
-        ("HEAD-2",),
-        "a call that JAX refuses is computed by Keras: values may have one head",
-        "keras/jax_fallback",
-        OtherCall(with_repeated_heads),
-        when=has_other_heads_of_value,
+    other_heads_of_value(
+        "keras/jax_fallback", "a call that JAX refuses is computed by Keras: values may have one head"
     ),
     Deviation(("ERR-5",), "a depth of 0 throughout is accepted", "jax/depth_zero", OF_NAN),
-    Deviation(("ERR-6",), "a scale of NaN or infinity is accepted", "keras/not_checked", OF_NAN),
+    _SCALE,
 )

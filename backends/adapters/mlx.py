@@ -11,10 +11,10 @@ from attnspec.backends.adapters.conditions import (
     OF_NAN,
     OF_NO_DEPTH,
     OF_OTHER_TYPES,
-    bias_overflow,
     has_several_dtypes,
     with_dtype,
 )
+from attnspec.backends.adapters.deviations import bias_overflow
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported

@@ -7,12 +7,8 @@ from typing import Any
 import ncnn
 import numpy as np
 
-from attnspec.backends.adapters.conditions import (
-    bias_overflow,
-    has_scale_of_zero,
-    rows_not_finite,
-    without,
-)
+from attnspec.backends.adapters.conditions import has_scale_of_zero, rows_not_finite, without
+from attnspec.backends.adapters.deviations import bias_overflow
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported

@@ -16,13 +16,10 @@ from attnspec.backends.adapters.conditions import (
     OF_OTHER_TYPES,
     Arguments,
     has_empty_axis,
-    has_other_heads_of_value,
-    mask_overflow,
     may_disallow,
-    repeated_batch,
     with_more_axes,
-    with_repeated_heads,
 )
+from attnspec.backends.adapters.deviations import mask_overflow, other_heads_of_value, repeated_batch
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported
@@ -296,13 +293,7 @@ _DEVIATIONS = (
         "onnx/softcap_not_positive",
         OF_SOFTCAP,
     ),
-    Deviation(
-        ("HEAD-2",),
-        "values with other heads than the keys are repeated",
-        "onnx/heads_of_value",
-        OtherCall(with_repeated_heads),
-        when=has_other_heads_of_value,
-    ),
+    other_heads_of_value("onnx/heads_of_value", "values with other heads than the keys are repeated"),
     Deviation(
         ("ERR-15",),
         "a mask with more axes than the scores is accepted",

@@ -15,7 +15,6 @@ from attnspec.backends.adapters.conditions import (
     has_empty_axis,
     has_overflowing_score,
     has_scale_of_zero,
-    mask_overflow,
     may_disallow,
     pairs_of,
     rows_with_overflow,
@@ -23,6 +22,7 @@ from attnspec.backends.adapters.conditions import (
     scores_of,
     without,
 )
+from attnspec.backends.adapters.deviations import mask_overflow
 from attnspec.backends.adapters.onnx import OF_SOFTCAP, onnx_attention
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation

@@ -14,15 +14,13 @@ from attnspec.backends.adapters.conditions import (
     Rows,
     has_nan_query,
     has_no_keys,
-    has_other_heads_of_value,
     is_masked,
-    mask_overflow,
     rows_of_nan,
     scores_of,
     with_more_axes,
     with_number,
-    with_repeated_heads,
 )
+from attnspec.backends.adapters.deviations import mask_overflow, other_heads_of_value
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported
@@ -121,12 +119,8 @@ _DEVIATIONS = (
         Raises("RuntimeError", ""),
         dtypes=("float64",),
     ),
-    Deviation(
-        ("HEAD-2",),
-        "one head of values is repeated for several heads of keys",
-        "openvino/heads_of_value",
-        OtherCall(with_repeated_heads),
-        when=has_other_heads_of_value,
+    other_heads_of_value(
+        "openvino/heads_of_value", "one head of values is repeated for several heads of keys"
     ),
     Deviation(
         ("MASK-6",),

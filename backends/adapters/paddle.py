@@ -17,7 +17,6 @@ from attnspec.backends.adapters.conditions import (
     has_scale_of_zero,
     is_masked,
     pairs_of,
-    repeated_batch,
     rows_not_finite,
     rows_with_overflow,
     scaled_scores_of,
@@ -25,6 +24,7 @@ from attnspec.backends.adapters.conditions import (
     with_number,
     without,
 )
+from attnspec.backends.adapters.deviations import repeated_batch
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.outcome import OtherCall, Special, Unwritten, Variant, of_rows

@@ -12,8 +12,6 @@ from attnspec.backends.adapters.conditions import (
     OF_NAN,
     OF_NO_DEPTH,
     Arguments,
-    bias_overflow,
-    empty_row_gradient,
     has_bias_beyond_differences,
     has_no_keys,
     has_several_dtypes,
@@ -22,6 +20,7 @@ from attnspec.backends.adapters.conditions import (
     where_true,
     with_number,
 )
+from attnspec.backends.adapters.deviations import bias_overflow, empty_row_gradient
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.library import load_library

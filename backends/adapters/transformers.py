@@ -17,10 +17,7 @@ from attnspec.backends.adapters.conditions import (
     has_empty_row_of_mask,
     has_mask_or_bias,
     has_nan_query,
-    has_other_heads_of_value,
     has_row_of_minus_infinity,
-    mask_overflow,
-    repeated_batch,
     rows_below,
     rows_of_nan,
     rows_without_keys,
@@ -29,6 +26,7 @@ from attnspec.backends.adapters.conditions import (
     with_repeated_heads,
     without,
 )
+from attnspec.backends.adapters.deviations import mask_overflow, other_heads_of_value, repeated_batch
 from attnspec.backends.adapters.torch.sdpa import OF_ALL, OF_FLASH, OF_SCALE
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
@@ -234,11 +232,5 @@ _OF_SDPA = (
         Raises("RuntimeError", ""),
         when=_has_no_rows,
     ),
-    Deviation(
-        ("HEAD-2",),
-        "values with another number of heads than the keys are accepted",
-        "torch/heads_of_value",
-        OtherCall(with_repeated_heads),
-        when=has_other_heads_of_value,
-    ),
+    other_heads_of_value("torch/heads_of_value"),
 )

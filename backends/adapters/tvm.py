@@ -9,15 +9,8 @@ import tvm
 from numpy.typing import NDArray
 from tvm import relax, tirx
 
-from attnspec.backends.adapters.conditions import (
-    OF_NAN,
-    Arguments,
-    Rows,
-    bias_overflow,
-    has_no_keys,
-    pairs_of,
-    scores_of,
-)
+from attnspec.backends.adapters.conditions import OF_NAN, Arguments, Rows, has_no_keys, pairs_of, scores_of
+from attnspec.backends.adapters.deviations import bias_overflow
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported

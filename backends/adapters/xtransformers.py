@@ -13,16 +13,17 @@ from attnspec.backends.adapters.conditions import (
     OF_NO_DEPTH,
     OF_OTHER_TYPES,
     Arguments,
-    bias_overflow,
-    empty_row_gradient,
     has_bias_beyond_differences,
     has_mask_or_bias,
-    has_other_heads_of_value,
-    repeated_batch,
     rows_below,
     rows_without_keys,
     with_number,
-    with_repeated_heads,
+)
+from attnspec.backends.adapters.deviations import (
+    bias_overflow,
+    empty_row_gradient,
+    other_heads_of_value,
+    repeated_batch,
 )
 from attnspec.backends.adapters.torch.sdpa import OF_ALL, OF_SCALE
 from attnspec.backends.adapters.torch.sdpa import OF_FLASH as _OF_TORCH_FLASH
@@ -128,13 +129,7 @@ def _of_empty_rows(arguments: Arguments) -> dict[str, NDArray[np.bool_]]:
 _OF_BOTH = (
     repeated_batch("torch/batch_repeated"),
     Deviation(("ERR-5",), "values of depth 0 are accepted", "x-transformers/not_checked", OF_NO_DEPTH),
-    Deviation(
-        ("HEAD-2",),
-        "values with another number of heads than the keys are accepted",
-        "x-transformers/not_checked",
-        OtherCall(with_repeated_heads),
-        when=has_other_heads_of_value,
-    ),
+    other_heads_of_value("x-transformers/not_checked"),
 )
 _OF_ATTEND = (
     *_OF_BOTH,

@@ -18,7 +18,6 @@ from attnspec.backends.adapters.conditions import (
     OF_OTHER_TYPES,
     Arguments,
     Rows,
-    bias_overflow,
     has_nan_query,
     has_no_keys,
     has_other_heads_of_value,
@@ -27,8 +26,8 @@ from attnspec.backends.adapters.conditions import (
     pairs_of,
     rows_all_below,
     rows_of_nan,
-    with_repeated_heads,
 )
+from attnspec.backends.adapters.deviations import bias_overflow, other_heads_of_value
 from attnspec.backends.adapters.torch import VERSIONS, to_four_axes
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
@@ -36,7 +35,6 @@ from attnspec.backends.errors import BackendError, Unsupported
 from attnspec.backends.library import load_library
 from attnspec.backends.outcome import (
     NoArray,
-    OtherCall,
     Raises,
     Special,
     Unwritten,
@@ -181,12 +179,8 @@ _OF_EAGER = (
     ),
     Deviation(("ERR-5",), "a depth of 0 is accepted", "torch/flex_depth_zero", OF_NO_DEPTH),
     Deviation(("ERR-6",), "a scale of NaN or infinity is accepted", "torch/flex_scale_not_finite", _OF_SCALE),
-    Deviation(
-        ("HEAD-2",),
-        "if values and keys differ in their number of heads, heads are repeated",
-        "torch/flex_heads_of_value",
-        OtherCall(with_repeated_heads),
-        when=has_other_heads_of_value,
+    other_heads_of_value(
+        "torch/flex_heads_of_value", "if values and keys differ in their number of heads, heads are repeated"
     ),
     Deviation(
         ("SHAPE-7", "MASK-6"),

@@ -9,10 +9,8 @@ from typing import Any
 
 import torch
 
-from attnspec.backends.adapters.conditions import (
-    is_masked,
-    mask_overflow,
-)
+from attnspec.backends.adapters.conditions import is_masked
+from attnspec.backends.adapters.deviations import mask_overflow
 from attnspec.backends.adapters.torch import SUMS_OF_GRADIENTS, VERSIONS, to_attn_mask
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation

@@ -20,17 +20,15 @@ from attnspec.backends.adapters.conditions import (
     has_infinity,
     has_mask_or_bias,
     has_nan_query,
-    has_other_heads_of_value,
     has_other_length_of_value,
     has_queries_without_keys,
     is_masked,
-    mask_overflow,
     rows_all_below,
     rows_of_infinity,
     rows_of_nan,
     rows_with_disallowed,
-    with_repeated_heads,
 )
+from attnspec.backends.adapters.deviations import mask_overflow, other_heads_of_value
 from attnspec.backends.adapters.torch import (
     SUMS_OF_GRADIENTS,
     VERSIONS,
@@ -199,12 +197,8 @@ OF_ALL = (
 #: For functions that take the fused path for arrays of any number of axes.
 OF_SCALE = of_scale(rows_without_scores)
 _OF_MATH = (
-    Deviation(
-        ("HEAD-2",),
-        "if values and keys differ in their number of heads, heads are repeated",
-        "torch/heads_of_value",
-        OtherCall(with_repeated_heads),
-        when=has_other_heads_of_value,
+    other_heads_of_value(
+        "torch/heads_of_value", "if values and keys differ in their number of heads, heads are repeated"
     ),
 )
 
