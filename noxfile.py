@@ -97,6 +97,9 @@ def libraries(session: nox.Session, library: str) -> None:
     results.unlink(missing_ok=True)
     WRITTEN.append(results)
     session.notify("table")
+    if packages := TABLE[library].get("npm"):
+        session.chdir(session.create_tmp())
+        session.run("npm", "install", "--no-save", *packages, external=True)
     session.run("attnspec", "check", library, "-n", "auto", "--results", str(results), *session.posargs)
 
 

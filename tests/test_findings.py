@@ -51,6 +51,7 @@ RIGHT = {
     "onnx/one_row_and_causal": {"got": [0.0, 1.0, 2.0]},
     "onnxruntime/gqa_window": {"got": [1, 2, 3, 3]},
     "onnxruntime/broadcast_mask": {"got": (1, 1, 2, 4)},
+    "onnxruntime/float64_lengths_and_causal": {"got": [2.0, 2.0]},
     "onnxruntime/past_offset": {"got": 2},
     "onnxruntime/mha_causal_last": {"got": [3, 4, 5]},
     "onnxruntime/mha_depth_zero": {"ended": ENDED},

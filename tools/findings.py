@@ -156,7 +156,7 @@ def read_finding(path: Path) -> Finding:
 def installed_version(finding: Finding) -> str:
     """Return the version of the library of a finding, or an empty string if it is not installed."""
     # A module may have another name than its package, as paddle of paddlepaddle.
-    packages = metadata.packages_distributions().get(finding.library, [])
+    packages = metadata.packages_distributions().get(finding.library.replace("-", "_"), [])
     return metadata.version(packages[0]) if packages else ""
 
 

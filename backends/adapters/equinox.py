@@ -11,7 +11,7 @@ import equinox
 import jax
 import jax.numpy as jnp
 
-from attnspec.backends.adapters.conditions import Arguments
+from attnspec.backends.adapters.conditions import OF_NO_DEPTH, OF_OTHER_TYPES, Arguments, where_true
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported
@@ -80,4 +80,7 @@ _DEVIATIONS = (
         Raises("ZeroDivisionError", ""),
         when=_has_no_rows,
     ),
+    Deviation(("ERR-2",), "complex numbers are accepted", "equinox/not_checked", OF_OTHER_TYPES),
+    Deviation(("ERR-4",), "a mask of numbers is accepted", "equinox/not_checked", where_true("mask")),
+    Deviation(("ERR-5",), "a depth of 0 is accepted", "equinox/not_checked", OF_NO_DEPTH),
 )

@@ -132,6 +132,17 @@ def _mixed_dtypes(widest: str) -> Deviation:
     )
 
 
+def one_key_head(error: str, message: str) -> Deviation:
+    """Declare that one key head for several query heads fails on TensorFlow."""
+    return Deviation(
+        ("HEAD-1",),
+        "one key head for several query heads fails",
+        "keras/tensorflow_one_key_head",
+        Raises(error, message),
+        when=lambda arguments: arguments["query"].shape[-3] > arguments["key"].shape[-3] == 1,
+    )
+
+
 _OF_ALL = (
     Deviation(
         ("ERR-14",),
@@ -158,8 +169,9 @@ _OF_BOTH = (
     Deviation(("ERR-4",), "a mask of numbers is accepted", "keras/not_checked", where_true("mask")),
     repeated_batch("keras/batch_repeated"),
 )
-_SCALE = Deviation(("ERR-6",), "a scale of NaN or infinity is accepted", "keras/not_checked", OF_NAN)
-_LOWEST = Deviation(
+DEPTH = Deviation(("ERR-5",), "a depth of 0 is accepted", "keras/not_checked", OF_NAN)
+INFINITE_SCALE = Deviation(("ERR-6",), "a scale of NaN or infinity is accepted", "keras/not_checked", OF_NAN)
+LOWEST = Deviation(
     ("MASK-5", "NUM-5"),
     "disallowed scores are replaced by a number, and a bias of allowed keys may be lower",
     "keras/masked_lowest",
@@ -167,7 +179,7 @@ _LOWEST = Deviation(
     when=lambda arguments: "mask" in arguments and has_bias_beyond_differences(arguments, 2e38),
 )
 _OF_NUMPY = (
-    _LOWEST,
+    LOWEST,
     bias_overflow("keras/bias_overflow", "float16"),
     Deviation(
         ("MASK-6", "SHAPE-7"),
@@ -176,24 +188,18 @@ _OF_NUMPY = (
         Raises("ValueError", "zero-size array"),
         when=has_no_keys,
     ),
-    Deviation(("ERR-5",), "a depth of 0 is accepted", "keras/not_checked", OF_NAN),
-    _SCALE,
+    DEPTH,
+    INFINITE_SCALE,
     Deviation(("HEAD-2",), "values may have one head", "keras/not_checked", OtherCall(with_repeated_heads)),
 )
 _OF_TENSORFLOW = (
     *_OF_ALL,
     _mixed_dtypes("float64"),
-    _LOWEST,
-    _SCALE,
+    LOWEST,
+    INFINITE_SCALE,
     bias_overflow("keras/bias_overflow", "float16"),
-    Deviation(
-        ("HEAD-1",),
-        "one key head for several query heads fails",
-        "keras/tensorflow_one_key_head",
-        Raises("InvalidArgumentError", "Expected dimension"),
-        when=lambda arguments: arguments["query"].shape[-3] > arguments["key"].shape[-3] == 1,
-    ),
-    Deviation(("ERR-5",), "a depth of 0 is accepted", "keras/not_checked", OF_NAN),
+    one_key_head("InvalidArgumentError", "Expected dimension"),
+    DEPTH,
 )
 #: A mask adds -45850 in float16.
 _HALF = with_number(of_float16=-45850.0)
@@ -246,12 +252,12 @@ _OF_TORCH = (
     ),
 )
 _OF_JAX = (
-    _LOWEST,
+    LOWEST,
     bias_overflow("jax/bias_overflow"),
     empty_row_gradient("jax/empty_row_gradient_bias"),
     other_heads_of_value(
         "keras/jax_fallback", "a call that JAX refuses is computed by Keras: values may have one head"
     ),
     Deviation(("ERR-5",), "a depth of 0 throughout is accepted", "jax/depth_zero", OF_NAN),
-    _SCALE,
+    INFINITE_SCALE,
 )

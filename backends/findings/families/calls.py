@@ -154,11 +154,11 @@ def onnx(*arrays, **attributes):
     return ReferenceEvaluator(model).run(None, values)[0]
 
 
-def ort(*arrays, operator="Attention", **attributes):
+def ort(*arrays, operator="Attention", opset=23, **attributes):
     import onnxruntime
 
     onnxruntime.set_default_logger_severity(4)
-    model, values = _model(arrays, attributes, operator, 23)
+    model, values = _model(arrays, attributes, operator, opset)
     return onnxruntime.InferenceSession(model.SerializeToString()).run(None, values)[0]
 
 
@@ -178,6 +178,38 @@ def ort_gqa(*arrays, bias=None, **attributes):
     operator = "com.microsoft.GroupQueryAttention"
     empty = [None, None, None, bias] if bias is not None else []
     return ort(*rows, None, None, *lengths, *empty, operator=operator, **options)
+
+
+def equinox(*arrays, mask=None):
+    """Call a module of one head whose projections are the identity, on one batch entry."""
+    import equinox
+    import jax.numpy as jnp
+    from jax.random import key
+
+    depth, of_value = arrays[0].shape[-1], arrays[2].shape[-1]
+    sizes = {"key_size": depth, "qk_size": depth, "value_size": of_value, "vo_size": of_value}
+    module = equinox.nn.MultiheadAttention(1, depth, output_size=of_value, key=key(0), **sizes)
+    names = ("query_proj", "key_proj", "value_proj", "output_proj")
+    eyes = [jnp.eye(len(getattr(module, name).weight)) for name in names]
+    module = equinox.tree_at(lambda tree: [getattr(tree, name).weight for name in names], module, eyes)
+    return np.asarray(module(*[jnp.asarray(array[0, 0]) for array in arrays], mask))[None, None]
+
+
+def litert(*arrays):
+    """Convert two products with a softmax between them, and run the model."""
+    import tensorflow as tf
+    from ai_edge_litert.interpreter import Interpreter
+
+    module = tf.Module()
+    module.call = tf.function(
+        lambda q, k, v: {"output": tf.nn.softmax(tf.matmul(q, k, transpose_b=True)) @ v}
+    )
+    function = module.call.get_concrete_function(
+        *[tf.TensorSpec(array.shape, array.dtype, name) for name, array in zip("qkv", arrays, strict=True)]
+    )
+    model = tf.lite.TFLiteConverter.from_concrete_functions([function], module).convert()
+    run = Interpreter(model_content=model).get_signature_runner()
+    return run(**dict(zip("qkv", arrays, strict=True)))["output"]
 
 
 def openvino(*arrays, dynamic=False):

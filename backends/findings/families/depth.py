@@ -28,6 +28,7 @@ _TORCH = (
 )
 
 ROWS = (
+    _row("equinox/not_checked", "nn.MultiheadAttention", calls.equinox, NO_KEYS),
     _row("flax/not_checked", "linen.dot_product_attention", calls.linen, NOTHING),
     _row("flax/nnx_not_checked", "nnx.dot_product_attention", calls.nnx, NOTHING),
     _row(

@@ -7,7 +7,7 @@ tells the caller.
 import calls
 import ml_dtypes
 import numpy as np
-from table import Row, show
+from table import ERROR, Row, show
 
 HALF, SINGLE, DOUBLE, SHORT = "float16", "float32", "float64", ml_dtypes.bfloat16
 
@@ -123,6 +123,20 @@ ROWS = (
         "Attention of the reference evaluator beside a scale of 0.5",
         lambda *arrays: calls.onnx(*arrays, scale=0.5),
         key=(0.0, 2.0),
+    ),
+    _digits(
+        "onnxruntime/float64_scale",
+        "Attention beside a scale of 0.5",
+        lambda *arrays: calls.ort(*arrays, scale=0.5),
+        key=(0.0, 2.0),
+    ),
+    Row(
+        "onnxruntime/float64_bias_and_causal",
+        "MASK-4",
+        "Attention, a bias of float64 beside is_causal",
+        lambda: calls.ort(*[_ones(DOUBLE)] * 3, np.zeros((2, 2)), is_causal=1),
+        ERROR,
+        1.0,
     ),
     Row(
         "tokamax/mixed_dtypes",

@@ -22,14 +22,6 @@ def _iree():
     return calls.iree(*_of(1, 0, 0), mask=np.zeros((1, 1, 0)), keys="?")
 
 
-def _equinox():
-    import equinox
-    import jax
-
-    module = equinox.nn.MultiheadAttention(1, 8, key=jax.random.key(0))
-    return module(np.ones((0, 8), np.float32), *[np.ones((2, 8), np.float32)] * 2).shape
-
-
 _FLEX = '"contain the tensor if requested" (docstring of AuxOutput of flex_attention)'
 ROWS = (
     _no_keys("iree/no_keys", "iree_linalg_ext.attention with a dynamic number", _iree, np.nan),
@@ -47,6 +39,14 @@ ROWS = (
         (1, 1, 0),
         rank="promise",
         promise=_FLEX,
+    ),
+    Row(
+        "ai-edge-litert/empty_axes",
+        "SHAPE-7",
+        "two products and a softmax, no queries",
+        lambda: calls.litert(*_of(0, 2, 2)).shape,
+        ERROR,
+        (1, 1, 0, 8),
     ),
     Row(
         "onnxruntime/gqa_empty_axes",
@@ -100,9 +100,9 @@ ROWS = (
         "equinox/empty_axes",
         "SHAPE-7",
         "nn.MultiheadAttention without queries",
-        _equinox,
+        lambda: calls.equinox(*_of(0, 2, 2)).shape,
         ERROR,
-        (0, 8),
+        (1, 1, 0, 8),
     ),
 )
 

@@ -65,6 +65,18 @@ _KERAS, _LINEN, _NNX = (
     "nnx.dot_product_attention",
 )
 ROWS = (
+    _row(
+        "equinox/not_checked",
+        "ERR-4",
+        "nn.MultiheadAttention, a mask of numbers",
+        lambda: calls.equinox(*ONES, mask=NUMBERS[0, 0]),
+    ),
+    _row(
+        "equinox/not_checked",
+        "ERR-2",
+        "nn.MultiheadAttention, complex numbers",
+        lambda: calls.equinox(*[array.astype(np.complex64) for array in ONES]).real,
+    ),
     _row("executorch/not_checked", "ERR-2", "llama.custom_sdpa, a mask of integers", _executorch, "a result"),
     _row("flax/not_checked", "ERR-2", f"{_LINEN}, integers", lambda: calls.linen(*INTEGERS)),
     _row(

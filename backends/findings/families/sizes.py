@@ -41,6 +41,10 @@ def _swapped(attend):
     return lambda *arrays, **options: np.swapaxes(attend(*arrays, **options), 1, 2)
 
 
+def _in_double(*arrays, **options):
+    return calls.ort(*[array.astype(np.float64) for array in arrays], **options)
+
+
 def _flex_heads():
     value = np.repeat(np.arange(3, dtype=np.float32).reshape(1, 3, 1, 1), 5, axis=2)
     zeros = [np.zeros((1, heads, count, 1), np.float32) for heads, count in ((4, 3), (2, 5))]
@@ -56,6 +60,7 @@ ROWS = (
     _batch("torch/batch_repeated", _TORCH, calls.torch_sdpa),
     _heads("keras/not_checked", "ops.dot_product_attention on NumPy", calls.keras),
     _heads("onnx/heads_of_value", "Attention of the reference evaluator", calls.onnx),
+    _heads("onnxruntime/float64_not_checked", "Attention in float64", _in_double),
     _heads("openvino/heads_of_value", "ScaledDotProductAttention", calls.openvino),
     _heads("tinygrad/not_checked", _TORCH, calls.tinygrad, enable_gqa=True),
     _heads("torch/heads_of_value", _TORCH, calls.torch_sdpa),
@@ -80,6 +85,13 @@ ROWS = (
         (2, 2, 3, 4),
         ERROR,
         compiled=True,
+    ),
+    _shape(
+        "onnxruntime/float64_not_checked",
+        "ERR-15",
+        "Attention in float64, two keys and a mask of three",
+        lambda: _in_double(*[_ones(1, 1, 2, 8)] * 3, np.zeros((2, 3)), opset=24),
+        (1, 1, 2, 8),
     ),
     _shape(
         "ncnn/misfit",

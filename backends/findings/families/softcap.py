@@ -44,6 +44,12 @@ ROWS = (
     ),
     _row("onnxruntime/softcap_not_positive", "Attention, -1", lambda: calls.ort(*ONES, softcap=-1.0), 1.0),
     _row(
+        "onnxruntime/float64_not_checked",
+        "Attention in float64, -1 is 1",
+        lambda: calls.ort(*[array.astype(np.float64) for array in PEAKED], softcap=-1.0),
+        2.0758,
+    ),
+    _row(
         "onnxruntime/gqa_softcap_not_positive",
         "GroupQueryAttention, -1",
         lambda: calls.ort_gqa(*ONES, softcap=-1.0),

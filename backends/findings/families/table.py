@@ -36,7 +36,8 @@ class Row:
     @property
     def is_runnable(self) -> bool:
         """Whether its library is installed, and a compiler if the call needs one."""
-        return bool(find_spec(self.library) and (which("g++") or not self.compiled))
+        module = self.library.replace("-", "_")
+        return bool(find_spec(module) and (which("g++") or not self.compiled))
 
     @property
     def library(self) -> str:

@@ -2,7 +2,7 @@
 
 Rank: promise
 Impact: a model with one key head for all query heads runs on JAX and PyTorch, and not on TensorFlow.
-Documentation: keras.ops.dot_product_attention says that multi-query attention is performed if K is 1.
+Promise: "multi-query attention (MQA) is performed if `K==1`" (keras.ops.dot_product_attention)
 Known: https://github.com/keras-team/keras/pull/23081, which repeats key heads only if there is more than one
 """
 
