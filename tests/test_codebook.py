@@ -115,7 +115,7 @@ def long_of(formula: Formula, dtype: str, rows: tuple[int, ...]) -> Long:
     """Compute the blocks of some rows."""
     found: dict[int, tuple[Block, int]] = {}
     for task in tasks(formula, dtype):
-        wanted = set(rows) & set(task.args[2].tolist())  # type: ignore[attr-defined] # the rows of the block
+        wanted = set(rows) & set(task.args[0].rows.tolist())  # type: ignore[attr-defined] # the rows of the block
         if wanted:
             block = task()
             found |= {row: (block, int(np.flatnonzero(block.rows == row)[0])) for row in wanted}

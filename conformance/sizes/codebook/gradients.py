@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from attnspec.conformance.sizes.codebook import budget as budgets
 from attnspec.conformance.sizes.codebook.budget import Rows, Slopes
 from attnspec.conformance.sizes.codebook.exponentials import Numbers, table
+from attnspec.conformance.sizes.codebook.rows import Block, arithmetic_of
 from attnspec.conformance.sizes.codebook.rows import tasks as forward_tasks
 from attnspec.conformance.sizes.codebook.sums import TILE
 from attnspec.conformance.sizes.codebook.words import Sources, Targets, by_word, intervals, intervals_of_keys
-from attnspec.dtypes import FORMATS
 from attnspec.formula import Formula
-from attnspec.reference.budget.arithmetic import PLAIN, PROFILES, Accuracy, Arithmetic, Budget, rounded
+from attnspec.reference.budget.arithmetic import Accuracy, Arithmetic, Budget, rounded
 from attnspec.reference.budget.attention import scores_and_errors
 from attnspec.reference.budget.gradients import slope_and_error
 
@@ -42,16 +42,6 @@ class Part:
 
 
 @dataclass(frozen=True)
-class _Forward:
-    """The results of the forward pass of one query head, and their budgets."""
-
-    output: Numbers
-    lse: Numbers
-    output_budget: Budget
-    lse_budget: Budget
-
-
-@dataclass(frozen=True)
 class _Problem:
     """What all heads of a problem share."""
 
@@ -64,7 +54,7 @@ class _Problem:
     sinks: Numbers  # (Hq,)
     shares: Numbers  # (Hq, Q): the exponentials of the sinks
     slopes: Slopes
-    forward: dict[tuple[int, ...], _Forward]
+    forward: dict[tuple[int, ...], Block]  # by query head
 
 
 @dataclass(frozen=True)
@@ -99,10 +89,7 @@ def gradients(
     if paired:
         raise ValueError(f"options: expected no {', '.join(paired)}, which cannot be summed by words")
     run = run or (lambda calls: (call() for call in calls))
-    storage = FORMATS[dtype]
-    work = storage if accuracy == "storage" else FORMATS[working or storage.working]
-    products = PROFILES[profile].get(dtype, PLAIN) if profile else PLAIN
-    arithmetic = Arithmetic(storage, work, FORMATS[storage.lse], accuracy, products)
+    arithmetic = arithmetic_of(dtype, accuracy, working, profile)
     forward = _forward(
         formula, run(forward_tasks(formula, dtype, accuracy=accuracy, working=working, profile=profile))
     )
@@ -117,26 +104,26 @@ def gradients(
         value, error, size, count = (
             sum(getattr(one, name) for one in several) for name in ("value", "error", "size", "count")
         )
-        error = error + max(count - 1, 0) * work.unit * (size + error)
+        error = error + max(count - 1, 0) * arithmetic.work.unit * (size + error)
         values = np.array(value)
-        yield Part("d_sinks", (head,), values, rounded(values, np.array(error), storage))
+        yield Part("d_sinks", (head,), values, rounded(values, np.array(error), arithmetic.storage))
 
 
-def _forward(formula: Formula, blocks: Iterable[Any]) -> dict[tuple[int, ...], _Forward]:
+def _forward(formula: Formula, blocks: Iterable[Block]) -> dict[tuple[int, ...], Block]:
+    """Join the blocks of each query head."""
     rows, depth = formula.queries, formula.value_depth
-    found: dict[tuple[int, ...], _Forward] = {}
+    found: dict[tuple[int, ...], Block] = {}
     for block in blocks:
         if block.head not in found:
-            found[block.head] = _Forward(
-                np.zeros((rows, depth)), np.zeros(rows), np.zeros((rows, depth)), np.zeros(rows)
-            )
+            zeros = (np.zeros(shape) for shape in ((rows, depth), rows, (rows, depth), rows))
+            found[block.head] = Block(block.head, np.arange(rows), *zeros)
         one = found[block.head]
         for name in ("output", "lse", "output_budget", "lse_budget"):
             getattr(one, name)[block.rows] = getattr(block, name)
     return found
 
 
-def _problem(formula: Formula, arithmetic: Arithmetic, forward: dict[tuple[int, ...], _Forward]) -> _Problem:
+def _problem(formula: Formula, arithmetic: Arithmetic, forward: dict[tuple[int, ...], Block]) -> _Problem:
     codes = formula.codes.astype(np.float64)
     options = formula.options
     plain: dict[str, Any] = {name: options[name] for name in ("scale", "softcap") if name in options}
@@ -236,15 +223,8 @@ class _Head:
         high: NDArray[np.int64],
     ) -> None:
         formula = problem.formula
-        self.problem, self.head, self.words, self.keys, self.low, self.high = (
-            problem,
-            head,
-            words,
-            keys,
-            low,
-            high,
-        )
-        self.own = own
+        self.problem, self.head, self.words, self.keys = problem, head, words, keys
+        self.low, self.high, self.own = low, high, own
         self.queries = formula.query_words[head]
         self.g = formula.d_output[head].astype(np.float64)
         self.h = formula.d_lse[head].astype(np.float64)

@@ -48,6 +48,21 @@ class _Problem:
     sinks: Split | None  # (Hq, Q)
 
 
+@dataclass(frozen=True)
+class _Part:
+    """Some rows of one head."""
+
+    problem: _Problem
+    head: tuple[int, ...]
+    rows: NDArray[np.int64]  # which rows
+    given: Rows
+    keys: Keys
+
+    def of(self, part: slice | NDArray[np.int64]) -> "_Part":
+        """Return some of them."""
+        return replace(self, rows=self.rows[part], given=self.given.of(part))
+
+
 def tasks(
     formula: Formula,
     dtype: str,
@@ -57,12 +72,9 @@ def tasks(
     profile: str = "",
 ) -> Iterator[Callable[[], Block]]:
     """Yield a function for each block of rows of a problem. Threads may call them at once."""
-    storage = FORMATS[dtype]
-    work = storage if accuracy == "storage" else FORMATS[working or storage.working]
-    products = PROFILES[profile].get(dtype, PLAIN) if profile else PLAIN
-    problem = _problem(formula, Arithmetic(storage, work, FORMATS[storage.lse], accuracy, products))
+    problem = _problem(formula, arithmetic_of(dtype, accuracy, working, profile))
     make = _of_pairs if set(_PAIRED) & set(formula.options) else _of_intervals
-    query, key, value = formula.query_words, formula.key_words, formula.value
+    key, value = formula.key_words, formula.value
     group = formula.heads // formula.key_heads
     keys: tuple[tuple[int, ...], Keys] | None = None
     for head in np.ndindex(*formula.batch, formula.heads):
@@ -71,7 +83,16 @@ def tasks(
             keys = shared, keys_of(key[shared], value[shared], formula.words)
         entry = int(np.ravel_multi_index(head[:-1], formula.batch)) if formula.batch else 0
         bounds = intervals(formula.options, formula.queries, formula.keys, entry)
-        yield from make(problem, head, query[head], keys[1], bounds)
+        every = np.arange(formula.queries)
+        yield from make(_Part(problem, head, every, Rows(formula.query_words[head], *bounds), keys[1]))
+
+
+def arithmetic_of(dtype: str, accuracy: Accuracy, working: str | None, profile: str) -> Arithmetic:
+    """Return the arithmetic of a class or a profile."""
+    storage = FORMATS[dtype]
+    work = storage if accuracy == "storage" else FORMATS[working or storage.working]
+    products = PROFILES[profile].get(dtype, PLAIN) if profile else PLAIN
+    return Arithmetic(storage, work, FORMATS[storage.lse], accuracy, products)
 
 
 def _problem(formula: Formula, arithmetic: Arithmetic) -> _Problem:
@@ -91,88 +112,53 @@ def _problem(formula: Formula, arithmetic: Arithmetic) -> _Problem:
     return _Problem(formula, given, arithmetic, found, biases, of_scores, sinks)
 
 
-def _of_intervals(
-    problem: _Problem,
-    head: tuple[int, ...],
-    query: NDArray[np.uint8],
-    keys: Keys,
-    bounds: tuple[NDArray[np.int64], NDArray[np.int64]],
-) -> Iterator[Callable[[], Block]]:
+def _of_intervals(whole: _Part) -> Iterator[Callable[[], Block]]:
     """Group the rows whose bounds lie in the same tiles, and take several groups for a block."""
-    low, high = bounds
-    tiles = low // TILE, high // TILE
+    tiles = whole.given.low // TILE, whole.given.high // TILE
     order = np.lexsort(tiles)
     changes = (np.diff(tiles[0][order]) != 0) | (np.diff(tiles[1][order]) != 0)
     ends = np.append(np.flatnonzero(changes) + 1, len(order))
     for first in range(0, len(order), _ROWS):
         rows = order[first : first + _ROWS]
         inside = ends[(ends > first) & (ends < first + len(rows))] - first
-        yield partial(
-            _intervals_block, problem, head, rows, query[rows], keys, low[rows], high[rows], inside.tolist()
-        )
+        yield partial(_intervals_block, whole.of(rows), inside.tolist())
 
 
-def _intervals_block(
-    problem: _Problem,
-    head: tuple[int, ...],
-    rows: NDArray[np.int64],
-    query: NDArray[np.uint8],
-    keys: Keys,
-    low: NDArray[np.int64],
-    high: NDArray[np.int64],
-    ends: list[int],
-) -> Block:
+def _intervals_block(part: _Part, ends: list[int]) -> Block:
+    problem, keys, given = part.problem, part.keys, part.given
     split = problem.table.exponentials
     weights = Split(split.first[:, :, 0], split.rest[:, :, 0])
-    parts = [slice(*pair) for pair in pairwise([0, *ends, len(rows)])]
-    sums = over(keys, weights, Rows(query, low, high), parts)
-    counts = (keys.counts[high] - keys.counts[low]).astype(np.float64)
+    parts = [slice(*pair) for pair in pairwise([0, *ends, len(part.rows)])]
     terms = _Weighed(
-        problem.table.scores[:, :, 0][query],
-        problem.errors[:, :, 0][query],
-        counts,
-        weights.first[query],
-        weights.rest[query],
+        problem.table.scores[:, :, 0][given.words],
+        problem.errors[:, :, 0][given.words],
+        (keys.counts[given.high] - keys.counts[given.low]).astype(np.float64),
+        weights.first[given.words],
+        weights.rest[given.words],
     )
-    return _block(problem, head, rows, query, terms, sums)
+    return _block(part, terms, over(keys, weights, given, parts))
 
 
-def _of_pairs(
-    problem: _Problem,
-    head: tuple[int, ...],
-    query: NDArray[np.uint8],
-    keys: Keys,
-    bounds: tuple[NDArray[np.int64], NDArray[np.int64]],
-) -> Iterator[Callable[[], Block]]:
+def _of_pairs(whole: _Part) -> Iterator[Callable[[], Block]]:
     """Group rows, each of which is held against every key."""
-    count = max(1, min(_ROWS, _PAIRS // max(1, problem.formula.keys)))
-    for first in range(0, problem.formula.queries, count):
-        rows = np.arange(first, min(first + count, problem.formula.queries))
-        low, high = (bound[rows] for bound in bounds)
-        yield partial(_pairs_block, problem, head, rows, query[rows], keys, low, high)
+    count = max(1, min(_ROWS, _PAIRS // max(1, whole.problem.formula.keys)))
+    for first in range(0, len(whole.rows), count):
+        yield partial(_pairs_block, whole.of(slice(first, first + count)))
 
 
-def _pairs_block(
-    problem: _Problem,
-    head: tuple[int, ...],
-    rows: NDArray[np.int64],
-    query: NDArray[np.uint8],
-    keys: Keys,
-    low: NDArray[np.int64],
-    high: NDArray[np.int64],
-) -> Block:
-    formula, given = problem.formula, problem.given
+def _pairs_block(part: _Part) -> Block:
+    problem, formula, keys, given = part.problem, part.problem.formula, part.keys, part.problem.given
     shape = (*formula.batch, formula.heads, formula.queries, formula.keys)
-    part = {
-        name: np.broadcast_to(given[name], shape)[head][rows] for name in _PAIRED if name in given
+    paired = {
+        name: np.broadcast_to(given[name], shape)[part.head][part.rows] for name in _PAIRED if name in given
     }  # (m, S)
     j = np.arange(formula.keys)
-    allowed = (j >= low[:, None]) & (j < high[:, None]) & part.get("mask", True)
+    allowed = (j >= part.given.low[:, None]) & (j < part.given.high[:, None]) & paired.get("mask", True)
     place = np.zeros(allowed.shape, dtype=np.int64)
-    if "bias" in part:
-        allowed &= part["bias"] > -np.inf
-        place = np.minimum(np.searchsorted(problem.biases, part["bias"]), len(problem.biases) - 1)
-    index = query[:, None], keys.words[None, :], place
+    if "bias" in paired:
+        allowed &= paired["bias"] > -np.inf
+        place = np.minimum(np.searchsorted(problem.biases, paired["bias"]), len(problem.biases) - 1)
+    index = part.given.words[:, None], keys.words[None, :], place
     split = problem.table.exponentials
     terms = _Weighed(
         problem.table.scores[index],
@@ -181,14 +167,14 @@ def _pairs_block(
         split.first[index],
         split.rest[index],
     )
-    kept = allowed & part.get("dropout_mask", True)
+    kept = allowed & paired.get("dropout_mask", True)
     units = keys.units(slice(None))
     sums = Sums(
         (terms.first * kept) @ units,
         (terms.rest * kept) @ units,
         ((terms.first + terms.rest) * kept) @ sizes_of(units),
     )
-    return _block(problem, head, rows, query, terms, sums)
+    return _block(part, terms, sums)
 
 
 @dataclass(frozen=True)
@@ -209,18 +195,12 @@ class _Weighed:
         return _Weighed(*(np.concatenate(pair, axis=-1) for pair in zip(parts, more, strict=True)))
 
 
-def _block(
-    problem: _Problem,
-    head: tuple[int, ...],
-    rows: NDArray[np.int64],
-    query: NDArray[np.uint8],
-    terms: _Weighed,
-    sums: Sums,
-) -> Block:
+def _block(part: _Part, terms: _Weighed, sums: Sums) -> Block:
     """Divide the sums of some rows by their denominators."""
+    problem, head, query = part.problem, part.head, part.given.words
     if problem.sinks is not None:
         sink = float(problem.given["sinks"][head[-1]])
-        first, rest = (part[head[-1]][query] for part in (problem.sinks.first, problem.sinks.rest))
+        first, rest = (each[head[-1]][query] for each in (problem.sinks.first, problem.sinks.rest))
         terms = terms.with_sink(sink, first, rest)
     keeping = 1 - problem.given.get("dropout_rate", 0.0)
     # The products are integers in units of 2^-22, so their sums are exact.
@@ -249,4 +229,4 @@ def _block(
     plain = Terms(terms.scores, terms.errors, terms.counts, (terms.first + terms.rest) / (first + rest))
     dropped = "dropout_mask" in problem.given
     found = budgets_of_rows(plain, moments, output, lse, problem.arithmetic, dropped=dropped)
-    return Block(head, rows, output, lse, *found)
+    return Block(head, part.rows, output, lse, *found)

@@ -76,7 +76,7 @@ class Rows:
     low: NDArray[np.int64]  # (m,): the first key
     high: NDArray[np.int64]  # (m,): the keys end before this one
 
-    def of(self, part: slice) -> "Rows":
+    def of(self, part: slice | NDArray[np.int64]) -> "Rows":
         """Return some of them."""
         return Rows(self.words[part], self.low[part], self.high[part])
 
