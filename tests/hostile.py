@@ -60,6 +60,20 @@ def ignore_signals():
         signal.signal(number, signal.SIG_IGN)
 
 
+def stop_the_clock():
+    ignore_signals()
+    time.monotonic = time.perf_counter = time.time = lambda: 0.0
+    signal.signal = signal.setitimer = threading.Thread.start = lambda *_: None
+
+
+def empty_frames(frame):
+    while frame:
+        for thing in frame.f_locals.values():
+            if isinstance(thing, list | dict | set):
+                thing.clear()
+        frame = frame.f_back
+
+
 def forget_modules():
     for name in list(sys.modules):
         if name.startswith("attnspec.reference"):
@@ -130,6 +144,12 @@ CALLS = {
     "a_function": ("return right", "fails", "output: expected an array of numpy, got function"),
     "a_generator": ("yield", "fails", "output: expected an array of numpy, got generator"),
     "a_coroutine": ("return promise()", "fails", "output: expected an array of numpy, got coroutine"),
+    "leaving_a_process_with_its_pipes": (
+        "os.fork() or time.sleep(987); os._exit(0)", "fails", "its process ended with status 0"),
+    "walking_all_objects": ("[vars(x) for x in gc.get_objects() if isinstance(x, type)]", "good", ""),
+    "emptying_the_frames_of_its_callers": ("empty_frames(sys._getframe(1))", "either", ""),
+    "stopping_the_clock": ("stop_the_clock()", "good", ""),
+    "stopping_the_clock_and_hanging": ("stop_the_clock(); signal.pause()", "fails", "did not end in 2 s"),
     "replacing_the_module": ("forget_modules()", "good", ""),
 }  # fmt: skip
 #: What other tests call.

@@ -61,6 +61,19 @@ def test_a_function_that_never_returns_is_abandoned(monkeypatch):
     assert "error: backend hostile:hanging: abandoned after 1 cases that did not end" in text
 
 
+def test_a_run_of_slow_failures_is_abandoned(monkeypatch):
+    """Its time is that of the process that judges nothing, whose clock the function cannot stop."""
+    monkeypatch.chdir(TESTS)
+    monkeypatch.setattr(pool, "SLOW_LIMIT", 0.0)
+    monkeypatch.setattr(pool, "MOST_HANGS", 0)
+    results = run_all(["hostile:enormous"], Selection(names=CASES)).results
+    assert len(results.verdicts) == 1
+    assert "error: backend hostile:enormous: abandoned after failing cases took 0 s" in screen(
+        Report(results)
+    )
+    assert len(run_all(["hostile:right"], Selection(names=CASES)).results.verdicts) == len(CASES)
+
+
 def test_a_function_that_raises_at_random_is_told_from_one_that_always_does(monkeypatch):
     """A call that fails is made again, and this one does not fail again."""
     monkeypatch.chdir(TESTS)

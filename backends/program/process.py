@@ -18,6 +18,8 @@ from attnspec.backends.errors import BackendError, Broken, Late
 LONGEST_LINE = 1 << 20
 #: Maximum number of queued lines, and of bytes of standard error that are kept.
 _MOST_LINES, _MOST_NOISE = 100, 1 << 16
+#: Seconds after which it is seen that the process has ended.
+_LOOK = 1.0
 #: Seconds to wait for the process to end after the last message.
 _STOP_LIMIT = 5.0
 
@@ -74,10 +76,16 @@ class Process:
     def receive(self, seconds: float) -> str:
         """Read the next line of its standard output."""
         deadline = time.monotonic() + seconds
-        try:
-            line = self._lines.get(timeout=max(0.0, deadline - time.monotonic()))
-        except queue.Empty:
-            raise Late(f"gave no answer in {seconds:g} s{self.noise()}") from None
+        while True:
+            ended = not self.running  # what it has started may hold its output open
+            try:
+                line = self._lines.get(timeout=min(_LOOK, max(0.0, deadline - time.monotonic())))
+                break
+            except queue.Empty:
+                if ended:
+                    raise Broken(f"{self.ended()} before it answered{self.noise()}") from None
+                if time.monotonic() >= deadline:
+                    raise Late(f"gave no answer in {seconds:g} s{self.noise()}") from None
         if line is None:
             raise Broken(f"{self.ended()} before it answered{self.noise()}")
         if not line.endswith(b"\n"):

@@ -26,6 +26,8 @@ _AHEAD = 4
 MOST_CRASHES = 200
 #: A run is abandoned after this number of hangs; after up to ten times as many that take less time than this.
 MOST_HANGS, HANG_LIMIT = 3, 900.0
+#: A run is abandoned after failing cases took this time in all, or that of as many hangs.
+SLOW_LIMIT = 900.0
 #: Calls whose verdict in a fresh process would say nothing: the judged rows are other ones there.
 _NOT_ALONE = {RELATED, REFUSED, ARBITRARY}
 #: Number of failures, of different groups, that a fresh process repeats.
@@ -47,6 +49,7 @@ class Pool:
     _crashes: int = 0
     _hangs: int = 0
     _restarts: int = 0
+    _failing: float = 0.0
     _has_returned: bool = False
     _is_stopped: bool = False
     _fresh: Worker | None = None
@@ -157,10 +160,12 @@ class Pool:
 
     def _receive(self, worker: Worker, case: Outline) -> Worker | None:
         """Wait for a verdict. Return the process if it still runs."""
+        began = time.monotonic()
         try:
             verdict = worker.verdict(self.seconds)
             self._has_returned |= verdict.status != "unsupported" and not verdict.refusal
             self._verdicts.put(verdict)
+            self._count_time(verdict, time.monotonic() - began)
         except InternalError as error:  # the case has no verdict
             self._internal.append(str(error))
         except Ended as end:
@@ -211,6 +216,14 @@ class Pool:
         if self._restarts >= MOST_CRASHES or (self._crashes >= MOST_CRASHES and not self._has_returned):
             returned = "" if self._has_returned else ", and no call returned"
             raise Abandoned(f"abandoned after its process ended {self._crashes} times{returned}")
+
+    def _count_time(self, verdict: Verdict, seconds: float) -> None:
+        """Count the time of failing cases by the clock of this process, and abandon the run after too much."""
+        with self._lock:
+            self._failing += seconds if verdict.bad else 0.0
+        most = max(SLOW_LIMIT, MOST_HANGS * self.seconds)
+        if self._failing > most:
+            raise Abandoned(f"abandoned after failing cases took {most:g} s")
 
     def _start(self, *, copies: bool = False) -> Worker:
         """Start a process; `copies` is for one that replaces a process that has ended."""
