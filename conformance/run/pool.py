@@ -218,7 +218,7 @@ class Pool:
             raise Abandoned(f"abandoned after its process ended {self._crashes} times{returned}")
 
     def _count_time(self, verdict: Verdict, seconds: float) -> None:
-        """Count the time of failing cases by the clock of this process, and abandon the run after too much."""
+        """Count the time of failing cases by the clock of this process; abandon the run after too much."""
         with self._lock:
             self._failing += seconds if verdict.bad else 0.0
         most = max(SLOW_LIMIT, MOST_HANGS * self.seconds)
