@@ -39,7 +39,28 @@ def _largest(numbers: Any) -> int:
     return int(np.asarray(numbers).max(initial=0))
 
 
+def _of_columns(array: Array) -> Array:
+    """Read an array of three axes and more row by row, if it is stored column by column."""
+    dense = array.ndim > 2 and array.flags.f_contiguous and not array.flags.c_contiguous
+    return array.ravel(order="K").reshape(array.shape) if dense else array
+
+
 ENTRIES = rows(
+    ("column_major_taken_for_row_major", "wide", "NUM-8", "H",
+     lambda call, array: base.wide(call, _of_columns(array)),
+     "Read an array that is dense in any order of its axes as if it were stored row by row."),
+    ("columns_of_a_mask_taken_for_rows", "entered", "NUM-8", "H",
+     lambda call: base.entered(alter(call, mask=_of_columns)),
+     "Read a mask that is dense in any order of its axes as if it were stored row by row."),
+    ("columns_of_a_bias_taken_for_rows", "attend", "NUM-8", "H",
+     lambda call: base.attend(alter(call, bias=_of_columns)),
+     "Read a bias that is dense in any order of its axes as if it were stored row by row."),
+    ("columns_of_a_cotangent_taken_for_rows", "given_cotangents", "NUM-8", "H",
+     lambda call: base.given_cotangents(alter(call, d_output=_of_columns)),
+     "Read a cotangent that is dense in any order of its axes as if it were stored row by row."),
+    ("columns_of_pages_taken_for_rows", "held", "NUM-8", "H",
+     lambda call, pages, *others: base.held(call, _of_columns(pages), *others),
+     "Read pages that are dense in any order of their axes as if they were stored row by row."),
     ("window_by_the_offset_of_the_first_entry", "by_window", "MASK-8", "E",
      lambda call: base.by_window(call.but(query_offset=_of_the_first(call.query_offset))),
      "Let the windows of all batch entries have the offset of the first."),

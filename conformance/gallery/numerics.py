@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from attnspec.conformance.gallery.entry import Array, alter, base, rows, wrong
+from attnspec.dtypes import FORMATS
 from attnspec.reference.call import Call, Mask
 from attnspec.reference.notation import Attention
 
@@ -252,6 +253,13 @@ def nan_value_spreads_over_the_row(call: Attention, p: Array, allowed: Mask) -> 
     """Let NaN in one feature of a value reach all features of the output."""
     output = base.weighted(call, p, allowed)
     return np.where(np.isnan(output).any(axis=-1, keepdims=True), np.nan, output)
+
+
+@wrong("narrow", "NUM-3", "C")
+def result_clipped_below_the_largest_number(call: Call, array: Array, storage: Any) -> Array:
+    """Clip the result to 31/32 of the largest finite number, to leave room for what is added to it."""
+    most = FORMATS[np.dtype(storage).name].largest / 32 * 31
+    return base.narrow(call, np.where(np.isfinite(array), np.clip(array, -most, most), array), storage)
 
 
 @wrong("weighted", "NUM-13", "C")

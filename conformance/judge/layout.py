@@ -19,6 +19,17 @@ def _positions_first(xp: Any, array: Any) -> Any:
     return _swapped(_filled(xp, _swapped(array, -2, -3), lambda buffer: buffer, ()), -2, -3)
 
 
+def _column_major(xp: Any, array: Any) -> Any:
+    """Store all axes in the opposite order, as Fortran does."""
+    return _backwards(_filled(xp, _backwards(array), lambda buffer: buffer, ()))
+
+
+def _backwards(array: Any) -> Any:
+    for axis in range(array.ndim // 2):
+        array = _swapped(array, axis, -1 - axis)
+    return array
+
+
 def _sliced(xp: Any, array: Any) -> Any:
     """Take every second element of a larger array, along the last axis."""
     return _filled(xp, array, lambda buffer: buffer[..., ::2], (2,))
@@ -79,6 +90,7 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(
     {
         "transposed": _transposed,
         "positions first": _positions_first,
+        "column major": _column_major,
         "sliced": _sliced,
         "sliced rows": _sliced_rows,
         "within": _within,

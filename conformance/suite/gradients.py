@@ -120,7 +120,10 @@ def cotangents_of_zero(draw: Draw, rows: str) -> Iterator[Yielded]:
         yield problem.arguments | cotangent
 
 
-@chapter.group("GRAD-15", "NUM-8", operation=_VJP, each=("transposed", "positions first", "within", "sliced"))
+_LAYOUTS = ("transposed", "positions first", "column major", "within", "sliced")
+
+
+@chapter.group("GRAD-15", "NUM-8", operation=_VJP, each=_LAYOUTS)
 def strides_of_the_cotangent(draw: Draw, layout: str) -> Iterator[Yielded]:
     """The cotangent of the output is read with its strides."""
     for problem in draw.in_each_dtype(SHAPES[4]):

@@ -124,7 +124,7 @@ def gradient_of_another_dtype(draw: Draw, name: str) -> Iterator[Yielded]:
             )
 
 
-@chapter.group("NUM-8", operation=_VJP, each=("transposed", "sliced"))
+@chapter.group("NUM-8", operation=_VJP, each=("transposed", "column major", "sliced"))
 def strides_in_the_backward_pass(draw: Draw, layout: str) -> Iterator[Yielded]:
     """The backward pass reads all arrays with their strides."""
     for problem in draw.in_each_dtype(SHAPES[4], dtypes=("float32",)):

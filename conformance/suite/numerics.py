@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnspec import Case
+from attnspec import OPERATIONS, Case
 from attnspec.backends import DTYPES, Backend
 from attnspec.conformance.judge.call import call, observe
 from attnspec.conformance.judge.comparison import same_bits
@@ -23,6 +23,7 @@ from attnspec.conformance.suite.options import OPTIONS, Options, biased, draw_op
 from attnspec.conformance.suite.problem import MASKED, SHAPES, Problem, Shape
 from attnspec.conformance.suite.words import in_two_dtypes
 from attnspec.dtypes import SHORT
+from attnspec.operations.gradients import primal
 from attnspec.reference.budget.budget import budget
 
 chapter = Chapter("numerics")
@@ -295,6 +296,38 @@ def _draw_full(problem: Problem, option: str) -> Options:
     low, high = (0, max(1, problem.shape[-2] - 1)) if option == "query_lengths" else (20, 60)
     causal = {"is_causal": True} if option == "query_offset" else {}
     return {option: problem.random.integers(low, high + 1, problem.batch)} | causal
+
+
+#: Other operations with arrays of three axes and more, and groups of cases.
+_OTHERS = tuple(
+    name
+    for name, form in OPERATIONS.items()
+    if not form.layers
+    and primal(name) != "attention"
+    and name not in ("self_attention", "split_heads", "merge_heads", "rotary_frequencies")
+    and any(len(argument.shape) > 2 for argument in form.positional)
+)
+
+
+@chapter.group("NUM-8", each=_OTHERS)
+def arrays_column_by_column(draw: Draw, operation: str) -> Iterator[Yielded]:
+    """A call of another operation gives the same result if its arrays are stored column by column."""
+    from attnspec.conformance.suite import groups  # imports this module
+
+    # Of another seed, so that no call stands in two chapters.
+    drawn = [item for own in groups() if own.operation == operation for item in own.items(draw.number())]
+    valid = [case for case in drawn if isinstance(case, Case) and not (case.misuse or case.alternatives)]
+    first = {(case.dtype == "float32"): case for case in reversed(valid)}
+    for like in first.values():
+        case = max((case for case in valid if case.dtype == like.dtype and not case.layout), key=_depth)
+        laid = {name: "column major" for name, x in case.arguments.items() if np.ndim(x) > 1}
+        yield Call(case.arguments, ("NUM-8", like.rules[0]), operation, outputs=case.outputs, layout=laid)
+
+
+def _depth(case: Case) -> int:
+    """Return how many axes of an array have several entries: the order of three and more shows."""
+    arrays = (x for x in case.arguments.values() if isinstance(x, np.ndarray))
+    return max(sum(size > 1 for size in array.shape) for array in arrays)
 
 
 def _fitting(array: NDArray[Any], layout: str) -> NDArray[Any]:

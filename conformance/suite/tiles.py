@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
 from attnspec.conformance.suite.problem import Problem, Shape
 from attnspec.conformance.suite.words import in_two_dtypes
-from attnspec.dtypes import FORMATS
+from attnspec.dtypes import DTYPES, FORMATS
 
 chapter = Chapter("softmax")
 
@@ -78,6 +78,19 @@ def largest_number_among_the_values(draw: Draw, size: str) -> Iterator[Yielded]:
             sign = 1 - 2 * (column % 2)
             value[..., places[column % 4], column] = sign * FORMATS[dtype].largest
         yield _call(replace(with_levels(problem, level), value=value))
+
+
+@chapter.group("NUM-3", "SOFT-3", each=("first", "last"))
+def result_near_the_largest_number(draw: Draw, place: str) -> Iterator[Yielded]:
+    """One key has all the weight, and its values are 127/128 of the largest number of the dtype."""
+    for dtype in DTYPES:
+        (problem,) = in_two_dtypes(draw, (_LONG[1]._replace(keys=139),), (dtype,))
+        keys = np.arange(problem.shape[-1])
+        top = keys == (0 if place == "first" else keys[-1])
+        value = problem.value.copy()
+        signs = 1 - 2 * (np.arange(value.shape[-1]) % 2)
+        value[..., top, :] = signs * (FORMATS[dtype].largest / 128 * 127)
+        yield _call(replace(with_levels(problem, np.where(top, 200.0, 0.0)), value=value))
 
 
 #: What has more than 65536 elements: the shape, and the option.
