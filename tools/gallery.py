@@ -162,9 +162,7 @@ def measure(workers: int, names: Sequence[str] = ()) -> Measurement:
 @click.option("--quick", is_flag=True, help="Use only the part of the suite that --quick runs.")
 @click.option("--workers", default=2, show_default=True, help="Processes.")
 @click.option("--json", "file", type=click.Path(dir_okay=False, path_type=Path), help="Write findings to it.")
-@click.option(
-    "--write", is_flag=True, help="Judge the wrong entries by both parts, and store this."
-)
+@click.option("--write", is_flag=True, help="Judge the wrong entries by both parts, and store this.")
 @click.option("--page", "only_page", is_flag=True, help="Write the page of what is stored.")
 def main(
     names: tuple[str, ...], *, quick: bool, workers: int, file: Path | None, write: bool, only_page: bool

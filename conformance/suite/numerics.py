@@ -302,7 +302,7 @@ def _draw_full(problem: Problem, option: str) -> Options:
 _OTHERS = tuple(
     name
     for name, form in OPERATIONS.items()
-    if not form.layers
+    if len(form.layers) < 2
     and primal(name) != "attention"
     and name not in ("self_attention", "split_heads", "merge_heads", "rotary_frequencies")
     and any(len(argument.shape) > 2 for argument in form.positional)
