@@ -262,6 +262,10 @@ def test_by_pytest_alone_a_level_is_asked_and_what_is_outside_of_it_fails_nothin
             ["--backend", "broken:half", "--level", "core", "--rule", "MASK-1"],
             "ERROR: --level: expected either --level or --rule, got both",
         ),
+        (
+            ["--backend", "broken:half", "--require", "core", "--quick"],
+            "ERROR: --require: expected a whole run or --level",
+        ),
     ],
 )
 def test_by_pytest_alone_what_cannot_be_asked_for(words, message):
@@ -283,6 +287,12 @@ def test_a_rule_a_name_or_an_expression_alone(tmp_path):
         assert all(map(holds, found.verdicts)), words
         assert found.headers[0].part == "chosen"
         assert not found.whole
+
+
+def test_a_filter_that_nothing_fits_is_no_success():
+    done = CliRunner().invoke(main, ["check", "numpy-portable", "-k", "no such thing"])
+    assert done.exit_code == 2
+    assert done.output == "Error: case: expected some that fit what was asked for, got none\n"
 
 
 @pytest.mark.exhaustive
