@@ -7,16 +7,16 @@ import numpy as np
 from array_api_compat import device
 from numpy.typing import NDArray
 
-from attnspec.operations.quantization import BLOCKS, OF_BLOCK
+from attnspec.operations.quantization import BLOCKS, OF_BLOCK, RANGES
 from attnspec.reference.call import Array, Call, part, step
-from attnspec.reference.errors import check_declared, need
+from attnspec.reference.errors import check_declared, dtype_name, need, within
 from attnspec.reference.functions import public
 from attnspec.reference.notation import narrow, reshaped, stored, wide
 
 #: The word for an encoding of codes.
-Encoding = Literal["int8", "e4m3fn", "e5m2"]
+Encoding = Literal["int8", "e4m3fn", "e5m2", "e4m3fnuz", "e5m2fnuz", "e2m1fn", "e8m0fnu"]
 #: Digits after the leading one, and what is subtracted from the exponent.
-_FLOATS = {"e4m3fn": (3, 7), "e5m2": (2, 15)}
+_FLOATS = {"e4m3fn": (3, 7), "e5m2": (2, 15), "e4m3fnuz": (3, 8), "e5m2fnuz": (2, 16), "e2m1fn": (1, 1)}
 
 
 def dequantize_of(call: Call, **arguments: Any) -> Array:
@@ -36,6 +36,7 @@ def dequantize_of(call: Call, **arguments: Any) -> Array:
     """
     scales, codes, zero_points, encoding = check_declared(call, "dequantize", arguments).values()
     check_zero_points(call, "zero_points", zero_points, encoding)
+    check_code_range(call, "codes", codes, encoding)
     return narrow(call, decoded(call, codes, scales, zero_points, encoding, scales), stored(call, scales))
 
 
@@ -47,6 +48,13 @@ def check_zero_points(_call: Call, name: str, zero_points: Any, encoding: str) -
     """Refuse zero points of floating-point codes (QUANT-9)."""
     alone = zero_points is None or encoding == "int8"
     need(name, alone, "none with floating-point codes", "some", "QUANT-9")
+
+
+@step
+def check_code_range(call: Call, name: str, codes: Array, encoding: str) -> None:
+    """Refuse codes that the encoding does not have (QUANT-15). This reads codes of more than 8 bits."""
+    if encoding == "e2m1fn" or dtype_name(codes) not in ("int8", "uint8"):
+        within(call, name, codes, *RANGES[encoding], "QUANT-15")
 
 
 @step
@@ -89,24 +97,28 @@ def decoded_codes(call: Call, codes: Array, encoding: str, dtype: Any) -> Array:
 def looked_up(call: Call, table: NDArray[np.float64], codes: Array, dtype: Any) -> Array:
     """Take the number of each code from a table. A code of a signed integer is the one with its bits."""
     xp = call.xp
-    places = xp.astype(codes, xp.int32) % 256
+    places = xp.astype(codes, xp.int32) % len(table)
     known = xp.asarray(table.tolist(), dtype=dtype, device=device(codes))
     taken = xp.take(known, reshaped(xp, places, (math.prod(codes.shape),)), axis=0)
     return reshaped(xp, taken, tuple(codes.shape))
 
 
 def numbers_of_codes(encoding: str) -> NDArray[np.float64]:
-    """Return the number of each code from 0 to 255 of a floating-point encoding (QUANT-3, QUANT-4)."""
-    digits, shift = _FLOATS[encoding]
-    codes = np.arange(256)
-    exponent, fraction = (codes & 127) >> digits, codes & ((1 << digits) - 1)
+    """Return the number of each code of a floating-point encoding (QUANT-3, QUANT-4, QUANT-12 ff.)."""
+    codes = np.arange(256 if encoding != "e2m1fn" else 16)
+    if encoding == "e8m0fnu":
+        return np.where(codes == 255, np.nan, np.ldexp(1.0, codes - 127))
+    (digits, shift), sign = _FLOATS[encoding], codes.size // 2
+    exponent, fraction = (codes % sign) >> digits, codes & ((1 << digits) - 1)
     leading = np.where(exponent > 0, 1 << digits, 0)
     numbers = np.ldexp((leading + fraction).astype(np.float64), np.maximum(exponent, 1) - shift - digits)
     if encoding == "e5m2":
         numbers = np.where(exponent == 31, np.where(fraction == 0, np.inf, np.nan), numbers)
-    else:
+    elif encoding == "e4m3fn":
         numbers = np.where(codes & 127 == 127, np.nan, numbers)
-    signed: NDArray[np.float64] = np.copysign(numbers, np.where(codes < 128, 1, -1))
+    elif encoding.endswith("fnuz"):
+        numbers = np.where(codes == 128, np.nan, numbers)
+    signed: NDArray[np.float64] = np.copysign(numbers, np.where(codes < sign, 1, -1))
     return signed
 
 

@@ -7,7 +7,7 @@ from attnspec.reference.call import Arguments, Array, Call, step
 from attnspec.reference.errors import check_declared
 from attnspec.reference.functions import public
 from attnspec.reference.notation import by_name, in_storage, stored, wide
-from attnspec.reference.quantization import check_zero_points, decoded
+from attnspec.reference.quantization import check_code_range, check_zero_points, decoded
 
 #: Codes, their scales and their zero points.
 Quantised = tuple[Array, Array, Array]
@@ -42,6 +42,7 @@ def split(call: Call, arguments: Arguments) -> tuple[dict[str, Quantised], Argum
         if f"{name}_codes" in rest:
             codes, scales = rest.pop(f"{name}_codes"), rest.pop(f"{name}_scales")
             zero_points = rest.pop(f"{name}_zero_points", None)
+            check_code_range(call, f"{name}_codes", codes, arguments["encoding"])
             check_zero_points(call, f"{name}_zero_points", zero_points, arguments["encoding"])
             coded[name] = (codes, scales, zero_points)
     return coded, rest

@@ -20,7 +20,13 @@ from attnspec.reference.rational import evaluate as rational
 from tools.algorithms import run
 from tools.units import SHORT_WEIGHTS, to_nearest
 
-FORMATS = {"e4m3fn": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2}
+FORMATS = {
+    "e4m3fn": ml_dtypes.float8_e4m3fn,
+    "e5m2": ml_dtypes.float8_e5m2,
+    "e4m3fnuz": ml_dtypes.float8_e4m3fnuz,
+    "e5m2fnuz": ml_dtypes.float8_e5m2fnuz,
+    "e8m0fnu": ml_dtypes.float8_e8m0fnu,
+}
 EVERY = np.arange(256, dtype=np.uint8).reshape(16, 16)
 
 
@@ -42,16 +48,24 @@ def test_every_code_stands_for_the_number_that_ml_dtypes_gives(encoding, decode)
     expected = EVERY.view(FORMATS[encoding]).astype(np.float64)
     found = decode({"scales": np.ones(1), "codes": EVERY, "encoding": encoding})
     assert np.array_equal(found, expected, equal_nan=True)
-    assert np.isnan(expected).sum() == {"e4m3fn": 2, "e5m2": 6}[encoding]
+    assert np.isnan(expected).sum() == {"e4m3fn": 2, "e5m2": 6}.get(encoding, 1)
 
 
-def test_the_golden_vectors_have_every_code_of_both_formats():
+@pytest.mark.parametrize("decode", [by_reference, by_exact, by_rational])
+def test_every_code_of_four_bits_stands_for_the_number_that_ml_dtypes_gives(decode):
+    numbers = np.arange(16, dtype=np.uint8).view(ml_dtypes.float4_e2m1fn).astype(np.float64)
+    assert numbers[:8].tolist() == [0, 0.5, 1, 1.5, 2, 3, 4, 6]
+    call = {"scales": np.ones(1), "codes": np.arange(16)[None], "encoding": "e2m1fn"}
+    assert decode(call)[0].tolist() == numbers.tolist()
+
+
+def test_the_golden_vectors_have_every_code_of_each_format():
     for encoding, dtype in FORMATS.items():
         proven = [case for case in cases() if case.operation == "dequantize" and case.expected]
         own = [case for case in proven if case.arguments.get("encoding") == encoding]
         codes = np.concatenate([case.arguments["codes"].ravel() for case in own])
         numbers = np.concatenate([case.expected["dequantized"].ravel() for case in own])
-        assert codes.tolist() == list(range(256))
+        assert codes[:256].tolist() == list(range(256))
         assert np.array_equal(numbers, codes.view(dtype).astype(np.float64), equal_nan=True)
 
 

@@ -46,6 +46,33 @@ ENTRIES = rows(
      lambda call, packed, blocks: base.unpacked(call, packed, blocks) if blocks != "q4_0"
          else np.stack([packed % 16, packed // 16], axis=-1).reshape(*packed.shape[:-1], 32) - 8,
      "Take the two codes of a byte for neighbours."),
+    ("fnuz_read_with_the_bias_of_fn", "decoded_codes", "QUANT-12", "Z",
+     lambda call, codes, encoding, dtype: base.decoded_codes(call, codes, encoding.removesuffix("uz") if
+         encoding == "e4m3fnuz" else encoding.removesuffix("fnuz"), dtype),
+     "Decode e4m3fnuz as e4m3fn, and e5m2fnuz as e5m2, whose numbers are twice as large."),
+    ("nan_of_fnuz_read_as_minus_zero", "decoded_codes", "QUANT-12", "Z",
+     lambda call, codes, encoding, dtype: np.where(codes % 256 == 128, 0, base.decoded_codes(
+         call, codes, encoding, dtype)) if encoding.endswith("fnuz")
+         else base.decoded_codes(call, codes, encoding, dtype),
+     "Read the code 0x80 of a format fnuz as minus 0."),
+    ("e2m1fn_read_as_an_integer", "decoded_codes", "QUANT-13", "Z",
+     lambda call, codes, encoding, dtype: np.where(codes < 8, codes, 8 - codes.astype(int)).astype(dtype)
+         if encoding == "e2m1fn" else base.decoded_codes(call, codes, encoding, dtype),
+     "Read four bits as a sign and an integer."),
+    ("subnormal_of_e2m1fn_read_as_normal", "decoded_codes", "QUANT-13", "Z",
+     lambda call, codes, encoding, dtype: np.where(codes % 8 == 1, np.where(codes < 8, 0.75, -0.75),
+         base.decoded_codes(call, codes, encoding, dtype)).astype(dtype)
+         if encoding == "e2m1fn" else base.decoded_codes(call, codes, encoding, dtype),
+     "Read the code 1 as 0.75, as if its leading digit were 1."),
+    ("e8m0fnu_with_a_bias_of_128", "decoded_codes", "QUANT-14", "Z",
+     lambda call, codes, encoding, dtype: base.decoded_codes(call, codes, encoding, dtype) / (
+         2 if encoding == "e8m0fnu" else 1), "Decode powers of two that are half as large."),
+    ("nan_of_e8m0fnu_read_as_a_power", "decoded_codes", "QUANT-14", "Z",
+     lambda call, codes, encoding, dtype: np.where((codes == 255) & (encoding == "e8m0fnu"), np.inf,
+         base.decoded_codes(call, codes, encoding, dtype)).astype(dtype),
+     "Read the code 255 as 2 to the power of 128."),
+    ("codes_cut_to_their_bits", "check_code_range", "QUANT-15", "Z",
+     lambda _call, _name, _codes, _encoding: None, "Read the low bits of a code that is too large."),
     ("zero_points_of_floats_passed_over", "check_zero_points", "QUANT-9", "Z",
      lambda _call, _name, _zero_points, _encoding: None,
      "Accept zero points that are subtracted from floating-point codes."),

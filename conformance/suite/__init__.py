@@ -25,7 +25,7 @@ FILES = {
     "caching": ("caching",),
     "packing": ("packing",),
     "paging": ("paging",),
-    "quantization": ("quantization",),
+    "quantization": ("quantization", "low_precision"),
     "positions": ("positions",),
     "sparsity": ("sparsity",),
     "latent": ("latent",),

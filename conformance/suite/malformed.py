@@ -299,6 +299,12 @@ def _of_codes(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed]:
         words = "packed bytes of another format"
         yield _call(operation, known["packed"], words, "shape", changes, sizes)
     for name, argument in known.items():
+        if name.endswith("codes") and not form.stacked:
+            for words, encoding, code in (("past a byte", "int8", 256), ("past four bits", "e2m1fn", 16)):
+                good = _with(operation, argument, sizes) | {"encoding": encoding}
+                past = good | {name: np.full(good[name].shape, code, np.int64)}
+                call = _call(operation, argument, f"{argument.noun} {words}", "", past, sizes)
+                yield replace(call, rule="QUANT-15", asked=True)
         if name.endswith("zero_points"):
             changes = {name: value_for(operation, argument, sizes), "encoding": "e4m3fn"}
             words = f"{argument.noun} of floating-point codes"

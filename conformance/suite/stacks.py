@@ -19,9 +19,9 @@ Arguments = dict[str, Any]
 Random = np.random.Generator
 #: Every operation that has a form, or several.
 STORED = {**FORMS, **STACKS}
-#: The number in places of pages that no query reads, and the code there, which is NaN in `e4m3fn`.
+#: The number in places of pages that no query reads, and the code there, which is NaN or large.
 _UNREAD, _UNREAD_CODE = 1000, 127
-_ENCODINGS = ("int8", "e4m3fn", "e5m2")
+_ENCODINGS = ("int8", "e4m3fn", "e5m2", "e4m3fnuz", "e5m2fnuz", "e2m1fn")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +79,7 @@ class _Draft:
 
 def draw_stack(random: Random, dtype: str, layers: tuple[str, ...], sizes: Sizes) -> Arguments:
     """Draw a call: queries, and keys and values as the forms store them."""
-    encoding = _ENCODINGS[int(random.integers(3))] if "quantized" in layers else ""
+    encoding = _ENCODINGS[int(random.integers(len(_ENCODINGS)))] if "quantized" in layers else ""
     draft = _Draft(random, dtype, layers, sizes, encoding)
     depth, value_depth = sizes.depths
     heads, shared = sizes.heads
@@ -123,8 +123,9 @@ def _held(draft: _Draft, name: str, heads: tuple[int, ...], depth: int) -> Argum
         return {stored: draft.numbers(*shape)}
     granularity = draft.random.choice(3)
     scale = ((1,), (*shape[:-2], 1, 1), (*shape[:-1], 1))[granularity]
-    # Codes below 64 are numbers of moderate size in each encoding.
-    codes = draft.random.integers(0, 64, shape) + draft.random.choice([0, 128], shape)
+    # Codes from 1 to 63 are numbers of moderate size in each encoding of 8 bits.
+    sign, most = (8, 8) if draft.encoding == "e2m1fn" else (128, 64)
+    codes = draft.random.integers(1, most, shape) + draft.random.choice([0, sign], shape)
     scales = draft.random.choice([0.0625, 0.05, 0.3, 0.11], scale)
     if draft.encoding == "int8":
         codes, scales = codes - 96, scales / 16

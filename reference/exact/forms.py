@@ -178,18 +178,27 @@ def _plain(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 #: Bits of the exponent and of the fraction, and the bias of the exponent.
-_FORMATS = {"e4m3fn": (4, 3, 7), "e5m2": (5, 2, 15)}
+_FORMATS = {
+    "e4m3fn": (4, 3, 7),
+    "e5m2": (5, 2, 15),
+    "e4m3fnuz": (4, 3, 8),
+    "e5m2fnuz": (5, 2, 16),
+    "e2m1fn": (2, 1, 1),
+}
 
 
 def _number(code: int, encoding: str) -> Fraction | float:
     """Return the number of a code, as a float if it is infinite or NaN."""
     if encoding == "int8":
         return Fraction(code)
+    if encoding == "e8m0fnu":
+        return nan if code % 256 == 255 else Fraction(2) ** (code % 256 - 127)
     width, digits, bias = _FORMATS[encoding]
-    bits = f"{code % 256:08b}"
+    size = 1 + width + digits
+    bits = f"{code % 2**size:0{size}b}"
     sign = -1 if bits[0] == "1" else 1
     exponent, fraction = int(bits[1 : 1 + width], 2), Fraction(int(bits[1 + width :], 2), 2**digits)
-    if "0" not in bits[1:]:
+    if bits[1:] == "1111111" if encoding == "e4m3fn" else encoding.endswith("fnuz") and bits == "10000000":
         return nan
     if encoding == "e5m2" and "0" not in bits[1 : 1 + width]:
         return sign * inf if fraction == 0 else nan

@@ -225,12 +225,20 @@ def _without_chance(arguments: Arguments) -> dict[str, Any]:
 
 
 #: The smallest positive number, how many numbers lie between two powers of 2, and how many codes are numbers.
-_LADDERS = {"e4m3fn": (Fraction(1, 512), 8, 127), "e5m2": (Fraction(1, 65536), 4, 124)}
+_LADDERS = {
+    "e4m3fn": (Fraction(1, 512), 8, 127),
+    "e5m2": (Fraction(1, 65536), 4, 124),
+    "e4m3fnuz": (Fraction(1, 1024), 8, 128),
+    "e5m2fnuz": (Fraction(1, 131072), 4, 128),
+    "e2m1fn": (Fraction(1, 2), 2, 8),
+}
 
 
 @cache
 def _ladder(encoding: str) -> tuple[Any, ...]:
-    """List the numbers of the codes from 0 to 255, as fractions where they are finite and not 0."""
+    """List the numbers of all codes, as fractions where they are finite and not 0."""
+    if encoding == "e8m0fnu":
+        return (*(Fraction(2) ** power for power in range(-127, 128)), math.nan)
     step, count, finite = _LADDERS[encoding]
     numbers: list[Any] = [Fraction(0)]
     while len(numbers) < finite:
@@ -238,17 +246,21 @@ def _ladder(encoding: str) -> tuple[Any, ...]:
             step *= 2
         numbers.append(numbers[-1] + step)
     numbers += [math.inf] * (encoding == "e5m2")
-    numbers += [math.nan] * (128 - len(numbers))
-    return (*numbers, *(-number for number in numbers))
+    numbers += [math.nan] * (128 - len(numbers)) if encoding != "e2m1fn" else []
+    negative = [-number for number in numbers]
+    if encoding.endswith("uz"):  # one zero only
+        negative[0] = math.nan
+    return (*numbers, *negative)
 
 
 def numbers_of_codes(arguments: Arguments, of: str) -> NDArray[Any]:
     """Decode every code into a fraction or a float."""
     codes = np.asarray(arguments[f"{of}codes"])
     encoding = arguments.get("encoding") or "int8"
+    ladder = None if encoding == "int8" else _ladder(encoding)
     numbers = np.empty(codes.shape, dtype=object)
     for place, code in np.ndenumerate(codes):
-        numbers[place] = Fraction(int(code)) if encoding == "int8" else _ladder(encoding)[int(code) & 255]
+        numbers[place] = Fraction(int(code)) if ladder is None else ladder[int(code) % len(ladder)]
     for name, apply in (("zero_points", _less), ("scales", _times)):
         other = arguments.get(f"{of}{name}")
         if other is not None:

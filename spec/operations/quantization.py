@@ -14,7 +14,9 @@ _KEYS = (BATCH, "Hkv", "S", "D")
 _VALUES = (BATCH, "Hkv", "S", "Dv")
 
 #: The encodings of codes that are numbers by themselves.
-ENCODINGS = ("int8", "e4m3fn", "e5m2")
+ENCODINGS = ("int8", "e4m3fn", "e5m2", "e4m3fnuz", "e5m2fnuz", "e2m1fn", "e8m0fnu")
+#: The least and the largest code of each encoding. A code of 8 bits may be that of a signed integer.
+RANGES = MappingProxyType({**dict.fromkeys(ENCODINGS, (-128, 255)), "e2m1fn": (0, 15)})
 #: The formats of blocks of 32 codes, and how many bytes the codes of a block take.
 BLOCKS = MappingProxyType({"q8_0": 32, "q4_0": 16})
 #: The number of codes of a block.
