@@ -91,9 +91,15 @@ def combined(numbers: Sequence[Number], factors: Sequence[Entry], exponent: int,
     if all(isinstance(x, Fraction) for x in numbers):
         total = sum((Fraction(x) * int(y) for x, y in pairs), Fraction(0))
         return total / (1 << exponent) + Fraction(added)
-    return sum((decimal(x) * int(y) for x, y in pairs), Decimal(0)) / (1 << exponent) + Decimal(added)
+    terms = [decimal(x) * int(y) for x, y in pairs]
+    total = sum(terms, Decimal(0))
+    if abs(total) < max(map(abs, terms), default=Decimal(0)).scaleb(-_CANCELLED):
+        total = Decimal(0)  # what is left are roundings of terms that cancel
+    return total / (1 << exponent) + Decimal(added)
 
 
+#: The digits that terms must lose so that their sum is 0, of the 60 that they have.
+_CANCELLED = 50
 #: Additional digits, so that the last requested digit is correct.
 _GUARD = 15
 
