@@ -47,6 +47,7 @@ MIXED = {
     "gradients past every tile": None,
     "through linear layers": {"key_heads"},
     "strides in the backward pass": None,
+    "arrays column by column": None,
     "long sums of one sign": {"bias", "sinks"},
     "options of another scaling": None,
     "maximum of nothing": {"return_max"},
@@ -56,6 +57,8 @@ MIXED = {
     "sequences without": {"sinks"},
     "new positions": {"is_causal"},
     "every code": {"encoding"},
+    "every power of two": {"encoding"},
+    "scales of scales": {"encoding"},
     "granularities": {"encoding"},
     "rows of a large key and many small ones": {"scale"},
 }

@@ -59,14 +59,15 @@ def test_every_code_of_four_bits_stands_for_the_number_that_ml_dtypes_gives(deco
     assert decode(call)[0].tolist() == numbers.tolist()
 
 
-def test_the_golden_vectors_have_every_code_of_each_format():
-    for encoding, dtype in FORMATS.items():
-        proven = [case for case in cases() if case.operation == "dequantize" and case.expected]
-        own = [case for case in proven if case.arguments.get("encoding") == encoding]
-        codes = np.concatenate([case.arguments["codes"].ravel() for case in own])
-        numbers = np.concatenate([case.expected["dequantized"].ravel() for case in own])
-        assert codes[:256].tolist() == list(range(256))
-        assert np.array_equal(numbers, codes.view(dtype).astype(np.float64), equal_nan=True)
+@pytest.mark.parametrize("encoding", [name for name in FORMATS if name != "e8m0fnu"])
+def test_the_golden_vectors_have_every_code(encoding):
+    """But those of powers of two, which are too large or too small for some dtypes."""
+    proven = [case for case in cases() if case.operation == "dequantize" and case.expected]
+    own = [case for case in proven if case.arguments.get("encoding") == encoding]
+    codes = np.concatenate([case.arguments["codes"].ravel() for case in own])
+    numbers = np.concatenate([case.expected["dequantized"].ravel() for case in own])
+    assert codes.tolist() == list(range(256))
+    assert np.array_equal(numbers, codes.view(FORMATS[encoding]).astype(np.float64), equal_nan=True)
 
 
 @pytest.mark.parametrize("seed", range(3))

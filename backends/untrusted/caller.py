@@ -115,7 +115,7 @@ def start_thread(message: dict[str, Any]) -> Callable[..., Any]:
     box: list[Any] = []
 
     def run() -> None:
-        function = None
+        function: Any = None
         while True:
             asked.acquire()
             request = box.pop()

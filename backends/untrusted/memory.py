@@ -35,7 +35,7 @@ def read_memory(memory: int | None, tensor: dict[str, Any], like: NDArray[Any]) 
     address, strides = tensor.get("address"), tensor.get("strides")
     if not like.size:
         return b""
-    if memory is None or address is None:
+    if memory is None or address is None or strides is None:
         return None
     try:
         steps = [(size - 1) * step for size, step in zip(like.shape, strides, strict=True)]

@@ -259,7 +259,10 @@ def nan_value_spreads_over_the_row(call: Attention, p: Array, allowed: Mask) -> 
 def result_clipped_below_the_largest_number(call: Call, array: Array, storage: Any) -> Array:
     """Clip the result to 31/32 of the largest finite number, to leave room for what is added to it."""
     most = FORMATS[np.dtype(storage).name].largest / 32 * 31
-    return base.narrow(call, np.where(np.isfinite(array), np.clip(array, -most, most), array), storage)
+    result: Array = base.narrow(
+        call, np.where(np.isfinite(array), np.clip(array, -most, most), array), storage
+    )
+    return result
 
 
 @wrong("weighted", "NUM-13", "C")

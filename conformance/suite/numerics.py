@@ -327,7 +327,7 @@ def arrays_column_by_column(draw: Draw, operation: str) -> Iterator[Yielded]:
 def _depth(case: Case) -> int:
     """Return how many axes of an array have several entries: the order of three and more shows."""
     arrays = (x for x in case.arguments.values() if isinstance(x, np.ndarray))
-    return max(sum(size > 1 for size in array.shape) for array in arrays)
+    return max(sum(int(size > 1) for size in array.shape) for array in arrays)
 
 
 def _fitting(array: NDArray[Any], layout: str) -> NDArray[Any]:

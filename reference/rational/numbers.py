@@ -92,10 +92,10 @@ def combined(numbers: Sequence[Number], factors: Sequence[Entry], exponent: int,
         total = sum((Fraction(x) * int(y) for x, y in pairs), Fraction(0))
         return total / (1 << exponent) + Fraction(added)
     terms = [decimal(x) * int(y) for x, y in pairs]
-    total = sum(terms, Decimal(0))
-    if abs(total) < max(map(abs, terms), default=Decimal(0)).scaleb(-_CANCELLED):
-        total = Decimal(0)  # what is left are roundings of terms that cancel
-    return total / (1 << exponent) + Decimal(added)
+    added_up = sum(terms, Decimal(0))
+    if abs(added_up) < max(map(abs, terms), default=Decimal(0)).scaleb(-_CANCELLED):
+        added_up = Decimal(0)  # what is left are roundings of terms that cancel
+    return added_up / (1 << exponent) + Decimal(added)
 
 
 #: The digits that terms must lose so that their sum is 0, of the 60 that they have.
