@@ -67,6 +67,9 @@ COMMANDS = {
     "check :f": "backend",
     "check kernel:f:g": "backend",
     "check ../kernel:f": "backend",
+    "check ./pipe.py:f": "expected a file pipe.py, got none",
+    "check ./pipe.py": "backend",
+    "init ./pipe.py:f": "expected a file pipe.py, got none",
     "check absent_module:f": "absent_module",
     "check 'kernel:f?speed=high'": "expected the options array, device, dtype",
     "judge absent": "absent",
@@ -90,6 +93,7 @@ COMMANDS = {
 def test_what_a_command_may_be(words, tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("no file of ours")
+    os.mkfifo(tmp_path / "pipe.py")
     (tmp_path / "broken.json").write_text('{"verdict": ')
     (tmp_path / "kernel.py").write_text("def f(query, key, value):\n    return query\n")
     results = tmp_path / "kept.jsonl"

@@ -179,7 +179,7 @@ def test_a_name_does_nothing_in_any_report(name, tmp_path):
     inner = tmp_path / "a" / "b"
     inner.mkdir(parents=True)
     path = inner / "r.jsonl"
-    raised = replace(ERROR.raised, message=name)
+    raised = replace(ERROR.raised, type=name, message=name, file=name, function=name)
     verdicts = [
         replace(FAIL, backend=name, case=name, group=name),
         replace(ERROR, backend=name, raised=raised),

@@ -1,6 +1,7 @@
 """Calls as files: the verdicts are those of one process, and faults in folders are reported."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -163,6 +164,17 @@ def enormous(folder):
     rewrite(folder, [first, json.dumps(answer), *rest])
 
 
+def replaced(name, make):
+    """Put something else than a file in the place of an array."""
+
+    def harm(folder):
+        path = folder / "calls" / "0001" / name
+        path.unlink()
+        make(path)
+
+    return harm
+
+
 NOT_OURS = "manifest.json: expected the file that attnspec export wrote"
 
 
@@ -212,6 +224,9 @@ def test_a_folder_that_cannot_be_judged(harm, message, folder):
         (linked, "call 1: output.bin: expected a file in the folder, got a link out of it"),
         (elsewhere, "call 1: .*: expected a file in the folder, got a link out of it"),
         (enormous, "call 1: output.bin: expected at most 192 bytes, got 1099511627776"),
+        (replaced("output.bin", os.mkfifo), "call 1: output.bin: expected a file, got something else"),
+        (replaced("query.bin", os.mkfifo), "call 1: query.bin: expected a file, got something else"),
+        (replaced("output.bin", Path.mkdir), "call 1: output.bin: expected a file, got something else"),
         (delete("calls/0001/query.bin"), "call 1: expected its arrays as exported, got .*No such file"),
         (write("calls/0001/query.bin", "x"), "call 1: expected its arrays as exported, got other bytes"),
     ],

@@ -16,7 +16,14 @@ from attnspec import OPERATIONS, cases, conformance
 from attnspec.backends import BackendError, Broken, Unsupported, load
 from attnspec.backends.program import program
 from attnspec.backends.program.process import Process
-from attnspec.backends.program.protocol import HELLO, STOP, parse_handshake, read_call, write_call
+from attnspec.backends.program.protocol import (
+    HELLO,
+    STOP,
+    parse_handshake,
+    read_array,
+    read_call,
+    write_call,
+)
 from attnspec.conformance.judge.call import call
 from attnspec.conformance.judge.dtypes import in_each
 from attnspec.conformance.judge.failure import Raised
@@ -350,3 +357,11 @@ def test_a_folder_of_calls_that_was_replaced_by_a_link_is_made_anew(calls, tmp_p
     made.run("attention", ONE)
     assert not made._folder.is_symlink()
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
+def test_an_empty_result_is_read_from_a_plain_file_only(make, tmp_path):
+    """A pipe and a device have no bytes either, and reading them would not end."""
+    make(tmp_path / "output.bin")
+    with pytest.raises(Broken, match=r"output\.bin: expected a readable file, got .*regular file"):
+        read_array(tmp_path / "output.bin", {"dtype": "float64", "shape": [0, 3]})

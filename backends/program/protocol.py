@@ -20,6 +20,7 @@ from attnspec import OPERATIONS, claimable
 from attnspec.backends.errors import BackendError, Broken, Unsupported
 from attnspec.dtypes import DTYPES
 from attnspec.golden import decode
+from attnspec.reading import read_bytes
 from attnspec.schema import spell
 
 #: The version of the protocol.
@@ -164,7 +165,7 @@ def fingerprint(line: str, folder: Path) -> str:
     tensors = {name: tensor for name, tensor in call["tensors"].items() if name not in follow}
     digest = hashlib.sha256(json.dumps([call["operation"], options, tensors], sort_keys=True).encode())
     for name in sorted(tensors):
-        digest.update((folder / f"{name}.bin").read_bytes())
+        digest.update(read_bytes(folder / f"{name}.bin"))
     return digest.hexdigest()
 
 
@@ -189,7 +190,7 @@ def read_array(path: Path, tensor: Any) -> NDArray[Any]:
             raise Broken(
                 f"{path.name}: expected {size} bytes for {tensor['dtype']} of shape {shape}, got {got}"
             )
-        return np.frombuffer(path.read_bytes(), dtype).reshape(shape)
+        return np.frombuffer(read_bytes(path, size), dtype).reshape(shape)
     except OSError as error:
         raise Broken(f"{path.name}: expected a readable file, got {error}") from error
 

@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from attnspec.backends.errors import BackendError
+from attnspec.reading import read_text
 
 _DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
@@ -76,7 +77,7 @@ def functions_in(module: str) -> tuple[str, ...]:
     """List the functions that a module in this folder defines, without importing it."""
     path = Path(module if is_file(module) else module.replace(".", "/") + ".py")
     try:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tree = ast.parse(read_text(path))
     except (OSError, SyntaxError, ValueError):
         return ()
     # Functions with three arguments first: they may be attention.
