@@ -82,6 +82,29 @@ def test_a_seed_draws_the_same_again():
     assert first == second != other
 
 
+def work(case, *, judged):
+    """The multiplications of a call, or those of its budget if its weights are judged by an identity."""
+    query, key, value = (case.arguments.get(name) for name in ("query", "key", "value"))
+    if not all(isinstance(array, np.ndarray) and array.ndim > 1 for array in (query, key, value)):
+        return 0
+    probed = judged and case.operation == "attention" and (not case.outputs or "weights" in case.outputs)
+    width = max(query.shape[-1] + value.shape[-1], key.shape[-2] if probed else 0)
+    return query.size // query.shape[-1] * key.shape[-2] * width if query.size else 0
+
+
+def test_no_case_takes_half_a_second():
+    """On one core, 7e7 take 0.4 s in a judged call, with its budget; 2.3e8 take 0.05 s in a relation."""
+    calls = {item.name: work(item, judged=True) for item in ALL if isinstance(item, Case)}
+    assert {name: count for name, count in calls.items() if count > 7e7} == {}
+    relations = {
+        item.name: sum(work(call, judged=False) for call in item.calls)
+        for item in ALL
+        if isinstance(item, Relation)
+    }
+    assert {name: count for name, count in relations.items() if count > 5e8} == {}
+    assert max(calls.values()) > 5e7, "it is counted"
+
+
 @pytest.mark.parametrize("item", Random(0).sample(ALL, 6), ids=lambda item: item.name)
 def test_a_case_is_found_by_its_name(item):
     found = find(item.name)

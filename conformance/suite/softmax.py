@@ -148,7 +148,7 @@ def output_alone(draw: Draw, hidden: tuple[str, ...]) -> Iterator[Yielded]:
 
 
 #: Queries and keys: past a tile of keys, and more weights than signed integers of 16 and of 20 bits count.
-_OF_WEIGHTS = ((3, 300), (257, 257), (740, 740))
+_OF_WEIGHTS = ((3, 300), (257, 257), (8400, 63))
 
 
 @chapter.group("SOFT-4", "MASK-3", "DROP-2", each=tuple(product(_OF_WEIGHTS, (0.0, 0.5))))
