@@ -83,7 +83,7 @@ _DEVIATIONS = (
     Deviation(
         ("SHAPE-7",),
         "an axis of size 0 is refused",
-        "ai-edge-litert/empty_axes",
+        "litert/empty_axes",
         Raises("ValueError", "Invalid tensor size"),
         when=has_empty_axis,
     ),

@@ -41,7 +41,7 @@ ROWS = (
         promise=_FLEX,
     ),
     Row(
-        "ai-edge-litert/empty_axes",
+        "litert/empty_axes",
         "SHAPE-7",
         "two products and a softmax, no queries",
         lambda: calls.litert(*_of(0, 2, 2)).shape,
