@@ -65,6 +65,7 @@ RIGHT = {
     "tokamax/query_lengths": {"got": [3.0, 0.0]},
     "tokamax/window_of_queries": {"got": "no error"},
     "torch/flash_causal_scale": {"got": np.ma.ones(4), "expected": np.ma.ones(4)},
+    "torch/flash_float64_bias": {"got": [0.0, 0.0]},
     "torch/flash_value_length": {"got": [1.0]},
     "torch/flex_compiled_mask": {"got": "torch.Size([2, 3, 5, 4])"},
     "torch/flex_compiled_no_keys": {"ended": ENDED},

@@ -10,7 +10,7 @@ from diffusers.models.attention_processor import Attention, AttnProcessor
 from attnspec.backends.adapters.conditions import OF_NAN
 from attnspec.backends.adapters.deviations import bias_overflow, other_heads_of_value, repeated_batch
 from attnspec.backends.adapters.torch import to_attn_mask
-from attnspec.backends.adapters.torch.sdpa import OF_ALL, OF_FLASH, OF_SCALE
+from attnspec.backends.adapters.torch.sdpa import OF_ALL, OF_FLASH, OF_SCALE, OF_WIDE
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported
@@ -38,7 +38,7 @@ def native_backend() -> Backend:
         return dispatch_attention_fn(query, key, value, backend=AttentionBackendName.NATIVE, **options)
 
     heads = other_heads_of_value("torch/heads_of_value")
-    deviations = (heads, repeated_batch("torch/batch_repeated"), OF_SCALE, *OF_ALL, *OF_FLASH)
+    deviations = (heads, repeated_batch("torch/batch_repeated"), OF_SCALE, *OF_ALL, *OF_FLASH, OF_WIDE)
     return _backend("diffusers-native", attention, layout="BSHD", axes=4, deviations=deviations)
 
 

@@ -17,7 +17,7 @@ from attnspec.backends.adapters.conditions import (
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported
-from attnspec.backends.outcome import OtherCall, Special, of_rows
+from attnspec.backends.outcome import InDtype, OtherCall, Special, of_rows
 from attnspec.backends.user.function import describe
 
 
@@ -66,6 +66,13 @@ _DEVIATIONS = (
         "batch axes that do not fit are broadcast",
         "tinygrad/not_checked",
         OtherCall(with_broadcast_batch),
+    ),
+    Deviation(
+        ("NUM-1",),
+        "beside values of another dtype the output has that of the values",
+        "tinygrad/mixed_dtypes",
+        InDtype("value"),
+        when=lambda arguments: arguments["value"].dtype != arguments["query"].dtype,
     ),
     Deviation(("ERR-5",), "a depth of 0 is accepted", "tinygrad/not_checked", OF_NO_DEPTH),
 )

@@ -27,7 +27,7 @@ from attnspec.backends.adapters.conditions import (
     without,
 )
 from attnspec.backends.adapters.deviations import mask_overflow, other_heads_of_value, repeated_batch
-from attnspec.backends.adapters.torch.sdpa import OF_ALL, OF_FLASH, OF_SCALE
+from attnspec.backends.adapters.torch.sdpa import OF_ALL, OF_FLASH, OF_SCALE, OF_WIDE
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported
@@ -88,7 +88,7 @@ def sdpa_backend() -> Backend:
         options = {"scaling": scale, "position_bias": bias, "is_causal": is_causal}
         return sdpa(_module(query, key), query, key, value, mask, **options)[0].transpose(1, 2)
 
-    deviations = (_LOWEST, _REPEATED, *_OF_SDPA, OF_SCALE, *OF_ALL, *OF_FLASH)
+    deviations = (_LOWEST, _REPEATED, *_OF_SDPA, OF_SCALE, *OF_ALL, *OF_FLASH, OF_WIDE)
     return _backend(
         "transformers-sdpa",
         attention,

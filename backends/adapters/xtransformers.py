@@ -25,7 +25,7 @@ from attnspec.backends.adapters.deviations import (
     other_heads_of_value,
     repeated_batch,
 )
-from attnspec.backends.adapters.torch.sdpa import OF_ALL, OF_SCALE
+from attnspec.backends.adapters.torch.sdpa import OF_ALL, OF_SCALE, OF_WIDE
 from attnspec.backends.adapters.torch.sdpa import OF_FLASH as _OF_TORCH_FLASH
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
@@ -227,5 +227,6 @@ _OF_FLASH = (
         ),
     ),
     OF_SCALE,
+    OF_WIDE,
     *(deviation for deviation in (*OF_ALL, *_OF_TORCH_FLASH) if deviation.source not in _NOT_SHOWN),
 )

@@ -14,6 +14,11 @@ _ARRAYS = ("query", "key", "value")
 _PER_ENTRY = ("query_offset", "query_lengths", "key_lengths")
 
 
+def _cast(call: Attention) -> Any:
+    real = {name: getattr(call, name) for name in _ARRAYS if getattr(call, name).dtype.name in DTYPES}
+    return base.check_dtypes(call.but(**{name: x.astype(call.query.dtype) for name, x in real.items()}))
+
+
 ENTRIES = rows(
     ("positions_and_an_offset_accepted", "check_query_and_key_positions", "ERR-18", "K",
      lambda call: base.check_query_and_key_positions(call.but(query_offset=0)).but(
@@ -67,17 +72,15 @@ ENTRIES = rows(
      lambda call, x: base.biased(call
          if call.key.shape[-3] == call.query.shape[-3] else call.but(bias=None), x),
      "Forget the bias where key heads are shared."),
+    ("mixed_dtypes_cast", "check_dtypes", "ERR-1", "L", _cast,
+     "Cast keys and values to the dtype of the query."),
+    ("mixed_dtypes_cast_past_16_keys", "check_dtypes", "ERR-1", "L",
+     lambda call: _cast(call) if call.key.shape[-2] >= 16 else base.check_dtypes(call),
+     "Refuse other dtypes for few keys, and cast them on the path for 16 keys and more."),
     ("mask_of_an_earlier_call", "allowed", "ERR-13", "T",
      lambda call: call.steps.memory.setdefault("allowed", {}).setdefault(call.shape, base.allowed(call)),
      "Keep the allowed keys of the first call of a shape.", "flashinfer-ai/flashinfer#1028"),
 )  # fmt: skip
-
-
-@wrong("check_dtypes", "ERR-1", "L")
-def mixed_dtypes_cast(call: Attention) -> Any:
-    """Cast keys and values to the dtype of the query."""
-    real = {name: getattr(call, name) for name in _ARRAYS if getattr(call, name).dtype.name in DTYPES}
-    return base.check_dtypes(call.but(**{name: x.astype(call.query.dtype) for name, x in real.items()}))
 
 
 @wrong("check_dtypes", "ERR-2", "L")
@@ -249,6 +252,18 @@ def bits_of_the_bias_reread(call: Attention, x: Array) -> Any:
         if bias.dtype.itemsize <= call.storage.itemsize:
             return bias
         return np.frombuffer(bias.tobytes(), call.storage)[: bias.size].reshape(bias.shape)
+
+    return base.biased(alter(call, bias=reread), x)
+
+
+@wrong("biased", "ERR-14", "L")
+def short_bias_reread_past_16_keys(call: Attention, x: Array) -> Any:
+    """Beside float64, read a bias of a shorter dtype as if it were float64, from 16 keys on."""
+
+    def reread(bias: Array) -> Array:
+        if call.storage != np.float64 or bias.dtype == np.float64 or bias.shape[-1] < 16:
+            return bias
+        return np.resize(np.frombuffer(bias.tobytes(), np.float64), bias.shape)
 
     return base.biased(alter(call, bias=reread), x)
 

@@ -42,6 +42,10 @@ ENTRIES = rows(
     ("causal_dropped_beside_dropout", "allowed", "MASK-4", "A",
      lambda call: base.allowed(call.but(is_causal=False) if call.dropout_mask is not None else call),
      "Forget the causal mask on the path for dropout.", "keras-team/keras#23038"),
+    ("mask_row_of_each_head_joined_in_place", "by_mask", "MASK-4", "R",
+     lambda call: call.mask & (call.j <= 0) if call.is_causal and call.mask is not None
+         and call.mask.ndim > 3 and call.mask.shape[-4::2] == (1, 1) else base.by_mask(call),
+     "Join a causal mask with a mask of one row for each head in the place of the latter."),
     ("mask_replaces_causal", "allowed", "MASK-4", "R",
      lambda call: base.allowed(call if call.mask is None else call.but(is_causal=False)),
      "Ignore the causal flag if a mask is given."),

@@ -167,6 +167,13 @@ def results_cut_off(_call: Call, array: Array, storage: Any) -> Any:
 
 
 @wrong("weighted", "NUM-6", "C")
+def output_of_long_rows_cut_off(call: Attention, p: Array, allowed: Mask) -> Any:
+    """Cut the digits of the output in half precision where parts of more than 4,096 keys are combined."""
+    output = base.weighted(call, p, allowed)
+    return in_half(call, output, lambda x: truncate(x, call.storage)) if call.keys > 4096 else output
+
+
+@wrong("weighted", "NUM-6", "C")
 def weights_cut_off(call: Attention, p: Array, allowed: Mask) -> Any:
     """Cut the digits of the weights before they meet the values, in half precision."""
     return base.weighted(call, in_half(call, p, lambda p: truncate(p, call.storage)), allowed)

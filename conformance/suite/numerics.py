@@ -22,7 +22,7 @@ from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
 from attnspec.conformance.suite.options import OPTIONS, Options, biased, draw_option
 from attnspec.conformance.suite.problem import MASKED, SHAPES, Problem, Shape
 from attnspec.conformance.suite.words import in_two_dtypes
-from attnspec.dtypes import SHORT
+from attnspec.dtypes import SHORT, numpy_dtype
 from attnspec.operations.gradients import primal
 from attnspec.reference.budget.budget import budget
 
@@ -110,6 +110,18 @@ def rounding_has_no_bias(draw: Draw) -> Iterator[Yielded]:
         arguments = {name: random.normal(size=shapes[name]).astype(dtype) for name in ("query", "key")}
         arguments["value"] = (1 + random.random(shapes["value"])).astype(dtype)
         yield Calls((Call(arguments, outputs=("output", "weights")),), _check_bias, beside=True)
+
+
+@chapter.group("NUM-6", each=(4096, 16384))
+def rounding_of_long_rows_has_no_bias(draw: Draw, keys: int) -> Iterator[Yielded]:
+    """With a query of zeros, the mean of many values is rounded without a bias."""
+    random = np.random.default_rng(draw.number())
+    value = 1 + random.integers(0, 16, (keys, 512)) / 128  # their sum is exact
+    arrays = {"query": np.zeros((1, 4)), "key": random.normal(size=(keys, 4)), "value": value}
+    # A unit of float16 is no larger than the errors of so long a sum.
+    arguments = {name: array.astype(numpy_dtype("bfloat16")) for name, array in arrays.items()}
+    exact = {"output": value.mean(axis=0, keepdims=True), "weights": np.full((1, keys), 1 / keys)}
+    yield Calls((Call(arguments, expected=exact, outputs=("output",)),), _check_bias)
 
 
 def _check_bias(backend: Backend, calls: tuple[Case, ...]) -> Found:

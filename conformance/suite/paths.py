@@ -7,7 +7,7 @@ case calls in them.
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from itertools import combinations, product
+from itertools import combinations, permutations, product
 from types import MappingProxyType
 from typing import Any
 
@@ -29,6 +29,7 @@ from attnspec.conformance.suite.options import (
 from attnspec.conformance.suite.problem import Problem, Shape
 from attnspec.conformance.suite.tiles import with_levels
 from attnspec.conformance.suite.words import in_two_dtypes
+from attnspec.dtypes import DTYPES
 
 chapter = Chapter("errors")
 
@@ -52,6 +53,10 @@ _AXES: Mapping[int, tuple[tuple[int, ...], tuple[int, ...]]] = MappingProxyType(
 )
 #: Long in both axes, and a single query with many keys.
 _LARGE = (Shape((2, 1), 67, 131, 4, 4), Shape((2, 2), 1, 139, 4, 3))
+
+
+#: More keys than a vector holds, and than the 16 from which some kernels take another path.
+_MIXED = Shape((1, 2), 3, 24, 8, 8)
 
 
 #: A mask of queries leaves all keys or none to each of them, and cites no rule on other options.
@@ -94,6 +99,19 @@ def bias_of_another_dtype_and_every_size(draw: Draw) -> Iterator[Yielded]:
         dtype = ("float64", "float32", "float16", "float32")[index % 4]
         call = _call(problem, "ERR-14", {"bias": fine.astype(dtype)})
         yield replace(call, rules=("ERR-14",), misuse=replace(Misuse("bias"), allowed=True))
+
+
+@chapter.group("ERR-1", "ERR-14", each=("query", "key", "value", "bias"))
+def mixed_dtypes_and_many_keys(draw: Draw, name: str) -> Iterator[Yielded]:
+    """One array of another dtype than the others is refused or taken at its value, in each pair."""
+    rule = "ERR-14" if name == "bias" else "ERR-1"
+    for dtype, other in permutations(DTYPES, 2):
+        problem = draw.problem(_MIXED, "float64", 0, 0.5)
+        arrays = {key: array.astype(dtype) for key, array in problem.arguments.items()}
+        shape = problem.shape if name == "bias" else arrays[name].shape
+        fine = np.round(problem.random.normal(size=shape) * 1024) / 1024
+        arguments = arrays | {name: fine.astype(other)}
+        yield Call(arguments, (rule,), misuse=replace(Misuse(name), allowed=True))
 
 
 @chapter.group("MASK-6", "SOFT-7", each=tuple(EMPTY_ROWS))

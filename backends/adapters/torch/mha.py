@@ -12,6 +12,7 @@ import torch
 from attnspec.backends.adapters.conditions import is_masked
 from attnspec.backends.adapters.deviations import mask_overflow
 from attnspec.backends.adapters.torch import SUMS_OF_GRADIENTS, VERSIONS, to_attn_mask
+from attnspec.backends.adapters.torch.sdpa import OF_WIDE
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported
@@ -31,7 +32,7 @@ def plain_backend() -> Backend:
         "torch-mha-plain",
         _without_weights,
         {},
-        (_OVERFLOW, _FAST_PATH, SUMS_OF_GRADIENTS),
+        (_OVERFLOW, _FAST_PATH, SUMS_OF_GRADIENTS, OF_WIDE),
         need_weights=False,
     )
 

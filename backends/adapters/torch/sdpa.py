@@ -27,6 +27,7 @@ from attnspec.backends.adapters.conditions import (
     rows_of_infinity,
     rows_of_nan,
     rows_with_disallowed,
+    scores_of,
 )
 from attnspec.backends.adapters.deviations import mask_overflow, other_heads_of_value
 from attnspec.backends.adapters.torch import (
@@ -49,7 +50,7 @@ _VECTOR = 16 if torch.backends.cpu.get_cpu_capability() == "AVX512" else 8
 
 def default_backend() -> Backend:
     """Let PyTorch choose the path."""
-    deviations = (of_scale(_rows_by_axes), *OF_ALL, *OF_FLASH, *_OF_MATH)
+    deviations = (of_scale(_rows_by_axes), *OF_ALL, *OF_FLASH, OF_WIDE, *_OF_MATH)
     made = _backend("torch-sdpa", _attention(_by_default, 2), {"SHAPE-6": "broadcast"}, deviations)
     companions = {"packed_attention": packed_attention}
     return replace(made, companions=companions, deviations=(*made.deviations, *_OF_NESTED))
@@ -71,7 +72,10 @@ def math_backend() -> Backend:
 def flash_backend() -> Backend:
     """Force the fused kernel for the CPU, which takes inputs of four axes."""
     made = _backend(
-        "torch-flash", _attention(_by_flash, 2), {}, (of_scale(rows_without_scores), *OF_ALL, *OF_FLASH)
+        "torch-flash",
+        _attention(_by_flash, 2),
+        {},
+        (of_scale(rows_without_scores), *OF_ALL, *OF_FLASH, OF_WIDE),
     )
     return replace(made, concurrent=False)  # as above
 
@@ -215,6 +219,25 @@ def _with_missing_keys(arguments: Arguments) -> Rows:
     return np.full(arguments["query"].shape[:-1], missing)
 
 
+def _with_lost_halves(arguments: Arguments) -> Arguments:
+    """Leave the scores in the upper half of each vector of float32 without scale, mask and bias."""
+    place, keys = np.arange(arguments["key"].shape[-2]), arguments["key"].shape[-2]
+    lost = (place % _VECTOR >= _VECTOR // 2) & (place < keys // _VECTOR * _VECTOR)
+    scale = arguments.get("scale", arguments["query"].shape[-1] ** -0.5)
+    bias = np.where(lost, (1 - scale) * scores_of(arguments), arguments["bias"].astype(np.float64))
+    mask = {"mask": lost | arguments["mask"]} if "mask" in arguments else {}
+    return {**arguments, "bias": bias, **mask}
+
+
+#: For functions that pass a bias of float32 beside float64 to the fused path.
+OF_WIDE = Deviation(
+    ("ERR-14",),
+    "beside float64, half of a vector of a bias of float32 is lost, and the scale of its scores",
+    "torch/flash_float64_bias",
+    OtherCall(_with_lost_halves),
+    dtypes=("float64",),
+    when=lambda arguments: arguments["bias"].dtype == np.float32,
+)
 OF_FLASH = (
     Deviation(
         ("SHAPE-6",),

@@ -93,6 +93,13 @@ ROWS = (
         HALF,
     ),
     _dtype(
+        "tinygrad/mixed_dtypes",
+        "scaled_dot_product_attention, values of float64 beside float32",
+        lambda: calls.tinygrad(_ones(SINGLE), _ones(SINGLE), _ones(DOUBLE)),
+        DOUBLE,
+        SINGLE,
+    ),
+    _dtype(
         "keras/float64",
         "ops.dot_product_attention on NumPy and PyTorch, float64",
         lambda: calls.keras(*[_ones(DOUBLE)] * 3),
