@@ -116,7 +116,7 @@ def rounding_has_no_bias(draw: Draw) -> Iterator[Yielded]:
 def rounding_of_long_rows_has_no_bias(draw: Draw, keys: int) -> Iterator[Yielded]:
     """With a query of zeros, the mean of many values is rounded without a bias."""
     random = np.random.default_rng(draw.number())
-    value = 1 + random.integers(0, 16, (keys, 512)) / 128  # their sum is exact
+    value = np.tile(1 + random.integers(0, 16, (1024, 512)) / 128, (keys // 1024, 1))  # their sum is exact
     arrays = {"query": np.zeros((1, 4)), "key": random.normal(size=(keys, 4)), "value": value}
     # A unit of float16 is no larger than the errors of so long a sum.
     arguments = {name: array.astype(numpy_dtype("bfloat16")) for name, array in arrays.items()}

@@ -1,7 +1,7 @@
 """PyTorch, scaled_dot_product_attention: half of a mask of float32 beside float64 is lost (ERR-14).
 
 Rank: numbers
-Impact: from 16 keys on (8 without AVX-512), half of the scores have no mask and no scale. Padding and
+Impact: from 16 keys on (8 without AVX512), half of the scores have no mask and no scale. Padding and
 later tokens are attended to.
 Documentation: the error for other dtypes says that attn_mask may be bool or float, or match the query.
 Cause: _scale_attn_mask_fusion_kernel steps by a vector of float32, and fills one of float64, half as long.
