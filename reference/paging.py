@@ -10,7 +10,7 @@ from attnspec.reference.caching import appended, gathered
 from attnspec.reference.call import Arguments, Array, Call, Mask, step
 from attnspec.reference.errors import check_declared, need, within
 from attnspec.reference.functions import public
-from attnspec.reference.notation import count, of_batch
+from attnspec.reference.notation import count, narrow, of_batch, stored
 
 #: The options of attention that pages do not change.
 _OPTIONS = tuple(
@@ -35,8 +35,9 @@ def paged_attention_of(call: Call, **arguments: Any) -> Any:
     [[[4.333333333333333]]]
     """
     arguments = check_declared(call, "paged_attention", arguments)
-    pages = {name: arguments[f"{name}_pages"] for name in ("key", "value")}
-    return attention_of(call, **as_attention(call, check_entries_read(call, arguments | pages)))
+    names = {"query": "query", "key": "key_pages", "value": "value_pages"}
+    arrays = {name: narrow(call, arguments[own], stored(call, arguments[own])) for name, own in names.items()}
+    return attention_of(call, **as_attention(call, check_entries_read(call, arguments | arrays)))
 
 
 paged_attention = public(paged_attention_of)

@@ -9,10 +9,12 @@ from click.testing import CliRunner
 from signatures import SIGNATURES
 from test_plug_in import conforms
 
-from attnspec.backends import load
+from attnspec.backends import BackendError, describe, load
 from attnspec.conformance import check
 from attnspec.conformance.cli.main import main
 
+#: Kernels over packed rows and pages.
+SERVED = Path(__file__).parent / "served.py"
 QKV = {"query": "q", "key": "k", "value": "v"}
 PLURAL = {"query": "queries", "key": "keys", "value": "values"}
 SCALED_BY_ONE = {"layout": "BHSD", "dialect": {"SCORE-2": "one"}}
@@ -138,6 +140,46 @@ def test_a_companion_with_the_name_and_the_arguments_is_described_as_that_operat
     assert run.exit_code == 0, run.output
     assert 'operation = "packed_attention"' in Path("attnspec.toml").read_text()
     assert load(".").has("packed_attention", "query_starts")
+
+
+@pytest.mark.parametrize(
+    ("name", "operation", "lines"),
+    [
+        (
+            "flash_attn_varlen_func",
+            "packed_attention",
+            ["open_side = -1", 'longest_keys = "max_seqlen_k"', 'PACK-5 = "bottom-right"', "deterministic"],
+        ),
+        ("unified", "packed_paged_attention", ['key_lengths = "seqused_k"', 'return_lse = "return_lse"']),
+        ("decode", "paged_attention", ["axes = 4", 'scale = "sm_scale"']),
+    ],
+)
+def test_a_function_of_packed_rows_or_pages_is_described_and_passes(name, operation, lines):
+    run = CliRunner().invoke(main, ["init", f"{SERVED}:{name}"])
+    assert run.exit_code == 0, run.output
+    assert f'operation = "{operation}"' in run.output
+    assert 'layout = "BSHD"' in run.output
+    assert [line for line in lines if line not in run.output] == []
+    checked = CliRunner().invoke(main, ["check", "--smoke"])
+    assert checked.exit_code == 0, checked.output
+
+
+def test_check_says_how_a_function_of_packed_rows_is_described():
+    run = CliRunner().invoke(main, ["check", f"{SERVED}:flash_attn_varlen_func", "--smoke"])
+    assert run.exit_code != 0
+    for line in ("attnspec init", 'operation = "packed_attention"', 'query_starts = "cu_seqlens_q"'):
+        assert line in run.output
+
+
+def test_a_function_of_pages_with_a_wrong_scale_is_not_described():
+    run = CliRunner().invoke(main, ["init", f"{SERVED}:decode_of_a_wrong_scale"])
+    assert run.exit_code == 2
+    assert "expected some call to compute paged_attention, got none" in run.output
+
+
+def test_keys_of_attention_alone_are_refused_beside_another_operation():
+    with pytest.raises(BackendError, match="packed_attention: expected no key of attention alone, got loop"):
+        describe(lambda q: q, operation="packed_attention", names={"query": "q"}, axes=4, loop=True)
 
 
 def test_a_function_with_a_wrong_scale_is_described_and_fails():

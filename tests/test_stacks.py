@@ -142,3 +142,13 @@ def test_a_refusal_names_argument_and_rule(changes, message):
     results_of("packed_paged_attention", call)
     with pytest.raises(ArgumentError, match=message):
         results_of("packed_paged_attention", call | changes)
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_arrays_of_float32_are_computed_in_float64_too(name):
+    call = draw_call(np.random.default_rng(1), "float32", STORED[name].layers, Sizes())
+    arrays = {key: x for key, x in call.items() if isinstance(x, np.ndarray)}
+    wide = {key: x.astype(np.float64) for key, x in arrays.items() if x.dtype == np.float32}
+    result = results_of(name, call)["output"]
+    assert result.dtype == np.float64
+    np.testing.assert_array_equal(result, results_of(name, call | wide)["output"])

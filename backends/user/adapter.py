@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from attnspec import OPERATIONS
+from attnspec import OPERATIONS, Operation
 from attnspec.backends.errors import Unsupported
 from attnspec.backends.user.convention import OTHER, PACKED, SIZES, Convention, check_convention
 from attnspec.backends.user.signature import native_names, required_parameters
@@ -53,7 +53,7 @@ def adapt(name: str, function: Callable[..., Any], convention: Convention, xp: A
         call = _split_past(call, convention.past)
         if "mask" in native and native["mask"] == native.get("bias"):
             call = _merge_mask_and_bias(call, xp)
-        call = _with_own_meaning(call, convention)
+        call = with_own_meaning(call, convention)
         call = _add_mask_axes(call, convention.mask_axes)
         heads = (1, *call["query"].shape)[-3]
         for array in (*_OPERATION.arrays, *([] if packed else convention.past)):
@@ -73,7 +73,7 @@ def adapt(name: str, function: Callable[..., Any], convention: Convention, xp: A
         call = signature.bind(*arrays, **given).arguments
         wanted = [output for output in _OPERATION.outputs[1:] if call.get(f"return_{output}") is True]
         call = {option: value for option, value in call.items() if option not in returned_always}
-        call = _without_always(call, convention.always, native)
+        call = without_always(call, convention.always, native)
         if convention.loop and axes is not None:
             results = call_each_entry(lambda entry: call_entry(entry, wanted), call, axes, xp)
         else:
@@ -107,12 +107,12 @@ def _sizes(call: Mapping[str, Any]) -> dict[str, int]:
     return dict(zip(SIZES, map(int, sizes), strict=True))
 
 
-def _without_always(
-    call: dict[str, Any], always: Mapping[str, Any], native: Mapping[str, str]
+def without_always(
+    call: dict[str, Any], always: Mapping[str, Any], native: Mapping[str, str], form: Operation = _OPERATION
 ) -> dict[str, Any]:
     """Decline a call without the options that are always applied; drop those without a parameter."""
     for option, value in always.items():
-        if call.get(option, _OPERATION.arguments[option].default) != value:
+        if call.get(option, form.arguments[option].default) != value:
             raise Unsupported(f"the function always applies {option} = {value}")
     return {option: value for option, value in call.items() if option not in always or option in native}
 
@@ -138,7 +138,7 @@ def _merge_mask_and_bias(call: dict[str, Any], xp: Any) -> dict[str, Any]:
     return call | {name: x for name, x in (("mask", mask), ("bias", bias)) if x is not None}
 
 
-def _with_own_meaning(call: dict[str, Any], convention: Convention) -> dict[str, Any]:
+def with_own_meaning(call: dict[str, Any], convention: Convention) -> dict[str, Any]:
     """Write the mask and the window as the function reads them."""
     call = dict(call)
     if convention.mask == "ignore" and call.get("mask") is not None:

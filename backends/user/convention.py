@@ -6,15 +6,18 @@ from typing import Any, Literal
 
 from attnspec import OPERATIONS
 from attnspec.backends.errors import BackendError
-from attnspec.operations.aliases import meant
+from attnspec.operations.aliases import meant_in
 
-_OPERATION = OPERATIONS["attention"]
 #: The layouts of the arrays. In the last, heads and depth share an axis.
 LAYOUTS = ("BHSD", "BSHD", PACKED := "BS(HD)")
 #: A result that is none of the standard's.
 OTHER = "_"
 #: The sizes that a function may take as arguments.
 SIZES = ("batch", "query_heads", "key_heads", "queries", "keys", "depth", "value_depth")
+#: Those that a function of packed rows or of pages may take too.
+OF_FORMS = ("longest_queries", "longest_keys", "page")
+#: What describes attention alone.
+_OF_ATTENTION = ("loop", "mask_axes", "past")
 
 
 @dataclass(frozen=True)
@@ -60,9 +63,16 @@ class Convention:
         return (*self.sizes.values(), *self.past)
 
 
-def check_convention(name: str, convention: Convention) -> None:
-    """Check the fields of a convention."""
-    _check_names(name, convention.names)
+def check_convention(name: str, convention: Convention, operation: str = "attention") -> None:
+    """Check the fields of a convention of a function of attention, or of another operation."""
+    form = OPERATIONS[operation]
+    _check_names(name, convention.names, operation)
+    alone = [key for key in _OF_ATTENTION if getattr(convention, key) != getattr(Convention(), key)]
+    alone += ["layout"] if convention.layout == PACKED else []
+    if operation != "attention" and alone:
+        raise BackendError(
+            f"backend {name}: {operation}: expected no key of attention alone, got {', '.join(alone)}"
+        )
     for what, got, expected in (
         ("layout", convention.layout, LAYOUTS),
         ("mask", convention.mask, ("attend", "ignore")),
@@ -74,21 +84,22 @@ def check_convention(name: str, convention: Convention) -> None:
             choices = " or ".join(str(choice) for choice in expected if choice is not None)
             raise BackendError(f"backend {name}: {what}: expected {choices}, got {got!r}")
     if convention.returns and (
-        convention.returns[0] != "output" or not set(convention.returns) <= {*_OPERATION.outputs, OTHER}
+        convention.returns[0] != "output" or not set(convention.returns) <= {*form.outputs, OTHER}
     ):
         raise BackendError(
-            f"backend {name}: returns: expected output, then some of lse, weights, {OTHER}, "
+            f"backend {name}: returns: expected output, then some of {', '.join(form.outputs[1:])}, {OTHER}, "
             f"got {convention.returns!r}"
         )
-    wrong = [option for option in convention.given if option not in _OPERATION.options]
+    wrong = [option for option in convention.given if option not in form.options]
     if wrong:
         raise BackendError(
             f"backend {name}: given: expected options of the specification, got {', '.join(map(str, wrong))}"
         )
-    wrong = [size for size in convention.sizes if size not in SIZES]
+    known = SIZES if operation == "attention" else (*SIZES, *OF_FORMS)
+    wrong = [size for size in convention.sizes if size not in known]
     if wrong:
         raise BackendError(
-            f"backend {name}: sizes: expected some of {', '.join(SIZES)}, got {', '.join(wrong)}"
+            f"backend {name}: sizes: expected some of {', '.join(known)}, got {', '.join(wrong)}"
         )
     if convention.loop and convention.axes is None:
         raise BackendError(f"backend {name}: loop: expected axes beside it, got none")
@@ -98,9 +109,9 @@ def check_convention(name: str, convention: Convention) -> None:
         )
 
 
-def _check_names(name: str, names: Mapping[str, str]) -> None:
+def _check_names(name: str, names: Mapping[str, str], operation: str) -> None:
     """Refuse unknown canonical names, and mappings in the wrong direction."""
-    known = (*_OPERATION.arrays, *_OPERATION.options)
+    known = tuple(OPERATIONS[operation].arguments)
     wrong = [canonical for canonical in names if canonical not in known]
     turned = [canonical for canonical in wrong if names[canonical] in known]
     if turned:
@@ -109,7 +120,10 @@ def _check_names(name: str, names: Mapping[str, str]) -> None:
             f'write {names[turned[0]]} = "{turned[0]}"'
         )
     if wrong or not all(isinstance(native, str) for native in names.values()):
-        guesses = [f"{word} ({' or '.join(meant(word))}?)" if meant(word) else word for word in wrong]
+        guesses = [
+            f"{word} ({' or '.join(meant_in(operation, word))}?)" if meant_in(operation, word) else word
+            for word in wrong
+        ]
         raise BackendError(
             f"backend {name}: names: expected canonical names ({', '.join(known)}), "
             f"got {', '.join(guesses) or dict(names)}"

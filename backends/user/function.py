@@ -14,12 +14,14 @@ from attnspec.backends.errors import BackendError
 from attnspec.backends.library import LIBRARIES, library_of, load_library
 from attnspec.backends.library.library import Library
 from attnspec.backends.user.adapter import adapt, options_in_every_call
+from attnspec.backends.user.companion import adapt_companion
 from attnspec.backends.user.configuration import read_configuration
 from attnspec.backends.user.convention import Convention
 from attnspec.backends.user.place import find, put_on_path
 from attnspec.backends.user.settings import Settings, settings_of_keywords, settings_of_table
 from attnspec.backends.user.signature import (
     check_companion,
+    check_form,
     check_is_attention,
     check_signature,
     note_unknown_parameters,
@@ -151,13 +153,19 @@ def backend_of(name: str, target: Any, settings: Settings, library: str, attribu
     attribute = attribute or getattr(target, "__name__", "")
     operation = settings.operation or operation_by_name(attribute, function)
     if operation not in ("", "attention"):
-        if settings.convention is not None:
-            raise BackendError(
-                f"backend {name}: {operation}: expected canonical names and layout, got keys that describe "
-                "attention, such as names or layout"
-            )
+        left: tuple[str, ...] = ()
+        if (convention := settings.convention) is not None:
+            mapped = (*convention.names.values(), *convention.others)
+            left = tuple(f"{operation}: {x}" for x in unknown_parameters(function, operation, mapped))
+            function = adapt_companion(name, operation, function, convention)
         check_companion(name, operation, function)
-        alone = Backend(name, runs_on, dtypes=runs_on.default_dtypes, companions={operation: function})
+        alone = Backend(
+            name,
+            runs_on,
+            dtypes=runs_on.default_dtypes,
+            companions={operation: function},
+            not_understood=left,
+        )
         return with_settings(name, alone, settings)
     unknown: tuple[str, ...] = ()
     given: tuple[str, ...] = ()
@@ -167,6 +175,7 @@ def backend_of(name: str, target: Any, settings: Settings, library: str, attribu
         unknown = unknown_parameters(native, mapped=(*convention.names.values(), *convention.others))
     else:
         check_is_attention(name, function)
+        check_form(name, function)
     check_signature(name, function)
     # The signature does not show the dtypes; NumPy code rarely supports half precision.
     backend = Backend(name, runs_on, function, runs_on.default_dtypes, given=given, not_understood=unknown)

@@ -8,10 +8,11 @@ from types import ModuleType
 from attnspec.backends.backend import Backend
 from attnspec.backends.errors import BackendError
 from attnspec.backends.library import LIBRARIES, imported_by, library_of, load_library
+from attnspec.backends.user.companion import infer_companion
 from attnspec.backends.user.function import as_function, attribute_of
 from attnspec.backends.user.place import find
 from attnspec.backends.user.probe import Inference, probe
-from attnspec.backends.user.signature import check_form, operation_by_name
+from attnspec.backends.user.signature import form_of, operation_by_name
 
 
 def infer_configuration(place: str, array: str = "") -> str:
@@ -26,8 +27,10 @@ def infer_configuration(place: str, array: str = "") -> str:
     if operation := operation_by_name(attribute_of(place), function):
         head = _head(place, library.name, package_of(module, library.name))
         return "\n".join((*head, f'operation = "{operation}"  # it has the name and the arguments', ""))
-    check_form(place, function)
     backend = Backend(place, library, function, library.default_dtypes)
+    if operation := form_of(function)[0]:
+        inference = infer_companion(backend, operation, function)
+        return configuration_text(place, library.name, inference, package_of(module, library.name), operation)
     return configuration_text(place, library.name, probe(backend, function), package_of(module, library.name))
 
 
@@ -46,14 +49,18 @@ def package_of(module: ModuleType, array: str) -> str:
     return packages[imported[0]][0] if array == "numpy" and len(imported) == 1 else ""
 
 
-def configuration_text(place: str, array: str, inference: Inference, library: str = "") -> str:
+def configuration_text(
+    place: str, array: str, inference: Inference, library: str = "", operation: str = ""
+) -> str:
     """Return the text of a configuration, with a reason for each key."""
-    return "\n".join(_lines(place, array, inference, library)) + "\n"
+    return "\n".join(_lines(place, array, inference, library, operation)) + "\n"
 
 
-def _lines(place: str, array: str, inference: Inference, library: str) -> Iterator[str]:
+def _lines(place: str, array: str, inference: Inference, library: str, operation: str) -> Iterator[str]:
     convention, why = inference.convention, inference.why
     yield from _head(place, array, library)
+    if operation:
+        yield f'operation = "{operation}"'
     yield f'layout = "{convention.layout}"' + _because(why, "layout")
     if convention.axes is not None:
         yield f"axes = {convention.axes}" + _because(why, "axes")

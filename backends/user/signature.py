@@ -62,22 +62,28 @@ def required_parameters(function: Callable[..., Any]) -> list[str]:
 
 
 def native_names(
-    name: str, function: Callable[..., Any], names: Mapping[str, str], others: Sequence[str] = ()
+    name: str,
+    function: Callable[..., Any],
+    names: Mapping[str, str],
+    others: Sequence[str] = (),
+    operation: str = "attention",
 ) -> dict[str, str]:
     """Map each canonical argument that a function has to the function's name for it."""
     parameters = inspect.signature(function).parameters
     takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
-    canonical = (*_OPERATION.arrays, *_OPERATION.options)
-    native = {argument: names.get(argument, argument) for argument in canonical}
+    form = OPERATIONS[operation]
+    native = {argument: names.get(argument, argument) for argument in form.arguments}
     absent = [] if takes_any else [own for own in (*names.values(), *others) if own not in parameters]
     absent += [
-        own for array in _OPERATION.arrays if (own := native[array]) not in parameters and array not in names
+        native[argument.name]
+        for argument in form.arguments.values()
+        if argument.required and native[argument.name] not in parameters and argument.name not in names
     ]
     if absent:
         wanted, got = ", ".join(dict.fromkeys(absent)), ", ".join(parameters) or "no arguments"
         raise BackendError(
             f"backend {name}: expected a function with {wanted}, got {got}"
-            + suggest_configuration(name, list(parameters), names)
+            + (suggest_configuration(name, list(parameters), names) if operation == "attention" else "")
         )
     native = {argument: own for argument, own in native.items() if own in parameters or argument in names}
     if "mask" not in names and names.get("bias") == "mask":  # a mask of numbers alone
@@ -91,7 +97,8 @@ def native_names(
             )
     required = [own for own in required_parameters(function) if own not in (*native.values(), *others)]
     if required:
-        guess = next(((ours, own) for own in required for ours in _meant(own) if ours not in native), None)
+        guesses = ((ours, own) for own in required for ours in meant_in(operation, own.strip("_")))
+        guess = next((pair for pair in guesses if pair[0] not in native), None)
         mapping = (
             f'name the argument that it is, as in names = {{ {guess[0]} = "{guess[1]}" }}, ' if guess else ""
         )
@@ -100,11 +107,6 @@ def native_names(
             f"{mapping}add a default, or bind it with functools.partial"
         )
     return native
-
-
-def _meant(own: str) -> tuple[str, ...]:
-    """Return the arguments of attention that a parameter may be."""
-    return tuple(ours for ours in meant(own.strip("_")) if ours in _OPERATION.arguments)
 
 
 def suggest_configuration(
@@ -154,22 +156,38 @@ def check_is_attention(name: str, function: Callable[..., Any]) -> None:
         )
 
 
-def check_form(name: str, function: Callable[..., Any]) -> None:
-    """Refuse a function that needs boundaries of sequences or pages, and say how it is judged."""
+def form_of(function: Callable[..., Any]) -> tuple[str, str]:
+    """Return the operation of a function that needs boundaries of sequences or pages, and that parameter."""
     needed = [parameter.lower() for parameter in required_parameters(function)]
     every = [parameter.lower() for parameter in inspect.signature(function).parameters]
     starts, table = ({argument, *OF_COMPANIONS[argument]} for argument in ("query_starts", "block_table"))
-    for argument, known in (("query_starts", starts), ("block_table", table)):
+    for known in (starts, table):
         own = next((parameter for parameter in needed if parameter in known), None)
         if own:
             words = {"packed": starts, "paged": table}
             operation = name_of(word for word, names in words.items() if names & {*every})
-            arguments = OPERATIONS[operation].arguments.values()
-            canonical = ", ".join(argument.name for argument in arguments if argument.required)
-            raise BackendError(
-                f"backend {name}: expected attention, got a function that needs {own}, which is {argument} "
-                f"of {operation}; judge this function, which calls it, instead: def {operation}({canonical})"
-            )
+            return operation, own
+    return "", ""
+
+
+def check_form(name: str, function: Callable[..., Any]) -> None:
+    """Refuse a function of another operation as one of attention, and say what to write."""
+    operation, own = form_of(function)
+    if operation:
+        parameters = inspect.signature(function).parameters
+        guesses = {
+            own: meant_in(operation, own)[:1]
+            for own in parameters
+            if own not in OPERATIONS[operation].arguments
+        }
+        lines = [f'{ours[0]} = "{own}"' for own, ours in guesses.items() if ours]
+        place = name.partition("?")[0]
+        text = [f'function = "{place}"', f'operation = "{operation}"', "[backend.names]", *lines]
+        raise BackendError(
+            f"backend {name}: expected attention, got a function that needs {own}, as {operation} does; "
+            f"run `attnspec init {place}`, or write this in attnspec.toml:\n"
+            + "\n".join(("[backend]", *text))
+        )
 
 
 def _missing(operation: str, function: Callable[..., Any]) -> list[str]:

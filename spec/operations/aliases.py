@@ -25,11 +25,12 @@ ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "is_causal": ("causal", "use_causal_mask", "causal_mask", "is_causal_mask"),
         "query_offset": ("q_offset", "offset", "start_pos", "position_offset", "cache_position"),
         "window": ("window_size", "sliding_window", "local_window_size", "attention_window", "window_left"),
-        "query_lengths": ("query_seq_lengths", "q_lens", "seqlens_q", "actual_seq_lengths"),
+        "query_lengths": ("query_seq_lengths", "q_lens", "seqlens_q", "seqused_q", "actual_seq_lengths"),
         "key_lengths": (
             "key_value_seq_lengths",
             "kv_lens",
             "seqlens_k",
+            "seqused_k",
             "cache_seqlens",
             "seq_lens",
             "nonpad_kv_seqlen",
@@ -83,6 +84,15 @@ OF_COMPANIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 
+#: What libraries call the sizes that a function of packed rows or of pages may take.
+SIZES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "longest_queries": ("max_seqlen_q", "max_q", "max_seqlens_q", "max_query_len", "max_length_q"),
+        "longest_keys": ("max_seqlen_k", "max_k", "max_seqlens_k", "max_seqlen_kv", "max_kv", "max_seq_len"),
+        "page": ("page_size", "block_size"),
+    }
+)
+
 _DROPOUT = "attention has only dropout_mask; seeded_dropout_attention has a probability"
 _NO_RESULT = "does not change the result"
 #: Names without a counterpart in the standard, and the reason.
@@ -114,8 +124,11 @@ def meant_in(operation: str, name: str) -> tuple[str, ...]:
     """Return the arguments of an operation that a name may stand for."""
     from attnspec.operations import OPERATIONS
 
-    own = (*meant(name), *(ours for ours, theirs in OF_COMPANIONS.items() if name.lower() in theirs))
-    return tuple(one for one in own if one in OPERATIONS[operation].arguments)
+    if any(name.lower() in theirs for theirs in SIZES.values()):
+        return ()
+    exact = [ours for ours, theirs in OF_COMPANIONS.items() if name.lower() in theirs]
+    known = [ours for ours in exact if ours in OPERATIONS[operation].arguments]
+    return tuple(known or (ours for ours in meant(name) if ours in OPERATIONS[operation].arguments))
 
 
 def meant(name: str) -> tuple[str, ...]:
