@@ -3,6 +3,7 @@
 A crash or a hang of the function ends or blocks this process. ``attnspec check`` uses separate processes.
 """
 
+import sys
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -96,7 +97,7 @@ def check(
     from attnspec.conformance.attribution.levels import rules_of
     from attnspec.conformance.attribution.report import Report
 
-    backend = describe(function, name=name, **said)
+    backend = describe(function, name=name or ("" if said else _place_of(function)), **said)
     if level and rules:
         raise SpecError("level: expected either level or rules, got both")
     chosen = rules_of(level) if level else tuple(rules)
@@ -105,6 +106,15 @@ def check(
     for event in events(_Here(backend, Cases(seed, selection.files)), selection):
         run.add(event)
     return Judged(Report(gather([run])))
+
+
+def _place_of(function: Any) -> str:
+    """Return the ``module:name`` from which another process can load a function; empty if there is none."""
+    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
+    target = sys.modules.get(module or "")
+    for part in name.split("."):
+        target = getattr(target, part, None)
+    return f"{module}:{name}" if target is function and module != "__main__" else ""
 
 
 @dataclass(frozen=True)

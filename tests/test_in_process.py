@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,6 +27,33 @@ def test_a_closure_is_judged(scale):
     assert found.good is bool(found) is (scale is None)
     assert ("SCORE-2" in found.text) is (scale is not None), "a rule that fails has a row of its own"
     assert "attention" in str(found)
+
+
+def half(query, key, value):
+    return reference.attention(query, key, value, dtype=query.dtype) / 2
+
+
+def test_a_reproduction_of_a_function_that_can_be_imported_runs_elsewhere():
+    found = check(half, cases=["softmax-000-float64"])
+    script = found.text.partition("reproduce:\n")[2].partition("\n\n")[0]
+    command = [sys.executable, "-c", "\n".join(line.strip() for line in script.splitlines())]
+    run = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parent)
+    got, expected = map(float, run.stdout.split())
+    assert abs(got - expected / 2) < 1e-9
+
+
+@pytest.mark.parametrize("name", ["closure", "<lambda>"])
+def test_a_reproduction_of_a_function_without_a_place_says_so_and_runs_where_it_is(name, capsys):
+    def closure(query, key, value):
+        return half(query, key, value)
+
+    function = closure if name == "closure" else lambda query, key, value: half(query, key, value) + 0
+    found = check(function, cases=["softmax-000"], seed=3)
+    lines = [line.strip() for line in found.text.partition("reproduce:\n")[2].splitlines()[:3]]
+    assert lines[0].startswith(f"# No import leads to {name}, so this runs where it is defined")
+    exec("\n".join(lines), {"closure": closure, "function": function})
+    assert "softmax-000-float64" in capsys.readouterr().out
+    assert "attnspec check" not in found.text
 
 
 def test_what_is_said_of_it_is_what_a_file_says():

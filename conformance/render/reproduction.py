@@ -3,7 +3,7 @@
 import json
 import shlex
 
-from attnspec.backends.names import PROGRAM, UNTRUSTED, split_options
+from attnspec.backends.names import LIBRARY_NAMES, PROGRAM, UNTRUSTED, library_of, registered, split_options
 from attnspec.conformance.traits import ARBITRARY, RELATED, SIZED_GROUPS
 from attnspec.conformance.verdict import Difference, Verdict
 
@@ -12,10 +12,16 @@ def reproduction(verdict: Verdict, seed: int | None = None) -> str:
     """Write the lines that reproduce a verdict.
 
     They print the wrong element and the expected one, or the result of a call that must be refused.
-    A call that raises or ends the process does so again. A relation is judged again.
+    A call that raises or ends the process does so again. A relation is judged again. A function that was
+    judged in its own process and that no name leads to, such as a closure, can be judged only there.
     """
     if not verdict.case:
         return ""
+    if not _has_place(verdict.backend):
+        why = f"# No import leads to {verdict.backend}, so this runs where it is defined, with the same keys:"
+        return "\n".join(
+            [why, "from attnspec.conformance import check", f"print({_judged_there(verdict, seed)})"]
+        )
     backend = f"load({_quoted(verdict.backend)})"
     case = f"find({_quoted(verdict.case)}{'' if seed is None else f', seed={seed}'})"
     imports, lines = _program(verdict, backend, case)
@@ -68,8 +74,26 @@ def _is_judged_again(verdict: Verdict) -> bool:
     return several or bits or verdict.rule in ("NUM-4", "ERR-12")
 
 
+def _has_place(backend: str) -> bool:
+    """Whether `load` may know a backend by its name. It knows functions by a module or a file."""
+    return (
+        any(mark in backend for mark in ":/.")
+        or library_of(backend) in LIBRARY_NAMES
+        or backend in registered()
+    )
+
+
+def _judged_there(verdict: Verdict, seed: int | None) -> str:
+    """Write the call of `attnspec.conformance.check` that judges a case again."""
+    name = verdict.backend if verdict.backend.isidentifier() else "function"
+    drawn = "" if seed is None else f", seed={seed}"
+    return f"check({name}, cases=[{_quoted(verdict.case)}]{drawn})"
+
+
 def check_command(verdict: Verdict, seed: int | None = None) -> str:
     """Write the command that judges the case of a verdict again, in a process of its own."""
+    if not _has_place(verdict.backend):
+        return _judged_there(verdict, seed)
     drawn = [] if seed is None else ["--seed", str(seed)]
     sized = ["--sizes"] if verdict.group.startswith(SIZED_GROUPS) else []
     backend, distrusted = verdict.backend.removeprefix(UNTRUSTED), verdict.backend.startswith(UNTRUSTED)
