@@ -75,6 +75,12 @@ def test_a_convention_is_found_out_and_passes(name):
         assert conforms(backend) > 20
 
 
+def test_a_known_argument_that_is_ignored_is_named_in_the_report():
+    CliRunner().invoke(main, ["init", "conventions:flash_attn_func"])
+    text = check(load("."), cases=["softmax-000"]).text
+    assert "not tested, because it is ignored: window_size\n" in text
+
+
 def test_every_conclusion_has_its_reason():
     CliRunner().invoke(main, ["init", "conventions:flash_attn_func"])
     text = Path("attnspec.toml").read_text()

@@ -18,6 +18,7 @@ from attnspec.backends.user.configuration import FUNCTION_KEYS, check_keys
 from attnspec.backends.user.convention import Convention
 from attnspec.backends.user.place import find, near
 from attnspec.dtypes import DTYPES
+from attnspec.operations.aliases import meant
 
 
 @dataclass(frozen=True)
@@ -154,6 +155,8 @@ def settings_of_table(where: str, name: str, table: Mapping[str, Any]) -> Settin
     as_it_is = ("accuracy", "profile", "versions", "dialect", "concurrent")
     fields: dict[str, Any] = {key: table[key] for key in as_it_is if key in table}
     fields |= {key: tuple(table[key]) for key in ("ignore", "claims") if key in table}
+    if known := ", ".join(own for own in fields.get("ignore", ()) if meant(own)):
+        fields["notes"] = (f"not tested, because it is ignored: {known}",)
     if "companions" in table:
         fields["companions"] = _companions(where, name, table["companions"])
     if "deviations" in table:
