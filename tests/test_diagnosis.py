@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from reported import FAIL, PASS
 
 from attnspec.backends import load
 from attnspec.conformance import traits
@@ -180,3 +181,16 @@ def test_an_entry_that_differs_on_one_call_is_not_named(bad):
     tally.add(9.0, frozenset({"float32"}), bad=bad)
     assert not tally.may_be(counts)
     assert nearest([tally], counts) is None
+
+
+@pytest.mark.parametrize(
+    ("wrong", "asked"), [(("bfloat16", "float32"), "float32"), (("bfloat16",), "bfloat16")]
+)
+def test_the_widest_dtype_in_which_a_value_is_wrong_is_asked(wrong, asked):
+    """The rounding of half precision hides what calls have in common."""
+    verdicts = [
+        replace(FAIL if dtype in wrong and number % 2 else PASS, case=f"{number}-{dtype}", dtype=dtype)
+        for dtype in ("bfloat16", "float32")
+        for number in range(40)
+    ]
+    assert {case.rpartition("-")[2] for case, _ in cases_to_diagnose(verdicts)} == {asked}

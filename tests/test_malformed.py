@@ -236,3 +236,8 @@ def test_a_row_that_is_spoilt_spoils_no_other(name):
     output, lse = map(backend.to_numpy, run_operation(backend, "attention", arguments))
     assert np.array_equal(output, [[np.nan] * 2, [7.0, 2.0], [0.0] * 2, [np.nan] * 2], equal_nan=True)
     assert np.array_equal(lse, [np.nan, 2.0, -np.inf, np.nan], equal_nan=True)
+
+
+def test_a_depth_of_0_is_refused_by_the_operations_that_the_rule_names():
+    named = {*re.findall(r"`(\w+)`", find_rule("ERR-5").sentence)} & {*OPERATIONS}
+    assert {call.operation for call in malformed() if call.rule == "ERR-5"} == named
