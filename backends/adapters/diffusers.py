@@ -7,6 +7,7 @@ import torch
 from diffusers.models.attention_dispatch import AttentionBackendName, dispatch_attention_fn
 from diffusers.models.attention_processor import Attention, AttnProcessor
 
+from attnspec.backends.adapters.broadcast import broadcast, require_axes
 from attnspec.backends.adapters.conditions import OF_NAN
 from attnspec.backends.adapters.deviations import bias_overflow, other_heads_of_value, repeated_batch
 from attnspec.backends.adapters.torch import to_attn_mask
@@ -33,6 +34,7 @@ def native_backend() -> Backend:
         attn_mask = to_attn_mask(mask, bias, 4)
         if is_causal and attn_mask is not None:
             raise Unsupported("scaled_dot_product_attention takes attn_mask or is_causal, not both")
+        require_axes(3, query, key)
         shared = query.shape[2] != key.shape[2]
         options = {"attn_mask": attn_mask, "is_causal": is_causal, "scale": scale, "enable_gqa": shared}
         return dispatch_attention_fn(query, key, value, backend=AttentionBackendName.NATIVE, **options)
@@ -60,7 +62,8 @@ def _process(query: Any, key: Any, value: Any, *, scale: float | None = None, bi
     arrays = (query, key, value)
     if not all(bool(torch.isfinite(array).all()) for array in arrays):
         raise Unsupported("NaN and infinity would spread over all features in a projection by the identity")
-    if len({array.shape[:-2] for array in arrays}) > 1 or len({array.dtype for array in arrays}) > 1:
+    apart = key.shape[:-1] != value.shape[:-1] or query.shape[:-2] != key.shape[:-2]
+    if apart or len({array.dtype for array in arrays}) > 1:
         raise Unsupported(
             "keys and values are one array, in the dtype of the module and with its batch entries"
         )
@@ -70,7 +73,7 @@ def _process(query: Any, key: Any, value: Any, *, scale: float | None = None, bi
     flat = [array.reshape(math.prod(outer), *array.shape[-2:]) for array in arrays]
     if bias is not None:
         pairs = query.shape[-2], key.shape[-2]
-        bias = torch.broadcast_to(bias, (*outer, *pairs)).reshape(math.prod(outer), *pairs)
+        bias = broadcast(torch, bias, (*outer, *pairs)).reshape(math.prod(outer), *pairs)
     output = module(flat[0], torch.cat(flat[1:], dim=-1), bias)
     return output.reshape(*outer, query.shape[-2], depth)
 

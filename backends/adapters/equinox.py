@@ -11,6 +11,7 @@ import equinox
 import jax
 import jax.numpy as jnp
 
+from attnspec.backends.adapters.broadcast import broadcast, require_axes
 from attnspec.backends.adapters.conditions import OF_NO_DEPTH, OF_OTHER_TYPES, Arguments, where_true
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
@@ -42,13 +43,14 @@ def attention(query: Any, key: Any, value: Any, *, mask: Any = None) -> Any:
         raise Unsupported("NaN and infinity would spread over all features in a projection by the identity")
     if len({array.shape[:-2] for array in arrays}) > 1 or len({array.dtype for array in arrays}) > 1:
         raise Unsupported("the module is mapped over the batch entries and heads of arrays of one dtype")
+    require_axes(2, *arrays)
     outer, pairs = query.shape[:-2], (query.shape[-2], key.shape[-2])
     module = _module(query.shape[-1], value.shape[-1], query.dtype)
     flat = [array.reshape(math.prod(outer), *array.shape[-2:]) for array in arrays]
     if mask is None:
         output = jax.vmap(module)(*flat)
     else:
-        masks = jnp.broadcast_to(mask, (*outer, *pairs)).reshape(math.prod(outer), *pairs)
+        masks = broadcast(jnp, mask, (*outer, *pairs)).reshape(math.prod(outer), *pairs)
         output = jax.vmap(module)(*flat, masks)
     return output.reshape(*outer, query.shape[-2], value.shape[-1])
 

@@ -6,6 +6,7 @@ import torch
 from executorch.extension.llm.custom_ops import custom_ops  # noqa: F401 - it registers the operator
 from numpy.typing import NDArray
 
+from attnspec.backends.adapters.broadcast import broadcast, require_axes
 from attnspec.backends.adapters.conditions import OF_NAN, rows_with_disallowed
 from attnspec.backends.adapters.deviations import bias_overflow
 from attnspec.backends.backend import Backend
@@ -53,7 +54,7 @@ def attention(
     if is_causal and not (isinstance(query_offset, int) and query_offset == keys - queries):
         raise Unsupported("the last query is at the last key")
     if bias is not None:
-        bias = bias.expand(queries, keys).contiguous()
+        bias = broadcast(torch, bias, (queries, keys)).contiguous()
     attend = torch.ops.llama.custom_sdpa
     return attend(query, key, value, keys - queries, bias, 0.0, is_causal, scale)
 
@@ -65,6 +66,7 @@ def _tensor(array: NDArray[Any]) -> Any:
 
 def _check(query: Any, key: Any, value: Any) -> None:
     """Decline what the operator does not check. It may end the process, or read past the end of an array."""
+    require_axes(4, query, key, value)
     (batch, queries, heads, depth), (_, keys, key_heads, _) = query.shape, key.shape
     if {array.dtype for array in (query, key, value)} != {torch.float32}:
         raise Unsupported("query, key, value: expected arrays of float32")

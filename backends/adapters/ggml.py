@@ -7,6 +7,7 @@ import ggml
 import numpy as np
 from numpy.typing import NDArray
 
+from attnspec.backends.adapters.broadcast import broadcast, require_axes
 from attnspec.backends.adapters.conditions import (
     OF_NAN,
     Arguments,
@@ -74,7 +75,7 @@ def attention(
         inputs = [_tensor(context, array) for array in (query, key, value)]
         if added is not None:
             pairs = query.shape[2], key.shape[2]
-            inputs.append(_tensor(context, np.broadcast_to(added, (*added.shape[:2], *pairs))))
+            inputs.append(_tensor(context, broadcast(np, added, (*added.shape[:2], *pairs))))
         inputs += [None] * (4 - len(inputs))
         output = ggml.ggml_flash_attn_ext(context, *inputs, float(scale), 0.0, float(softcap or 0))
         if sinks is not None:
@@ -90,6 +91,7 @@ def attention(
 
 def _check(query: Any, key: Any, value: Any) -> None:
     """Decline what ends the process by an assertion, which is how the library refuses it."""
+    require_axes(4, query, key, value)
     (*_, batch, heads, _, depth), (*_, key_batch, key_heads, keys, _) = query.shape, key.shape
     fits = key.shape == (batch, key_heads, keys, depth) and value.shape[:3] == (key_batch, key_heads, keys)
     if {array.dtype.name for array in (query, key, value)} != {"float32"}:

@@ -7,6 +7,7 @@ import iree.compiler
 import iree.runtime
 import numpy as np
 
+from attnspec.backends.adapters.broadcast import broadcast, require_axes
 from attnspec.backends.adapters.conditions import (
     OF_NAN,
     OF_NO_DEPTH,
@@ -82,11 +83,12 @@ def attention(query: Any, key: Any, value: Any, *, scale: float, mask: Any = Non
         raise Unsupported(f"mask: expected booleans, got {mask.dtype}")
     if query.dtype.name not in _TYPES or not query.dtype == key.dtype == value.dtype:
         raise Unsupported("query, key, value: expected arrays of float16 or float32, all of one dtype")
+    require_axes(4, query, key, value)
     shape = (*query.shape[:-1], key.shape[-2])
     if key.shape != (*shape[:2], shape[3], query.shape[-1]) or value.shape[:-1] != key.shape[:-1]:
         raise Unsupported("query, key, value: expected shapes that fit, as the operation does not check them")
     added = mask if bias is None else bias
-    arrays = [query, key, value] if added is None else [query, key, value, np.broadcast_to(added, shape)]
+    arrays = [query, key, value] if added is None else [query, key, value, broadcast(np, added, shape)]
     folded = [np.ascontiguousarray(x).reshape(x.shape[0] * x.shape[1], *x.shape[2:]) for x in arrays]
     run = _function(query.dtype.name, "" if added is None else added.dtype.name, query.shape[-1])
     output = run(*folded[:3], np.array(scale, query.dtype), *folded[3:])

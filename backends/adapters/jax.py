@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from attnspec.backends.adapters.broadcast import broadcast, require_axes
 from attnspec.backends.adapters.conditions import (
     OF_NAN,
     OF_OTHER_TYPES,
@@ -67,6 +68,7 @@ def _backend(name: str, function: Callable[..., Any]) -> Backend:
     ) -> Any:
         if key.shape[-1] != value.shape[-1] and 0 not in (key.shape[-1], value.shape[-1]):
             raise Unsupported("dot_product_attention requires values and keys of the same depth")
+        require_axes(2, query, key, value)
         outer = query.shape[:-3]
         returned = function(
             *_to_btnh(query, key, value),
@@ -118,13 +120,16 @@ def _to_four_axes(array: Any, outer: tuple[int, ...]) -> Any:
         array = array.reshape((1,) * (2 - array.ndim) + array.shape)
     if len(outer) < 2:
         return array.reshape((1,) * (4 - array.ndim) + array.shape)
-    full = jnp.broadcast_to(array, (*outer, *array.shape[-2:]))
+    full = broadcast(jnp, array, (*outer, *array.shape[-2:]))
     return full.reshape((math.prod(outer[:-1]), outer[-1], *array.shape[-2:]))
 
 
 def _to_sides(window: Any, farthest: int) -> tuple[int, int]:
     """Replace an open side by a distance that no key has, because JAX takes two integers."""
-    left, right = (farthest if side is None else side for side in window)
+    try:
+        left, right = (farthest if side is None else side for side in window)
+    except (TypeError, ValueError) as error:
+        raise Unsupported(f"window: expected two sides to be translated, got {window!r}") from error
     return left, right
 
 

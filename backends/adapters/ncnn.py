@@ -7,6 +7,7 @@ from typing import Any
 import ncnn
 import numpy as np
 
+from attnspec.backends.adapters.broadcast import broadcast, require_axes
 from attnspec.backends.adapters.conditions import has_scale_of_zero, rows_not_finite, without
 from attnspec.backends.adapters.deviations import bias_overflow
 from attnspec.backends.backend import Backend
@@ -34,6 +35,7 @@ def sdpa_backend() -> Backend:
 
 def attention(query: Any, key: Any, value: Any, *, scale: float | None = None, bias: Any = None) -> Any:
     """Pass a bias of one head or of all heads as ``attn_mask``."""
+    require_axes(3, query, key, value)
     if any(array.dtype != np.float32 for array in (query, key, value)):
         raise Unsupported("expected arrays of float32, which is the type of the layer")
     if 0 in (*query.shape, *key.shape, *value.shape):
@@ -43,7 +45,7 @@ def attention(query: Any, key: Any, value: Any, *, scale: float | None = None, b
     arrays = {"query": query, "key": key, "value": value}
     if bias is not None:
         pairs = query.shape[1], key.shape[1]
-        arrays["mask"] = np.broadcast_to(bias, (len(bias), *pairs))
+        arrays["mask"] = broadcast(np, bias, (len(bias), *pairs))
     network = _network(tuple(arrays), float(scale or 0))
     extractor = network.create_extractor()
     for name, array in arrays.items():

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import ModelProto, helper
 
+from attnspec.backends.adapters.broadcast import broadcast
 from attnspec.backends.adapters.conditions import (
     OF_NAN,
     Arguments,
@@ -116,11 +117,11 @@ def multi_head_attention(
         raise Unsupported(f"key_lengths: expected one for each batch entry, got {np.shape(key_lengths)}")
     if mask is not None:
         masks = mask.reshape(mask.shape[:1] + mask.shape[2:])
-        inputs["key_padding_mask"] = np.broadcast_to(masks, (len(query), *pairs)).astype(np.int32)
+        inputs["key_padding_mask"] = broadcast(np, masks, (len(query), *pairs)).astype(np.int32)
     if key_lengths is not None:
         inputs["key_padding_mask"] = np.broadcast_to(key_lengths, len(query)).astype(np.int32)
     if attention_bias is not None:
-        inputs["attention_bias"] = np.broadcast_to(attention_bias, attention_bias.shape[:2] + pairs)
+        inputs["attention_bias"] = broadcast(np, attention_bias, attention_bias.shape[:2] + pairs)
     attributes: dict[str, Any] = {"num_heads": num_heads, "unidirectional": int(unidirectional)}
     # The default of -10000 leaves a disallowed key a weight. See the finding `onnxruntime/mha_mask_leaks`.
     attributes["mask_filter_value"] = float(np.finfo(np.float32).min)
@@ -162,7 +163,7 @@ def grouped_attention(
         "total_sequence_length": np.array(keys, np.int32),
     }
     if bias is not None:
-        inputs["attention_bias"] = np.broadcast_to(bias, (len(bias), queries, keys))[None]
+        inputs["attention_bias"] = broadcast(np, bias, (len(bias), queries, keys))[None]
     if sinks is not None:
         inputs["head_sink"] = sinks
     attributes: dict[str, Any] = {"num_heads": heads, "kv_num_heads": key_heads}

@@ -9,6 +9,7 @@ import tvm
 from numpy.typing import NDArray
 from tvm import relax, tirx
 
+from attnspec.backends.adapters.broadcast import broadcast, require_axes
 from attnspec.backends.adapters.conditions import OF_NAN, Arguments, Rows, has_no_keys, pairs_of, scores_of
 from attnspec.backends.adapters.deviations import bias_overflow
 from attnspec.backends.backend import Backend
@@ -50,6 +51,7 @@ def attention(
     query_offset: Any = 0,
 ) -> Any:
     """Express causality as ``TopLeft``, or as ``BottomRight`` if the last query is at the last key."""
+    require_axes(4, query, key, value)
     arrays = [query, key, value]
     queries, keys = query.shape[1], key.shape[1]
     if 0 in (key.shape[2], value.shape[2]):
@@ -63,7 +65,7 @@ def attention(
         causal = "BottomRight"
     if bias is not None:
         shape = (query.shape[0], query.shape[2], queries, keys)
-        arrays.append(np.broadcast_to(bias, shape))
+        arrays.append(broadcast(np, bias, shape))
     run = _function(query.dtype.name, len(arrays), causal, None if scale is None else float(scale))
     return run(*[tvm.runtime.tensor(np.ascontiguousarray(array)) for array in arrays]).numpy()
 

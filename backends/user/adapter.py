@@ -55,7 +55,7 @@ def adapt(name: str, function: Callable[..., Any], convention: Convention, xp: A
             call = _merge_mask_and_bias(call, xp)
         call = with_own_meaning(call, convention)
         call = _add_mask_axes(call, convention.mask_axes)
-        heads = (1, *call["query"].shape)[-3]
+        heads = (1, 1, *call["query"].shape)[-3]  # an array of one axis is for the function to refuse
         for array in (*_OPERATION.arrays, *([] if packed else convention.past)):
             if array in call:
                 call[array] = _to_layout(call[array], convention.layout, xp)
@@ -103,6 +103,8 @@ def _native_names(name: str, function: Callable[..., Any], convention: Conventio
 def _sizes(call: Mapping[str, Any]) -> dict[str, int]:
     """Return the sizes of a call, by their names in `SIZES`."""
     query, key, value = (call[array].shape for array in _OPERATION.arrays)
+    if min(map(len, (query, key, value))) < 2:
+        raise Unsupported("the function takes sizes, which arrays of one axis do not have")
     sizes = (prod(query[:-3]), (1, *query)[-3], (1, *key)[-3], query[-2], key[-2], query[-1], value[-1])
     return dict(zip(SIZES, map(int, sizes), strict=True))
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 
+from attnspec.backends.adapters.broadcast import broadcast
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported
 from attnspec.backends.outcome import Bound
@@ -57,5 +58,5 @@ def mask_of_four_axes(attn_mask: Any, outer: tuple[int, ...]) -> Any:
     """Convert a mask to four axes, each of its full size or 1, for inputs of outer axes ``(*B, H)``."""
     if len(outer) < 3:
         return attn_mask.reshape((1,) * (4 - attn_mask.ndim) + tuple(attn_mask.shape))
-    full = torch.broadcast_to(attn_mask, (*outer, *attn_mask.shape[-2:]))
+    full = broadcast(torch, attn_mask, (*outer, *attn_mask.shape[-2:]))
     return full.reshape((math.prod(outer[:-1]), outer[-1], *attn_mask.shape[-2:]))

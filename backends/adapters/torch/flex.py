@@ -13,6 +13,7 @@ import torch._dynamo
 from numpy.typing import NDArray
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
+from attnspec.backends.adapters.broadcast import broadcast, require_axes
 from attnspec.backends.adapters.conditions import (
     OF_NO_DEPTH,
     OF_OTHER_TYPES,
@@ -92,7 +93,7 @@ def _block_sparse(
     rows, columns = -(-query.shape[-2] // query_block), -(-key.shape[-2] // key_block)
     if block_mask.dtype != torch.bool:
         raise Unsupported(f"block_mask: expected booleans, got {block_mask.dtype}")
-    blocks = torch.broadcast_to(block_mask, (*query.shape[:-2], rows, columns))
+    blocks = broadcast(torch, block_mask, (*query.shape[:-2], rows, columns))
     blocks = blocks.reshape(*to_four_axes(query).shape[:2], rows, columns)
     sizes = query_block, key_block
     return _attend(
@@ -113,12 +114,13 @@ def _attend(
     is_causal: bool,
     return_lse: bool,
 ) -> Any:
+    require_axes(2, query, key, value)
     outer, (queries, keys) = query.shape[:-2], (query.shape[-2], key.shape[-2])
     flat = [to_four_axes(array) for array in (query, key, value)]
     batch, heads = flat[0].shape[:2]
     block_mask = None
     if mask is not None or blocks is not None or is_causal:
-        allowed = None if mask is None else torch.broadcast_to(mask, (*outer, queries, keys))
+        allowed = None if mask is None else broadcast(torch, mask, (*outer, queries, keys))
         # flex_attention accepts a function of any dtype as a mask, so the dtype is checked here.
         if allowed is not None and allowed.dtype != torch.bool:
             raise Unsupported(f"mask: expected booleans, got {allowed.dtype}")
@@ -134,7 +136,7 @@ def _attend(
     if bias is not None:
         if not bias.dtype.is_floating_point:
             raise Unsupported(f"bias: expected floating-point numbers, got {bias.dtype}")
-        added = torch.broadcast_to(bias, (*outer, queries, keys)).reshape(batch, heads, queries, keys)
+        added = broadcast(torch, bias, (*outer, queries, keys)).reshape(batch, heads, queries, keys)
 
         def score_mod(score: Any, b: Any, h: Any, i: Any, j: Any) -> Any:
             return score + added[b, h, i, j]

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from attnspec.backends.adapters.broadcast import broadcast, require_axes
 from attnspec.backends.adapters.conditions import is_masked
 from attnspec.backends.adapters.deviations import mask_overflow
 from attnspec.backends.adapters.torch import SUMS_OF_GRADIENTS, VERSIONS, to_attn_mask
@@ -83,6 +84,7 @@ def _attention(
     query: Any, key: Any, value: Any, bias: Any, mask: Any, *, is_causal: bool, need_weights: bool
 ) -> tuple[Any, Any]:
     arrays = (query, key, value)
+    require_axes(2, *arrays)
     if len({array.shape[-1] for array in arrays}) > 1 or len({array.shape[:-2][-1:] for array in arrays}) > 1:
         raise Unsupported(
             "MultiheadAttention has one depth and one number of heads for queries, keys and values"
@@ -200,7 +202,7 @@ def _to_attn_mask(mask: Any, bias: Any, shape: tuple[int, ...]) -> Any:
         attn_mask = ~attn_mask
     if attn_mask.ndim == 2 and attn_mask.shape == shape[-2:]:
         return attn_mask
-    return torch.broadcast_to(attn_mask, shape).reshape(-1, *shape[-2:])
+    return broadcast(torch, attn_mask, shape).reshape(-1, *shape[-2:])
 
 
 _OVERFLOW = mask_overflow("torch/mha_masked_overflow", is_masked, "float16")

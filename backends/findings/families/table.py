@@ -14,6 +14,8 @@ from shutil import which
 
 import numpy as np
 
+#: The modules of libraries of another name.
+_MODULES = {"litert": "ai_edge_litert", "x-transformers": "x_transformers"}
 #: What a call gives that raises an exception.
 ERROR = "an error"
 
@@ -36,7 +38,7 @@ class Row:
     @property
     def is_runnable(self) -> bool:
         """Whether its library is installed, and a compiler if the call needs one."""
-        module = self.library.replace("-", "_")
+        module = _MODULES.get(self.library, self.library)
         return bool(find_spec(module) and (which("g++") or not self.compiled))
 
     @property
