@@ -3,12 +3,11 @@
 from dataclasses import dataclass
 from typing import Any, cast
 
-from attnspec.reference.attention import check_arguments
 from attnspec.reference.call import Array, Call, step
 from attnspec.reference.errors import check_declared
 from attnspec.reference.functions import public
 from attnspec.reference.gradients import Gradients, attention_vjp_part, check_cotangents
-from attnspec.reference.packing import Packed, counted_in_sequences, sequence_of_row, within_sequences
+from attnspec.reference.packing import Packed, packed_call, sequence_of_row, within_sequences
 from attnspec.reference.sparsity import Sparse, check_blocks, check_lists, plain_fields, sparse
 
 
@@ -34,11 +33,8 @@ def packed_attention_vjp_of(call: Call, **arguments: Any) -> tuple[Array, ...]:
     >>> found[2].tolist()  # both keys of the second sequence have a weight of one half
     [[[1.0], [3.0], [3.0]]]
     """
-    arguments = check_declared(call, "packed_attention_vjp", arguments)
-    arguments = {**arguments, "offsets": arguments["query_offset"], "query_offset": 0}
-    given: Any = check_arguments(PackedGradients(call.steps, call.xp, call.dtype, **arguments))
-    packed = cast("PackedGradients", counted_in_sequences(cast("Packed", check_cotangents(given))))
-    return attention_vjp_part(cast("Gradients", without_the_rest(packed)))
+    checked: Any = packed_call(call, check_declared(call, "packed_attention_vjp", arguments), PackedGradients)
+    return attention_vjp_part(cast("Gradients", without_the_rest(cast("Any", check_cotangents(checked)))))
 
 
 packed_attention_vjp = public(packed_attention_vjp_of)

@@ -69,10 +69,10 @@ def packed_attended(call: Call, arguments: Arguments) -> Any:
     return _packed(packed_call(call, arguments))
 
 
-def packed_call(call: Call, arguments: Arguments) -> Packed:
+def packed_call(call: Call, arguments: Arguments, made: type[Packed] = Packed) -> Packed:
     """Return a checked call, with what belongs to sequences under other names."""
     renamed = {_OF_SEQUENCES.get(name, name): thing for name, thing in arguments.items()}
-    given = Packed(call.steps, call.xp, call.dtype, **renamed)
+    given = made(call.steps, call.xp, call.dtype, **renamed)
     return counted_in_sequences(cast("Packed", check_arguments(given)))
 
 

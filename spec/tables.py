@@ -13,6 +13,7 @@ from textwrap import wrap
 
 from attnspec.errors import SpecError
 from attnspec.operations import LETTERS, OPERATIONS, Argument, Operation, Output, Shape
+from attnspec.operations.gradients import primal
 from attnspec.operations.letters import BATCH, Letter
 from attnspec.sizes import turned
 
@@ -47,7 +48,7 @@ def arguments(*operations: str) -> str:
     for name in operations:
         if len(operations) > 1:
             rows.append((f"**{name}**", *[""] * 6))
-        shared = _shared(OPERATIONS[name])
+        shared = _shared(name)
         own = (argument for argument in OPERATIONS[name].arguments.values() if argument.name not in shared)
         rows += [_of_argument(argument) for argument in own]
         if shared:
@@ -57,9 +58,10 @@ def arguments(*operations: str) -> str:
     return _table(("argument", "kind", "shape", "meaning", "role", "default", "rule"), rows)
 
 
-def _shared(form: Operation) -> set[str]:
-    """Return the options that a form has as `attention` has them, but for the axes, if it has all of them."""
-    if not form.layers:
+def _shared(name: str) -> set[str]:
+    """Return the options that a form, or its gradients, has as `attention` has them, but for the axes."""
+    form = OPERATIONS[name]
+    if not OPERATIONS[primal(name)].layers:
         return set()
     known = OPERATIONS["attention"].arguments
     return {
@@ -70,23 +72,23 @@ def _shared(form: Operation) -> set[str]:
 def operations() -> str:
     """List every operation with its arrays, its other arguments and its outputs."""
     rows = (
-        (f"`{name}`", _names(form.arrays), _beside(form), _names(form.outputs))
+        (f"`{name}`", _names(form.arrays), _beside(name), _names(form.outputs))
         for name, form in OPERATIONS.items()
         if not form.stacked  # their arguments follow from their names
     )
     return _table(("operation", "arrays", "arguments besides", "outputs"), rows)
 
 
-def _beside(form: Operation) -> str:
-    shared = _shared(form)
-    own = _names(name for name in form.offers if name not in shared)
+def _beside(operation: str) -> str:
+    shared = _shared(operation)
+    own = _names(name for name in OPERATIONS[operation].offers if name not in shared)
     return f"{own}, and the other options of `attention`" if shared else own
 
 
 def call(operation: str) -> str:
     """Write the call of an operation, with all of its arguments. `options` stands for those of attention."""
     form = OPERATIONS[operation]
-    shared = _shared(form)
+    shared = _shared(operation)
     options = (form.arguments[name] for name in form.options if name not in shared)
     given = ", ".join(
         argument.name if argument.required else f"{argument.name}={argument.default!r}"

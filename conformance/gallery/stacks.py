@@ -23,6 +23,15 @@ def _sparse_without(*names: str) -> Any:
     return lambda given: base.attended(given.but(**dict.fromkeys(names)))
 
 
+def _backward_without(name: str) -> Any:
+    """Compute the gradients of a packed row without one of its options."""
+    if name == "bias":  # which has a gradient all the same
+        return lambda call: base.without_the_rest(
+            call.but(bias=0 * call.bias if call.bias is not None else None)
+        )
+    return lambda call: base.without_the_rest(call.but(**{name: None}))
+
+
 def _by_places(call: Call, given: Arguments) -> Arguments:
     """Read the mask of a packed row by the places of query and key in their sequences."""
     if given.get("mask") is None:
@@ -48,6 +57,18 @@ def _first_query(arguments: Arguments) -> Array:
 
 
 ENTRIES = rows(
+    ("mask_ignored_in_packed_gradients", "without_the_rest", "PACK-7", "W", _backward_without("mask"),
+     "Leave the mask of a packed row out in the backward pass."),
+    ("bias_ignored_in_packed_gradients", "without_the_rest", "PACK-7", "W", _backward_without("bias"),
+     "Compute the weights of a packed row without the bias in the backward pass."),
+    ("dropout_ignored_in_packed_gradients", "without_the_rest", "PACK-7", "W",
+     _backward_without("dropout_mask"), "Keep every weight of a packed row in the backward pass."),
+    ("used_keys_ignored_in_packed_gradients", "without_the_rest", "PACK-7", "W",
+     _backward_without("key_used"), "Let keys past the used length of a sequence collect gradients."),
+    ("segments_ignored_in_gradients_of_blocks", "sparse_gradients", "SPARSE-12", "W",
+     lambda given, *cotangents: base.sparse_gradients(
+         given.but(query_segment_ids=None, key_segment_ids=None), *cotangents),
+     "Pass gradients across segments where blocks or lists are given."),
     ("mask_ignored_in_a_packed_row", "packed_attended", "STACK-2", "V", _without("packed_attended", "mask"),
      "Leave the mask of a packed row out."),
     ("mask_of_a_packed_row_by_places", "packed_attended", "STACK-2", "V",

@@ -273,7 +273,8 @@ _OTHERS = 6
 _REST = Sizes(rest=(2, 3))
 #: A batch of decoding, of chunks of a prompt and of sequences without keys or without queries.
 _MIXED = Sizes(queries=(1, 4, 0, 1, 2), keys=(9, 4, 3, 0, 7), heads=(4, 1), page=4)
-_TILES: Mapping[str, Sizes] = {
+#: The sizes of calls whose sequences begin and end at tiles.
+TILES: Mapping[str, Sizes] = {
     "16": Sizes(
         queries=(16, 1, 17), keys=(33, 17, 48), page=16, blocks=(16, 16), heads=(2, 1), depths=(8, 8)
     ),
@@ -288,7 +289,7 @@ def _turn(name: str, option: int) -> bool:
 
 def _case(random: Random, dtype: str, sizes: Sizes, option: str = "nothing") -> Call:
     """Draw a case of an operation."""
-    sizes_of_tiles = replace(sizes, name="") in _TILES.values()
+    sizes_of_tiles = replace(sizes, name="") in TILES.values()
     rules = OPTIONS[option][0]
     rules = rules if rules == ("STACK-1",) else tuple(dict.fromkeys(("STACK-2", *rules)))
     call = draw_call(random, dtype, STORED[sizes.name].layers, sizes, option)
@@ -336,9 +337,9 @@ def mixed_batch_with(draw: Draw, option: str) -> Iterator[Yielded]:
     names = [name for name in _SERVED if option in options_of(STACKS[name].layers)]
     calls = [replace(_MIXED, name=name) for name in names]
     # Every second call is in float32, so that each size of tiles is.
-    calls += [replace(_TILES[size], name=names[0]) for size in ("16", "64", "64", "16")]
+    calls += [replace(TILES[size], name=names[0]) for size in ("16", "64", "64", "16")]
     calls += [
-        replace(_TILES[size], name=forms[(place + turn) % len(forms)])
+        replace(TILES[size], name=forms[(place + turn) % len(forms)])
         for turn, size in enumerate(("16", "64", "16"))
     ]
     for random, dtype, sizes in draw_in_turn(draw, *calls):
@@ -353,12 +354,12 @@ def rows_past_the_last_sequence(draw: Draw) -> Iterator[Yielded]:
         yield replace(_case(random, dtype, sizes, "sinks"), rules=("PACK-3", "SOFT-5"))
 
 
-@chapter.group("STACK-1", each=tuple(_TILES))
+@chapter.group("STACK-1", each=tuple(TILES))
 def forms_across_tiles(draw: Draw, size: str) -> Iterator[Yielded]:
     """Sequences begin and end inside tiles, at their edges and one after them."""
     others = (name for name in STACKS if name not in _SERVED and _turn(name, int(size)))
     names = [*_SERVED, *others, *FORMS]
-    for random, dtype, sizes in draw_in_turn(draw, *(replace(_TILES[size], name=name) for name in names)):
+    for random, dtype, sizes in draw_in_turn(draw, *(replace(TILES[size], name=name) for name in names)):
         case = _case(random, dtype, sizes, "all together")
         yield replace(case, rules=("STACK-1", *case.rules))
 

@@ -31,14 +31,13 @@ from attnspec.reference.budget.forms import (
     blocks_budget,
     dequantized_budget,
     low_precision_budget,
-    packed_gradient_budget,
     seeded_budget,
     seeded_gradient_budget,
 )
 from attnspec.reference.budget.gradients import gradient_budget
 from attnspec.reference.budget.gradients_of_companions import multi_head_gradient_budget
 from attnspec.reference.budget.positions import frequencies_budget, rotary_budget, rotary_gradient_budget
-from attnspec.reference.budget.stacks import stacked_budget
+from attnspec.reference.budget.stacks import packed_gradient_budget, stacked_budget
 from attnspec.reference.heads import merge_heads, split_heads
 from attnspec.reference.positions import alibi_bias
 from attnspec.reference.sparsity import as_attention

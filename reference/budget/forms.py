@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnspec.dtypes import Format
 from attnspec.operations import OPERATIONS
@@ -13,46 +12,10 @@ from attnspec.reference.budget.arithmetic import Arithmetic, Budget, rounded, wi
 from attnspec.reference.budget.attention import attention_budget
 from attnspec.reference.budget.companions import projected_budget
 from attnspec.reference.budget.gradients import gradient_budget
-from attnspec.reference.masking import allowed_keys
 from attnspec.reference.quantization import dequantize, dequantize_blocks
 
 _MASKING = ("is_causal", "window")
 _FORM = ("query_starts", "key_starts", "query_offset")
-
-
-def packed_gradient_budget(
-    arguments: Mapping[str, Any], dtypes: Mapping[str, str], arithmetic: Arithmetic
-) -> dict[str, Budget]:
-    """Return the budgets of the gradients."""
-    inside = _rows(arguments)
-    plain = _within_sequences(arguments) | {"d_output": np.where(inside[:, None], arguments["d_output"], 0)}
-    if "d_lse" in arguments:
-        plain["d_lse"] = np.where(inside, arguments["d_lse"], 0)
-    return gradient_budget(plain, dtypes, arithmetic)
-
-
-def _within_sequences(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Rewrite a call as one of attention: the pairs of a sequence are those that a mask allows."""
-    queries, keys = arguments["query"].shape[-2], arguments["key"].shape[-2]
-    allowed, own = np.zeros((queries, keys), bool), np.zeros((queries, keys), bool)
-    masking = {name: arguments[name] for name in _MASKING if name in arguments}
-    starts, ends = (arguments[f"{of}_starts"].tolist() for of in ("query", "key"))
-    count = len(starts) - 1
-    offsets = np.broadcast_to(arguments.get("query_offset", 0), (count,)).tolist()
-    for g in range(count):
-        block = slice(starts[g], starts[g + 1]), slice(ends[g], ends[g + 1])
-        shape = allowed[block].shape
-        allowed[block] = allowed_keys(shape, query_offset=offsets[g], **masking)
-        own[block] = True
-    plain = {name: thing for name, thing in arguments.items() if name not in (*_MASKING, *_FORM)}
-    # In the variant `uniform`, a row is the mean over the keys of its sequence.
-    return {**plain, "mask": allowed, "uniform_rows": np.any(arguments["uniform_rows"]) & own}
-
-
-def _rows(arguments: Mapping[str, Any]) -> NDArray[np.bool_]:
-    """Whether each row of queries belongs to a sequence, ``(L,)``."""
-    rows: NDArray[np.bool_] = np.arange(arguments["query"].shape[-2]) < arguments["query_starts"][-1]
-    return rows
 
 
 #: Roundings of a decoded number: its product with the scale, and the scale where it is multiplied by another.

@@ -1,19 +1,19 @@
 """Error budgets of forms and their stacks: those of attention over what the forms stand for."""
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnspec.operations import OPERATIONS
 from attnspec.reference.budget.arithmetic import Arithmetic, Budget
 from attnspec.reference.budget.attention import MASKING, attention_budget
 from attnspec.reference.budget.forms import latent_budgets, of_decoding
+from attnspec.reference.budget.gradients import gradient_budget
 from attnspec.reference.call import Call, Steps
 from attnspec.reference.masking import allowed
 from attnspec.reference.numpy_namespace import xp
-from attnspec.reference.packing import packed_call, within_sequences
+from attnspec.reference.packing import packed_call, same_sequence, within_sequences
 from attnspec.reference.stacks import reduced, rows_of_entries
 
 _CALL = Call(Steps(), xp, np.dtype(np.float64))
@@ -34,10 +34,9 @@ def stacked_budget(operation: str, arguments: Mapping[str, Any], arithmetic: Ari
             errors[name] = of_decoding(plain[name], arithmetic)
     packed, paged = ("packed" in form.layers, "paged" in form.layers)
     if packed and not paged:
-        plain["mask"] = _within_sequences(plain)
-        plain = {name: x for name, x in plain.items() if name not in MASKING or name in ("mask", "bias")}
+        plain = _within_sequences(plain, arguments.get("uniform_rows", False))
     given = {name: x for name, x in plain.items() if x is not None}
-    given |= {name: arguments[name] for name in _WORDS if name in arguments}
+    given |= {name: arguments[name] for name in _WORDS if name in arguments and name not in given}
     if latent:
         results = latent_budgets(given, arithmetic, errors["latent"])
     else:
@@ -47,15 +46,34 @@ def stacked_budget(operation: str, arguments: Mapping[str, Any], arithmetic: Ari
     return _in_rows(whole, results, packed=packed, paged=paged)
 
 
-def _within_sequences(plain: Mapping[str, Any]) -> NDArray[np.bool_]:
-    """Return the pairs that packed rows allow, ``(Hq, L, S)``."""
+def packed_gradient_budget(
+    arguments: Mapping[str, Any], dtypes: Mapping[str, str], arithmetic: Arithmetic
+) -> dict[str, Budget]:
+    """Return the budgets of the gradients of packed rows."""
+    known = OPERATIONS["packed_attention_vjp"].arguments
+    whole = {name: argument.default for name, argument in known.items()} | dict(arguments)
+    inside = np.arange(whole["query"].shape[-2]) < whole["query_starts"][-1]
+    plain = _within_sequences(whole, arguments["uniform_rows"])
+    plain["d_output"] = np.where(inside[:, None], whole["d_output"], 0)
+    if whole["d_lse"] is not None:
+        plain["d_lse"] = np.where(inside, whole["d_lse"], 0)
+    return gradient_budget({name: x for name, x in plain.items() if x is not None}, dtypes, arithmetic)
+
+
+def _within_sequences(plain: Mapping[str, Any], uniform: Any) -> dict[str, Any]:
+    """Rewrite packed rows as a call with a mask of the pairs that they allow, ``(Hq, L, S)``.
+
+    In the variant `uniform`, a row is the mean over the keys of its sequence.
+    """
     arrays = {"query": plain["query"], "key": plain.get("key"), "value": plain.get("value")}
     if "latent" in plain:  # only the numbers of heads and of keys matter
         heads, keys = plain["query"].shape[0], plain["latent"].shape[-2]
         arrays |= dict.fromkeys(("key", "value"), np.zeros((heads, keys, plain["query"].shape[-1])))
     names = (*MASKING, "query_starts", "key_starts")
     call = packed_call(_CALL, arrays | {name: plain[name] for name in names})
-    return cast("NDArray[np.bool_]", allowed(within_sequences(call)))
+    kept = {name: x for name, x in plain.items() if name not in (*MASKING, "query_starts", "key_starts")}
+    pairs = {"mask": allowed(within_sequences(call)), "uniform_rows": np.any(uniform) & same_sequence(call)}
+    return kept | pairs | {"bias": plain.get("bias")}
 
 
 def _in_rows(

@@ -1,6 +1,6 @@
 """The forms of attention for the exact oracle: packed, paged, sparse, latent, of codes, dropout by seed."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from math import inf, isfinite, nan
 from typing import Any
@@ -11,55 +11,52 @@ from numpy.typing import NDArray
 
 from attnspec.dtypes import FORMATS
 from attnspec.reference.exact.attention import attend, evaluate_attention, head_of
-from attnspec.reference.exact.backward import parts_of
 from attnspec.reference.exact.balls import OracleError, Settled, nearest
-from attnspec.reference.exact.gradients import evaluate_gradients, settled
+from attnspec.reference.exact.gradients import evaluate_gradients
 from attnspec.reference.exact.head import matrix
-
-_QUERIES = ("query", "d_output", "d_lse")
-_KEYS = ("key", "value")
 
 
 def evaluate_packed_gradients(
     arguments: Mapping[str, Any], variant: str | None, dtype: str
 ) -> dict[str, Settled]:
-    """Compute the gradients of a call. Those of the sinks are sums over all sequences, rounded once."""
-    found = {f"d_{name}": np.zeros(np.shape(arguments[name])) for name in ("query", "key", "value")}
+    """Compute the gradients of a call, as those of attention within segments at given positions (PACK-7)."""
     inner = None if variant == "bottom-right" else variant
-    proofs, parts = [], []
-    for rows, keys, plain in _sequences(arguments, variant):
-        own = evaluate_gradients(plain, inner, dtype)
-        for name, array in found.items():
-            array[:, rows if name == "d_query" else keys] = own[name].values
-            proofs.append(own[name])
-        parts += parts_of(plain, inner)
-    results = {name: merged_proof(array, proofs) for name, array in found.items()}
-    if arguments.get("sinks") is None:
-        return results
-    shape = np.shape(arguments["sinks"])
-    of_sinks = settled(parts, {"d_sinks": shape}, inner, {"d_sinks": dtype})
-    return results | of_sinks
+    return evaluate_gradients(_in_segments(arguments, at_end=variant == "bottom-right"), inner, dtype)
 
 
-def _sequences(
-    arguments: Mapping[str, Any], variant: str | None
-) -> Iterator[tuple[slice, slice, dict[str, Any]]]:
-    """Yield the rows and the keys of each sequence, and its call of attention."""
-    starts, ends = (np.asarray(arguments[f"{of}_starts"]).tolist() for of in ("query", "key"))
-    offsets = arguments.get("query_offset", 0)
-    options = {
-        name: thing
-        for name, thing in arguments.items()
-        if name not in (*_QUERIES, *_KEYS, "query_starts", "key_starts", "query_offset")
-    }
-    for g in range(len(starts) - 1):
-        rows, keys = slice(starts[g], starts[g + 1]), slice(ends[g], ends[g + 1])
-        plain = {name: np.asarray(arguments[name])[:, rows] for name in _QUERIES if name in arguments}
-        plain |= {name: np.asarray(arguments[name])[:, keys] for name in _KEYS}
-        moved = int(offsets) if np.ndim(offsets) == 0 else int(np.asarray(offsets)[g])
-        if variant == "bottom-right" and np.ndim(offsets) == 0 and moved == 0:
-            moved = (keys.stop - keys.start) - (rows.stop - rows.start)
-        yield rows, keys, {**plain, **options, "query_offset": moved}
+def _in_segments(arguments: Mapping[str, Any], *, at_end: bool) -> dict[str, Any]:
+    """Rewrite a packed call: each sequence, and each segment of it, is a segment of the whole row."""
+    plain = {name: x for name, x in arguments.items() if not name.endswith(("_starts", "_lengths"))}
+    numbers: dict[tuple[int, int], int] = {}
+    places = {}
+    for side, array in (("query", "query"), ("key", "key")):
+        rows = np.shape(arguments[array])[-2]
+        starts = np.asarray(arguments[f"{side}_starts"])
+        own = np.searchsorted(starts, np.arange(rows), side="right") - 1
+        places[side] = np.arange(rows) - starts[own], own
+        given = np.asarray(arguments.get(f"{side}_segment_ids", np.zeros(rows, int)))
+        keys = [(g, int(segment)) for g, segment in zip(own.tolist(), given, strict=True)]
+        plain[f"{side}_segment_ids"] = np.array([numbers.setdefault(key, len(numbers)) for key in keys], int)
+    (row, of_row), (column, of_column) = places["query"], places["key"]
+    count = len(arguments["query_starts"]) - 1
+    plain.setdefault("key_positions", column)
+    if "query_positions" not in plain:
+        offset = np.asarray(plain.pop("query_offset", 0))
+        if at_end and offset.ndim == 0 and not offset:
+            offset = np.diff(arguments["key_starts"]) - np.diff(arguments["query_starts"])
+        plain["query_positions"] = row + np.append(np.broadcast_to(offset, (count,)), 0)[of_row]
+    used = of_row < count
+    for side, place, own, mask in (("query", row, of_row, used), ("key", column, of_column, None)):
+        if f"{side}_lengths" in arguments:
+            length = np.append(np.broadcast_to(arguments[f"{side}_lengths"], (count,)), 0)[own]
+            below = place < length if mask is None else mask & (place < length)
+            pairs = below[:, None] if side == "query" else below
+            plain["mask"] = np.asarray(plain.get("mask", True)) & pairs
+    plain["mask"] = np.asarray(plain.get("mask", True)) & used[:, None]
+    plain["d_output"] = np.where(used[:, None], plain["d_output"], 0)
+    if "d_lse" in plain:  # rows of no sequence have no sink either (PACK-3)
+        plain["d_lse"] = np.where(used, plain["d_lse"], 0)
+    return plain
 
 
 def merged_proof(values: Any, proofs: list[Settled]) -> Settled:

@@ -23,12 +23,14 @@ Dialect = Mapping[str, str]
 Arrays = dict[str, NDArray[np.float64]]
 #: The arguments that have an axis of queries, and those that have one of keys.
 _SIDES = {"query": ("query", "d_output", "d_lse"), "key": ("key", "value")}
+_PAIRS = ("mask", "bias", "dropout_mask")
 
 
 @dataclass(frozen=True)
 class _Sequence:
     """One sequence: its rows of queries and of keys, and its offset."""
 
+    number: int
     rows: list[int]
     keys: list[int]
     offset: int
@@ -40,13 +42,25 @@ class _Sequence:
             for name in _SIDES[side]:
                 if name in whole:
                     whole[name] = np.asarray(whole[name]).take(np.array(places, dtype=int), axis=1)
-        return {**whole, "query_offset": self.offset}
+            for name in (f"{side}_segment_ids", f"{side}_positions"):
+                if name in whole:
+                    whole[name] = np.asarray(whole[name])[places]
+            lengths = whole.get(f"{side}_lengths")
+            if lengths is not None:
+                own = np.asarray(lengths)
+                whole[f"{side}_lengths"] = min(int(own if own.ndim == 0 else own[self.number]), len(places))
+            for name in _PAIRS:
+                axis = -2 if side == "query" else -1
+                if np.ndim(whole.get(name, 0)) >= -axis and np.shape(whole[name])[axis] > 1:
+                    whole[name] = np.asarray(whole[name]).take(np.array(places, dtype=int), axis=axis)
+        return whole if "query_positions" in whole else {**whole, "query_offset": self.offset}
 
 
 def packed_attention_vjp(arguments: Arguments, dialect: Dialect) -> Arrays:
     """Compute the gradients of all arrays, with one tape for each head of each sequence."""
     shown = of_gradients(arguments, _within(dialect))
-    names = [name for name in ("query", "key", "value", "sinks") if arguments.get(name) is not None]
+    every = ("query", "key", "value", "bias", "sinks")
+    names = [name for name in every if arguments.get(name) is not None]
     arrays = {name: np.asarray(arguments[name]).astype(np.float64) for name in names}
     numbers = {name: np.arange(array.size).reshape(array.shape) for name, array in arrays.items()}
     heads: list[Head] = []
@@ -77,7 +91,7 @@ def _sequences(arguments: Arguments, dialect: Dialect) -> list[_Sequence]:
     offsets = [0] * count if given is None else np.broadcast_to(given, (count,)).tolist()
     if dialect.get("PACK-5") == "bottom-right" and np.ndim(0 if given is None else given) == 0 and not given:
         offsets = [len(rows["key"][g]) - len(rows["query"][g]) for g in range(count)]
-    return [_Sequence(rows["query"][g], rows["key"][g], offsets[g]) for g in range(count)]
+    return [_Sequence(g, rows["query"][g], rows["key"][g], offsets[g]) for g in range(count)]
 
 
 def _within(dialect: Dialect) -> dict[str, str]:

@@ -23,7 +23,7 @@ _WORDS = (("packed", ""), ("paged", ""), ("quantized", ""), ("block_sparse", "li
 _HELD = {False: ("key", "value"), True: ("latent", "key_rotary")}
 _CODED = {False: ("key", "value"), True: ("latent",)}
 _REFUSED_HEADS = MappingProxyType({**quantization.REFUSED, "Hkv": "HEAD-2"})
-#: The options that each form had at first. Its gradients have no other ones.
+#: The options that each form had at first.
 _SHORT = ("scale", "softcap", "is_causal", "query_offset", "window", "sinks", "return_lse")
 _OF_SPARSE = (*_SHORT, "bias", "mask", "key_lengths", "query_positions", "key_positions")
 _FIRST: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -273,16 +273,10 @@ FORMS, STACKS = (
 
 
 def _gradients(name: str, rule: str = "GRAD-1") -> Operation:
-    """Declare the gradients of a form, with the options that it had at first."""
-    form = FORMS[name_of([name])]
-    named = tuple(
-        argument
-        for argument in form.named
-        if argument.name in _FIRST[name] or argument.name not in ATTENTION.options
-    )
+    """Declare the gradients of a form."""
     rules = {} if name == "packed" else {"bias": "GRAD-4", "sinks": "GRAD-7"}
-    first = vjp(replace(form, named=named, results=form.results[:2]), rule, rules)
-    return replace(first, reduces="attention_vjp", layers=())
+    form = vjp(FORMS[name_of([name])], rule, rules)
+    return replace(form, reduces="attention_vjp", layers=())
 
 
 PACKED_ATTENTION_VJP = _gradients("packed", "PACK-7")
