@@ -424,3 +424,11 @@ def _poisoned_scales(call: Arguments, poison: float, sizes: Sizes) -> Arguments:
         shape = (len(pages), *(1,) * (pages.ndim - 3), sizes.page, 1)
         scales[name] = np.where(read.reshape(shape), 0.25, poison).astype(call[name].dtype)
     return scales
+
+
+@chapter.group("SOFT-8")
+def maxima_in_forms(draw: Draw) -> Iterator[Yielded]:
+    """The maximum of a row is that of its sequence, of its blocks or of its lists."""
+    for random, dtype, sizes in draw_in_turn(draw, *(replace(_REST, name=name) for name in FORMS)):
+        case = _case(random, dtype, sizes)
+        yield replace(case, arguments={**case.arguments, "return_max": True}, rules=("STACK-2", "SOFT-8"))
