@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnspec import OPERATIONS
-from attnspec.conformance.suite.stacks import OPTIONS, STORED, Sizes, draw_call, options_of
+from attnspec.conformance.suite.drawn_stacks import OPTIONS, Sizes, draw_call, options_of
+from attnspec.conformance.suite.stacks import STORED
 from attnspec.reference import ArgumentError, attention, function
 from attnspec.reference.budget.budget import budget
 from attnspec.reference.exact import evaluate as exact

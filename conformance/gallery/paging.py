@@ -8,6 +8,24 @@ from attnspec.conformance.gallery.entry import Array, base, rows, wrong
 from attnspec.reference.call import Arguments, Call
 
 ENTRIES = rows(
+    ("padding_of_the_first_tile", "after_padding", "PAGE-6", "V",
+     lambda call, keys, padding, like: base.after_padding(call, keys, np.minimum(padding, 16), like),
+     "Take positions of the left padding for keys from the second tile of 16 on."),
+    ("padding_before_new_positions_only", "as_attention", "PAGE-6", "V",
+     lambda call, given: base.as_attention(
+         call, given | {"left_padding": np.minimum(given["left_padding"], given["key_lengths"])}),
+     "Take new positions for keys, whatever the left padding is."),
+    ("offset_of_an_unsigned_byte", "offset_at_the_end", "PAGE-7", "A",
+     lambda _call, offset, end, queries: (end - queries) % 256 if offset is None else offset,
+     "Subtract the number of queries from the end in an unsigned byte."),
+    ("table_of_signed_bytes", "held", "PAGE-1", "N",
+     lambda call, pages, table, new, lengths: base.held(call, pages, table.astype(np.int8), new, lengths),
+     "Read the numbers of pages as signed bytes."),
+    ("table_of_the_inner_batch_axis", "as_attention", "PAGE-1", "H",
+     lambda call, given: base.as_attention(call, given | {"block_table": (
+         np.broadcast_to(given["block_table"][:1], given["block_table"].shape)
+         if given["block_table"].ndim > 2 else given["block_table"])}),
+     "Let the entries of the outer batch axis share the tables of the first."),
     ("new_positions_not_attended", "end_of_keys", "PAGE-2", "V", lambda _call, given: given["key_lengths"],
      "Write the new positions and attend to those before them only."),
     ("every_entry_looked_up", "read_entries", "PAGE-3", "V", lambda _call, given, _end: given["block_table"],

@@ -7,13 +7,42 @@ import ml_dtypes
 import numpy as np
 
 from attnspec.conformance.gallery.entry import Array, base, rows, wrong
-from attnspec.reference.call import Call, Steps
+from attnspec.reference.call import Arguments, Call, Steps
 from attnspec.reference.quantized_attention import Quantised
 
 #: The largest number of each format of 8 bits.
 _LARGEST = {"float8_e4m3fn": 448, "float8_e5m2": 57344}
 
+
+def _codes_in(given: Arguments, change: Callable[[Array, Any], Arguments]) -> Arguments:
+    """Change the codes of a call, or their scales and zero points, by a function of codes and zero points."""
+    changed: Arguments = {}
+    for scales in [name for name in given if name.endswith("_scales")]:
+        own = scales.removesuffix("_scales")
+        codes = next(name for name in (f"{own}_pages", f"{own}_codes") if name in given)
+        names = {"codes": codes, "points": f"{own}_zero_points"}
+        result = change(given[codes], given[names["points"]])
+        changed |= {names[kind]: x for kind, x in result.items()}
+    return given | changed
+
+
+def _wrapped(codes: Array, points: Any) -> Arguments:
+    """Subtract zero points in 8 bits."""
+    if points is None:
+        return {}
+    for axis, size in enumerate(codes.shape[-points.ndim :]):
+        points = np.repeat(points, size // points.shape[axis], axis)
+    return {"codes": (codes.astype(np.int64) - points).astype(np.int8), "points": None}
+
+
 ENTRIES = rows(
+    ("difference_of_bytes_wraps", "numbers_of_codes", "STACK-1", "Z",
+     lambda call, given: base.numbers_of_codes(call, _codes_in(given, _wrapped)),
+     "Subtract the zero points in 8 bits."),
+    ("sign_of_signed_codes_lost", "numbers_of_codes", "STACK-1", "Z",
+     lambda call, given: base.numbers_of_codes(call, _codes_in(given, lambda codes, _: {
+         "codes": codes if given["encoding"] == "int8" else np.where(codes < 0, codes & 127, codes)})),
+     "Take the low seven bits of a code that is stored as a negative integer."),
     ("scales_of_codes_applied_twice", "scaled_codes", "QUANT-1", "Z",
      lambda _call, numbers, scale: numbers * scale * scale,
      "Multiply by the scale once when decoding, and once more."),

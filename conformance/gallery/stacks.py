@@ -69,6 +69,17 @@ ENTRIES = rows(
      lambda given, *cotangents: base.sparse_gradients(
          given.but(query_segment_ids=None, key_segment_ids=None), *cotangents),
      "Pass gradients across segments where blocks or lists are given."),
+    ("negative_positions_held_without_causality", "gathered_stack", "STACK-2", "V",
+     lambda call, given: base.gathered_stack(
+         call, given if given["is_causal"] or given["window"] else given | {"key_positions": None}),
+     "Read the positions of keys in pages only where causality or a window compares them."),
+    ("window_by_places_beside_positions", "gathered_stack", "STACK-2", "E",
+     lambda call, given: base.gathered_stack(
+         call, given if given["key_positions"] is None else given | {"window": None}),
+     "Leave the window out where keys in pages have positions."),
+    ("dropout_ignored_beside_a_latent", "latent_attended", "STACK-2", "J",
+     lambda call, given, storage: base.latent_attended(call, given | {"dropout_mask": None}, storage),
+     "Keep every weight beside latent vectors."),
     ("mask_ignored_in_a_packed_row", "packed_attended", "STACK-2", "V", _without("packed_attended", "mask"),
      "Leave the mask of a packed row out."),
     ("mask_of_a_packed_row_by_places", "packed_attended", "STACK-2", "V",

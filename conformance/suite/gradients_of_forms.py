@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from attnspec.conformance.suite.drawn_stacks import OPTIONS, Sizes, draw_call, options_of
 from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
 from attnspec.conformance.suite.problem import grid
-from attnspec.conformance.suite.stacks import OPTIONS, STORED, TILES, Sizes, draw_call, options_of
+from attnspec.conformance.suite.stacks import STORED, TILES
 from attnspec.conformance.suite.words import draw_in_turn
 
 chapter = Chapter("gradients")

@@ -116,13 +116,14 @@ def sequences_across_tiles(draw: Draw, size: str) -> Iterator[Yielded]:
         yield _draw_call(random, dtype, row, is_causal=size == "16")
 
 
-@chapter.group("PACK-1", operation=_FORWARD, each=("int32", "transposed"))
+@chapter.group("PACK-1", operation=_FORWARD, each=("int32", "int8", "transposed"))
 def boundaries_and_arrays_in_another_form(draw: Draw, form: str) -> Iterator[Yielded]:
-    """The boundaries are int32, or the axis of positions comes before that of heads in memory."""
-    width = form if form == "int32" else "int64"
+    """The boundaries are narrow beside larger positions, or positions come before heads in memory."""
+    width = "int64" if form == "transposed" else form
+    own: Arguments = {"window": (127, None), "query_offset": 126} if form == "int8" else {}
     layout = dict.fromkeys(("query", "key", "value"), form) if form == "transposed" else {}
     for random, dtype, row in draw_in_turn(draw, _UNEVEN[0]):
-        yield Call(_draw_call(random, dtype, row, width=width), layout=layout)
+        yield Call(_draw_call(random, dtype, row, width=width, **own), layout=layout)
 
 
 @chapter.group("PACK-2", operation=_FORWARD, each=tuple(_EMPTY))

@@ -92,7 +92,9 @@ def pages_across_tiles(draw: Draw, size: str) -> Iterator[Yielded]:
 
 
 @chapter.group(
-    "PAGE-1", operation=_PAGED, each=("shared", "repeated", "one length", "int32", "transposed", "alone")
+    "PAGE-1",
+    operation=_PAGED,
+    each=("shared", "repeated", "one length", "int32", "transposed", "alone"),
 )
 def pages_and_tables_in_another_form(draw: Draw, form: str) -> Iterator[Yielded]:
     """Sequences share pages, one lists a page twice, or arrays have another form."""
@@ -112,6 +114,21 @@ def pages_and_tables_in_another_form(draw: Draw, form: str) -> Iterator[Yielded]
         if form == "alone":
             given |= {"query": given["query"][0], "block_table": table[0], "key_lengths": 9}
         yield Call(given, layout=layout)
+
+
+@chapter.group("PAGE-1", operation=_PAGED, each=("of unsigned bytes", "of two batch axes"))
+def tables(draw: Draw, kind: str) -> Iterator[Yielded]:
+    """Pages have numbers that are negative as int8, or tables have two batch axes."""
+    for random, dtype, cache in draw_in_turn(draw, replace(_CACHES[0], lengths=(9, 9, 9))):
+        given = _draw_call(random, dtype, cache)
+        if kind == "of unsigned bytes":
+            for name in ("key_pages", "value_pages"):
+                given[name] = np.concatenate([np.repeat(given[name][:1], 130, axis=0), given[name]])
+            yield given | {"block_table": (given["block_table"] + 130).astype("uint8")}
+        else:
+            table = np.roll(np.stack([given["block_table"], given["block_table"][::-1]]), 1, axis=-1)
+            query = np.stack([given["query"], given["query"]])
+            yield given | {"query": query, "block_table": table, "key_lengths": np.full((2, 3), 9)}
 
 
 @chapter.group("PAGE-1", operation=_PAGED, each=("positions", "positions but a sink", "pages"))
@@ -175,6 +192,25 @@ def not_a_number(draw: Draw, poison: str) -> Iterator[Yielded]:
         for name in ("key_pages", "value_pages"):
             given[name][given[name] == _GARBAGE] = np.nan if poison == "NaN" else np.inf
         yield given
+
+
+@chapter.group("PAGE-6", operation=_PAGED, each=("more than a tile", "before new positions"))
+def much_left_padding(draw: Draw, which: str) -> Iterator[Yielded]:
+    """The left padding is wider than a tile, or reaches into the new positions."""
+    cache = _Cache((48, 40), queries=2, size=16, heads=(2, 1))
+    if which != "more than a tile":
+        cache = _Cache((3, 5), queries=2, added=4)
+    for random, dtype, own in draw_in_turn(draw, cache):
+        padding = np.array([35, 20]) if own.size == 16 else np.array([5, 6])
+        yield _draw_call(random, dtype, own, left_padding=padding, return_max=True)
+
+
+@chapter.group("SOFT-8", "SOFT-2", operation=_PAGED)
+def large_scores_of_many_pages(draw: Draw) -> Iterator[Yielded]:
+    """Scores of hundreds lie in pages that splits of the keys take apart, some of them past the length."""
+    cache = _Cache((33, 64, 90), queries=2, size=16, table=6, heads=(2, 1))
+    for random, dtype, own in draw_in_turn(draw, cache):
+        yield _draw_call(random, dtype, own, scale=64.0, return_max=True)
 
 
 @chapter.group("PAGE-6", operation=_PAGED, each=("one", "each its own", "all", "causal", "window"))

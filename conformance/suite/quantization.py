@@ -228,6 +228,20 @@ def _shape_of_scales(shape: tuple[int, ...], granularity: str) -> tuple[int, ...
     return (*shape[:-2], *last)
 
 
+@chapter.group("QUANT-8", operation=_QUANTIZED, each=(*ENCODINGS, "e8m0fnu"))
+def every_code_of_values(_draw: Draw, encoding: str) -> Iterator[Yielded]:
+    """The code of the one key of each query is each of an encoding, as a signed or an unsigned integer."""
+    codes = np.arange(16 if encoding == "e2m1fn" else 256, dtype=np.uint8).reshape(-1, 1, 1, 1)
+    for signed, dtype in product((False, True), ("float32", "float64", "bfloat16")):
+        if signed and encoding in ("e2m1fn", "e8m0fnu"):
+            continue
+        # The first power of two is below the normal numbers of float32.
+        stored = codes[int(encoding == "e8m0fnu" and dtype != "float64") :]
+        stored = stored.view(np.int8) if signed else stored
+        query = np.zeros((len(stored), 1, 1, 1), dtype)
+        yield {"query": query, "key_codes": 0 * stored + 1, "value_codes": stored, "encoding": encoding}
+
+
 @chapter.group("QUANT-8", "QUANT-5", operation=_QUANTIZED, each=_PAIRS)
 def codes_and_granularities(draw: Draw, which: tuple[str, str]) -> Iterator[Yielded]:
     """Keys and values are codes of each encoding with scales of each granularity."""

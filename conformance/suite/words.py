@@ -46,15 +46,18 @@ class Sizes:
     depths: tuple[int, int] = (4, 3)
 
 
-def draw_in_turn(draw: Draw, *sizes: T) -> Iterator[tuple[np.random.Generator, str, T]]:
-    """Draw for some sizes in two dtypes, and for each of several in float32 and another dtype by turns."""
+def draw_in_turn(draw: Draw, *sizes: T, turn: int = 0) -> Iterator[tuple[np.random.Generator, str, T]]:
+    """Draw for some sizes in two dtypes, and for each of several in float32 and another dtype by turns.
+
+    With `turn` 1 the other dtype comes first, so that both turns have each of the sizes in both dtypes.
+    """
     # Of the name of the group alone: the cases have the same names for each seed.
     other = ("float16", "float64", "bfloat16")[replace(draw, seed=None).number() % 3]
     for index, own in enumerate(sizes):
         (heads, shared), (depth, value_depth) = own.heads, own.depths
         shape = draw.fitted(Shape((heads,), 0, 0, depth, value_depth, heads // shared))
         fit = replace(own, heads=(heads, heads // shape.groups), depths=(shape.depth, shape.value_depth))
-        for dtype in ("float32", other) if len(sizes) == 1 else (("float32", other)[index % 2],):
+        for dtype in ("float32", other) if len(sizes) == 1 else (("float32", other)[(index + turn) % 2],):
             yield np.random.default_rng(draw.number(index)), dtype, fit
 
 
