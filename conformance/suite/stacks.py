@@ -15,6 +15,7 @@ from attnspec.conformance.suite.drawn_stacks import (
     Random,
     Sizes,
     draw_call,
+    draw_finer,
     draw_together,
     options_of,
 )
@@ -103,6 +104,17 @@ def options_together(draw: Draw, together: str) -> Iterator[Yielded]:
             if together == "ends":
                 call |= {name: np.maximum(call[name], 0).astype("uint8") for name in _INTEGERS & {*call}}
             yield Call(call, ("STACK-2", "SOFT-8"), operation=sizes.name)
+
+
+@chapter.group("STACK-1", each=tuple(TOGETHER)[:3])
+def finer_codes(draw: Draw, together: str) -> Iterator[Yielded]:
+    """Scales and zero points belong to blocks, channels or places, and codes are integers of either sign."""
+    quantized = [name for name in STACKS if "quantized" in STACKS[name].layers]
+    for turn, code in ((0, "int8"), (1, "int8"), (0, "e4m3fn"), (1, "e5m2")):
+        calls = [replace(_UNEVEN, name=name, encoding=code) for name in quantized]
+        for random, dtype, sizes in draw_in_turn(draw, *calls, turn=turn):
+            call = draw_call(random, dtype, STACKS[sizes.name].layers, sizes)
+            yield Call(call | draw_finer(random, call, together), operation=sizes.name)
 
 
 @chapter.group("STACK-1")
