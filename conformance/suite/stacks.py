@@ -110,7 +110,8 @@ def options_together(draw: Draw, together: str) -> Iterator[Yielded]:
 def finer_codes(draw: Draw, together: str) -> Iterator[Yielded]:
     """Scales and zero points belong to blocks, channels or places, and codes are integers of either sign."""
     quantized = [name for name in STACKS if "quantized" in STACKS[name].layers]
-    for turn, code in ((0, "int8"), (1, "int8"), (0, "e4m3fn"), (1, "e5m2")):
+    own = {"offsets": "e4m3fnuz", "positions": "e5m2fnuz", "positions alone": "e2m1fn"}[together]
+    for turn, code in ((0, "int8"), (1, "int8"), (0, own), (1, own)):
         calls = [replace(_UNEVEN, name=name, encoding=code) for name in quantized]
         for random, dtype, sizes in draw_in_turn(draw, *calls, turn=turn):
             call = draw_call(random, dtype, STACKS[sizes.name].layers, sizes)
