@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from attnspec import claimable
+from attnspec import OPERATIONS, claimable
 from attnspec.conformance.gallery.bases.online import TILED, WINDOWED, WINDOWED_SMALL
 from attnspec.conformance.gallery.bases.splitting import DECODING, FEW
 from attnspec.conformance.gallery.entry import Array, Entry, base, correct
@@ -243,8 +243,10 @@ def tiles_of_a_fixed_size(call: Attention) -> Any:
 @correct("attended")
 def listed_keys_gathered(given: Sparse) -> Any:
     """Gather the listed keys and values of each query, and attend to each of them once."""
-    options = (given.softcap, given.bias, given.mask, given.window, given.key_lengths, given.sinks)
-    if given.key_indices is None or given.is_causal or any(one is not None for one in options):
+    plain = ("query", "key", "value", "key_indices", "scale", "return_lse")
+    known = {argument.name: argument.default for argument in OPERATIONS["listed_attention"].named}
+    others = (name for name in known if name not in plain)
+    if given.key_indices is None or any(getattr(given, name) is not known[name] for name in others):
         return base.attended(given)
     work = np.float64 if given.query.dtype == np.float64 else np.float32
     query, key, value = (x.astype(work) for x in (given.query, given.key, given.value))
@@ -285,10 +287,10 @@ def absorb(call: Call, given: Arguments, values: Array | None = None, dtype: Any
     value = (given["latent"] if values is None else values)[..., None, :, :]
     options = {name: thing for name, thing in given.items() if name not in ARRAYS}
     result = attention_of(call, query, key, value, **options)
-    context, *lse = result if given["return_lse"] else (result,)
+    context, *others = result if isinstance(result, tuple) else (result,)
     context = context if dtype is None else context.astype(dtype).astype(context.dtype)
     output = context @ given["value_weight"]
-    return (output, *lse) if lse else output
+    return (output, *others) if others else output
 
 
 @correct("latent_attended")
