@@ -278,7 +278,7 @@ def draw_together(
     weaker: Arguments = {
         "mask": random.random(draft.shape[-3:]) < 0.85,
         "query_segment_ids": random.random((*draft.batch, draft.shape[-2])) < 0.1,
-        "key_segment_ids": random.random(np.shape(call.get("key_segment_ids"))) < 0.2,
+        "key_segment_ids": random.random(np.shape(call.get("key_segment_ids", ()))) < 0.2,
         "query_lengths": draft.of_sequences(max(sizes.queries) - 2, max(sizes.queries)),
         "left_padding": np.minimum(draft.of_sequences(0, 2), np.array(sizes.keys) // 3),
     }
