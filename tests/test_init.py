@@ -4,6 +4,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from signatures import SIGNATURES
@@ -12,6 +13,7 @@ from test_plug_in import conforms
 from attnspec.backends import BackendError, describe, load
 from attnspec.conformance import check
 from attnspec.conformance.cli.main import main
+from attnspec.reference import function
 
 #: Kernels over packed rows and pages.
 SERVED = Path(__file__).parent / "served.py"
@@ -168,6 +170,24 @@ def test_a_function_of_packed_rows_or_pages_is_described_and_passes(name, operat
     assert [line for line in lines if line not in run.output] == []
     checked = CliRunner().invoke(main, ["check", "--smoke"])
     assert checked.exit_code == 0, checked.output
+
+
+def test_weights_have_heads_first_in_every_layout():
+    def packed(q, k, v, starts, ends, bias=None, *, return_weights=False):
+        arrays = (x.swapaxes(0, 1) for x in (q, k, v))
+        options = {"query_starts": starts, "key_starts": ends, "bias": bias, "return_weights": True}
+        output, weights = function("packed_attention")(*arrays, **options, dtype=q.dtype)
+        return (output.swapaxes(0, 1), weights) if return_weights else output.swapaxes(0, 1)
+
+    names = {"query": "q", "key": "k", "value": "v", "query_starts": "starts", "key_starts": "ends"}
+    adapted = describe(packed, operation="packed_attention", names=names, layout="BSHD").companions
+    random = np.random.default_rng(0)
+    query, key, bias = (random.normal(size=size) for size in ((2, 3, 4), (1, 5, 4), (2, 3, 5)))
+    options = {"query_starts": np.array([0, 1, 3]), "key_starts": np.array([0, 3, 5]), "bias": bias}
+    results = adapted["packed_attention"](query, key, key, **options, return_weights=True)
+    expected = function("packed_attention")(query, key, key, **options, return_weights=True)
+    for own, its in zip(results, expected, strict=True):
+        np.testing.assert_allclose(own, its, rtol=1e-12)
 
 
 def test_check_says_how_a_function_of_packed_rows_is_described():

@@ -60,7 +60,7 @@ def adapt_companion(
 
     def run(*arrays: Any, **given: Any) -> Any:
         call = dict(signature.bind(*arrays, **given).arguments)
-        axes = call[form.arrays[0]].ndim
+        axes = getattr(call[form.arrays[0]], "ndim", None)
         if convention.axes not in (None, axes):
             raise Unsupported(f"the function takes only arrays of {convention.axes} axes, got {axes}")
         wanted = form.wanted(call)
@@ -82,9 +82,9 @@ def adapt_companion(
 
 
 def _has_heads(array: Argument | Output) -> bool:
-    """Whether an array has an axis of heads and then one of positions, and is no array of pairs."""
-    data = isinstance(array, Output) or array.role == ("data",)
-    return data and len(array.shape) > 2 and array.shape[-3] in HEADS and array.shape[-2] in _POSITIONS
+    """Whether an array has axes of heads, positions and features, and is no array of pairs."""
+    heads, positions, features = array.shape[-3:] if len(array.shape) > 2 else ("", "", "")
+    return heads in HEADS and positions in _POSITIONS and features.startswith("D")
 
 
 def _turned(array: Any) -> Any:
