@@ -143,7 +143,7 @@ def test_a_wrong_one_fails():
         ({}, "of paged_attention; name the function paged_attention, or write operation = "),
         ({"operation": "rotary"}, "operation: expected a function of rotary with features, got query,"),
         ({"operation": "pagged_attention"}, "got 'pagged_attention' (paged_attention?)"),
-        ({"operation": "paged_attention", "layout": "BSHD"}, "got keys that describe attention"),
+        ({"operation": "paged_attention", "axes": 4, "loop": True}, "no key of attention alone, got loop"),
     ],
 )
 def test_what_cannot_be_used(keys, message):

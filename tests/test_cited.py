@@ -9,6 +9,7 @@ from attnspec import OPERATIONS, cases, find_rule
 from attnspec.conformance.relations.relation import Relation
 from attnspec.conformance.suite import items
 from attnspec.operations import REQUIRED
+from attnspec.operations.gradients import primal
 
 #: Chapters on every operation, by the prefix of their rules.
 GENERAL = {"SHAPE", "NUM", "ERR"}
@@ -118,7 +119,9 @@ def chapters(operation):
     """The prefixes of rules that can bear on an operation."""
     form = OPERATIONS[operation]
     rules = {rule for one in form.arguments.values() for rule in (one.rule, *one.refusals.values())}
-    rules |= {one.rule for one in form.results} | ({"STACK-2"} if form.layers else set())
+    rules |= {one.rule for one in form.results} | (
+        {"STACK-2"} if OPERATIONS[primal(operation)].layers else set()
+    )
     return {rule.partition("-")[0] for rule in rules} | GENERAL | PARTS.get(operation, set())
 
 
