@@ -52,6 +52,7 @@ MIXED = {
     "long sums of one sign": {"bias", "sinks"},
     "options of another scaling": None,
     "maximum of nothing": {"return_max"},
+    "much left padding": {"return_max"},
     "with an option": {"scale", "softcap", "sinks", "window", "is_causal"},
     "gradients with an option": {"scale", "softcap", "sinks", "window", "is_causal"},
     "sequences across tiles": {"is_causal"},
