@@ -201,9 +201,15 @@ def with_options(name: str, options: Mapping[str, str]) -> str:
 
 
 def check_options(names: Iterable[str]) -> None:
-    """Check the options after the names of backends, before anything is loaded."""
+    """Check the options after the names of backends, before anything is loaded.
+
+    A file of untrusted code must exist: it is loaded after the plan of its run is made.
+    """
     for name in names:
-        options = split_options(name)[1]
+        place, options = split_options(name)
+        path = Path(place.removeprefix(UNTRUSTED).rpartition(":")[0])
+        if name.startswith(UNTRUSTED) and path.suffix == ".py" and not path.is_file():
+            raise BackendError(f"backend {name}: expected a file {path}, got none")
         if options and not name.startswith((PROGRAM, OFFLINE, UNTRUSTED)):  # these have other options
             from attnspec.backends.user.settings import settings_of_options  # imports NumPy
 

@@ -68,6 +68,7 @@ COMMANDS = {
     "check kernel:f:g": "backend",
     "check ../kernel:f": "backend",
     "check ./pipe.py:f": "expected a file pipe.py, got none",
+    "check ./pipe.py:f --untrusted": "expected a file pipe.py, got none",
     "check ./pipe.py": "backend",
     "init ./pipe.py:f": "expected a file pipe.py, got none",
     "check absent_module:f": "absent_module",
