@@ -199,7 +199,7 @@ def check_declared(call: Call, operation: str, arguments: Arguments) -> Argument
 
 def _rule_of_shape(argument: Argument, x: Array, letters: Mapping[str, int]) -> str:
     """Return the rule that refuses the shape of an array. Its axes, heads or depth may have another rule."""
-    if "axes" in argument.refusals and x.ndim < 2:
+    if "axes" in argument.refusals and x.ndim < 2 < len(argument.shape):
         return argument.refusals["axes"]
     for letter in argument.shape:
         place = argument.axis(letter)
