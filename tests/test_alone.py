@@ -1,5 +1,6 @@
 """An implementation that has only another operation than attention needs no attention."""
 
+import inspect
 import json
 import re
 import sys
@@ -9,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from attnspec import reference
-from attnspec.backends import Backend, BackendError, describe, implementation, load, load_library
+from attnspec.backends import Backend, BackendError, Unsupported, describe, implementation, load, load_library
 from attnspec.backends.program.protocol import parse_handshake
 from attnspec.conformance import check
 from attnspec.conformance.cli.main import main
@@ -144,6 +145,16 @@ def test_a_wrong_one_fails():
         ({"operation": "rotary"}, "operation: expected a function of rotary with features, got query,"),
         ({"operation": "pagged_attention"}, "got 'pagged_attention' (paged_attention?)"),
         ({"operation": "paged_attention", "axes": 4, "loop": True}, "no key of attention alone, got loop"),
+        ({"operation": "paged_attention", "layout": "BS(HD)"}, "no key of attention alone, got layout"),
+        (
+            {"operation": "paged_attention", "names": {"block_table": "table"}},
+            "expected a function with table, got query, key_pages, value_pages, block_table, key_lengths",
+        ),
+        (
+            {"operation": "packed_attention", "names": {"value": "value_pages", "key": "key_pages"}},
+            "expected a function with query_starts, key_starts, got",
+        ),
+        ({"sizes": {"longest_keys": "n"}}, "sizes: expected some of batch, query_heads, key_heads, queries,"),
     ],
 )
 def test_what_cannot_be_used(keys, message):
@@ -161,3 +172,93 @@ def test_a_function_of_packed_attention_without_its_arguments_is_attention():
         return np.zeros((*query.shape[:-1], value.shape[-1]))
 
     assert describe(packed_attention).function("attention") is packed_attention
+
+
+PACKED = {
+    "query": np.ones((4, 5, 2)),
+    "key": np.ones((2, 7, 2)),
+    "value": np.ones((2, 7, 3)),
+    "query_starts": np.array([0, 2, 5]),
+    "key_starts": np.array([0, 3, 7]),
+}
+PAGED = {
+    "query": np.ones((3, 4, 5, 2)),
+    "key_pages": np.ones((9, 2, 4, 2)),
+    "value_pages": np.ones((9, 2, 4, 3)),
+    "block_table": np.zeros((3, 2), int),
+    "key_lengths": np.array([5, 8, 1]),
+}
+
+
+def arrays_of(call):
+    return list(call.values())[:3]
+
+
+def options_of(call):
+    return dict(list(call.items())[3:])
+
+
+@pytest.mark.parametrize(
+    ("operation", "call", "sizes"),
+    [
+        (
+            "packed_attention",
+            PACKED,
+            {"batch": 2, "queries": 5, "keys": 7, "longest_queries": 3, "longest_keys": 4},
+        ),
+        ("paged_attention", PAGED, {"batch": 3, "queries": 5, "keys": 8, "longest_keys": 8, "page": 4}),
+    ],
+)
+def test_a_function_is_passed_the_sizes_that_it_asks_for(operation, call, sizes):
+    sizes |= {"query_heads": 4, "key_heads": 2, "depth": 2, "value_depth": 3}
+    passed = {}
+
+    def take(query, *arrays, **given):
+        passed.update(given)
+        return query
+
+    signature = inspect.signature(reference.function(operation))
+    kept = [parameter for name, parameter in signature.parameters.items() if name in call]
+    more = [inspect.Parameter(f"n_{name}", inspect.Parameter.KEYWORD_ONLY) for name in sizes]
+    take.__signature__ = signature.replace(parameters=[*kept, *more])
+    named = {name: f"n_{name}" for name in sizes}
+    backend = describe(take, operation=operation, sizes=named)
+    backend.function(operation)(*arrays_of(call), **options_of(call))
+    assert {name: passed[own] for name, own in named.items()} == sizes
+
+
+def test_an_option_that_is_always_on_or_always_passed():
+    passed = {}
+
+    def causal(query, key, value, query_starts, key_starts, scale, softcap=1.0):
+        passed.update(scale=scale, softcap=softcap)
+        return query
+
+    keys = {"always": {"is_causal": True}, "given": ["softcap"], "operation": "packed_attention"}
+    run = describe(causal, **keys).function("packed_attention")
+    arrays, options = arrays_of(PACKED), options_of(PACKED)
+    assert run(*arrays, **options, is_causal=True) is arrays[0]
+    assert passed == {"scale": 2**-0.5, "softcap": None}
+    with pytest.raises(Unsupported, match="always applies is_causal = True"):
+        run(*arrays, **options)
+
+
+def test_results_that_are_always_returned():
+    def packed(query, key, value, query_starts, key_starts):
+        return "output", "lse", "other"
+
+    keys = {"returns": ["output", "lse", "_"], "operation": "packed_attention"}
+    run = describe(packed, **keys).function("packed_attention")
+    arrays, options = arrays_of(PACKED), options_of(PACKED)
+    assert run(*arrays, **options) == "output"
+    assert run(*arrays, **options, return_lse=True) == ("output", "lse")
+
+
+def test_a_parameter_that_is_not_understood_is_one_of_the_operation():
+    def packed(q, key, value, query_starts, key_starts, splits=1):
+        return q
+
+    backend = describe(packed, operation="packed_attention", names={"query": "q"})
+    assert backend.not_understood == ("packed_attention: splits",)
+    ignored = describe(packed, operation="packed_attention", names={"query": "q"}, ignore=["splits"])
+    assert ignored.not_understood == ()

@@ -195,6 +195,25 @@ def test_check_says_how_a_function_of_packed_rows_is_described():
     assert run.exit_code != 0
     for line in ("attnspec init", 'operation = "packed_attention"', 'query_starts = "cu_seqlens_q"'):
         assert line in run.output
+    assert "max_seqlen" not in run.output
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        (
+            "q, k, v, cu_seqlens_q",
+            "required argument of packed_attention, got none for key_starts",
+        ),
+        ("q, k, v, cu_seqlens_q, cu_seqlens_k", 'layout = "BHSD"'),
+    ],
+)
+def test_what_is_found_out_of_the_names_and_the_layout(source, expected, tmp_path):
+    call = "q, k, v, query_starts=cu_seqlens_q, key_starts=cu_seqlens_k, dtype=q.dtype"
+    head = "from attnspec.reference import packed_attention"
+    path = tmp_path / "heads_first.py"
+    path.write_text(f"{head}\ndef varlen({source}):\n    return packed_attention({call})\n")
+    assert expected in CliRunner().invoke(main, ["init", f"{path}:varlen"]).output
 
 
 def test_a_function_of_pages_with_a_wrong_scale_is_not_described():

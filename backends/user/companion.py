@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from attnspec import OPERATIONS
+from attnspec import OPERATIONS, Operation
 from attnspec.backends.backend import Backend
 from attnspec.backends.errors import BackendError, Unsupported
 from attnspec.backends.user.adapter import with_own_meaning, without_always
@@ -66,7 +66,7 @@ def adapt_companion(
         wanted = form.wanted(call)
         call = {argument: x for argument, x in call.items() if argument not in returned}
         call = without_always(call, convention.always, native, form)
-        call = {option: form.arguments[option].default for option in always} | call
+        call = {option: _default(option, form, call) for option in always} | call
         sizes = {own: _size(size, operation, call) for size, own in convention.sizes.items()}
         call = with_own_meaning(call, convention)
         call = {argument: _turned(x) if argument in turned else x for argument, x in call.items()}
@@ -79,6 +79,14 @@ def adapt_companion(
     run.__signature__ = signature  # type: ignore[attr-defined] # read by inspect
     run.__wrapped__ = function  # type: ignore[attr-defined] # reports show where it is defined
     return run
+
+
+def _default(option: str, form: Operation, call: Mapping[str, Any]) -> Any:
+    """Return the specified default of an option. That of a scale is a number (SCORE-2, LATENT-2)."""
+    if option != "scale":
+        return form.arguments[option].default
+    queries = (call[name] for name in ("query", "query_codes", "query_rotary") if name in call)
+    return sum(query.shape[-1] for query in queries) ** -0.5
 
 
 def _has_heads(array: Argument | Output) -> bool:
