@@ -34,7 +34,10 @@ def dequantize_of(call: Call, **arguments: Any) -> Array:
     >>> dequantize([[0.5], [1.0]], [[0x38, 0x01], [0x7E, 0xFF]], encoding="e4m3fn").tolist()
     [[0.5, 0.0009765625], [448.0, nan]]
     """
-    scales, codes, zero_points, encoding = check_declared(call, "dequantize", arguments).values()
+    checked = check_declared(call, "dequantize", arguments)
+    scales, codes, zero_points, encoding = (
+        checked[name] for name in ("scales", "codes", "zero_points", "encoding")
+    )
     check_zero_points(call, "zero_points", zero_points, encoding)
     check_code_range(call, "codes", codes, encoding)
     return narrow(call, decoded(call, codes, scales, zero_points, encoding, scales), stored(call, scales))
@@ -104,7 +107,7 @@ def looked_up(call: Call, table: NDArray[np.float64], codes: Array, dtype: Any) 
 
 
 def numbers_of_codes(encoding: str) -> NDArray[np.float64]:
-    """Return the number of each code of a floating-point encoding (QUANT-3, QUANT-4, QUANT-12 ff.)."""
+    """Return the number of each code of a floating-point encoding (QUANT-3, QUANT-4, QUANT-12 to 14)."""
     codes = np.arange(256 if encoding != "e2m1fn" else 16)
     if encoding == "e8m0fnu":
         return np.where(codes == 255, np.nan, np.ldexp(1.0, codes - 127))
@@ -137,7 +140,8 @@ def dequantize_blocks_of(call: Call, **arguments: Any) -> Array:
     >>> dequantize_blocks([[0.5]], packed, blocks="q4_0")[0, [0, 1, 16, 17]].tolist()
     [-4.0, 0.0, 3.5, 0.0]
     """
-    scales, packed, blocks = check_declared(call, "dequantize_blocks", arguments).values()
+    checked = check_declared(call, "dequantize_blocks", arguments)
+    scales, packed, blocks = (checked[name] for name in ("scales", "packed", "blocks"))
     need("packed", packed.shape[-1] == BLOCKS[blocks], f"{BLOCKS[blocks]} bytes", packed.shape[-1], "QUANT-9")
     return _dequantize_blocks(call, scales, packed, blocks)
 

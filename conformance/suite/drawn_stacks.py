@@ -277,14 +277,14 @@ def draw_together(
             call |= OPTIONS[name][1](draft)
     weaker: Arguments = {
         "mask": random.random(draft.shape[-3:]) < 0.85,
-        "query_segment_ids": random.random((*draft.batch, draft.shape[-2])) < 0.1,
-        "key_segment_ids": random.random(np.shape(call.get("key_segment_ids", ()))) < 0.2,
+        "query_segment_ids": (random.random((*draft.batch, draft.shape[-2])) < 0.1).astype(np.int64),
+        "key_segment_ids": (random.random(np.shape(call.get("key_segment_ids", ()))) < 0.2).astype(np.int64),
         "query_lengths": draft.of_sequences(max(sizes.queries) - 2, max(sizes.queries)),
         "left_padding": np.minimum(draft.of_sequences(0, 2), np.array(sizes.keys) // 3),
     }
     if "paged" not in layers:
         weaker["key_lengths"] = draft.of_sequences(min(4, keys), min(9, keys))
-    call |= {name: x * 1 if name.endswith("ids") else x for name, x in weaker.items() if name in call}
+    call |= {name: x for name, x in weaker.items() if name in call}
     call |= draw_finer(random, call, together)
     alone = {"is_causal": together != "positions alone", "return_max": True}
     windows: Mapping[str, Arguments] = {"offsets": {"window": (5, 4)}, "positions": {"window": (2, 1)}}

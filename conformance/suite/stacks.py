@@ -212,7 +212,7 @@ def _poisoned(random: Random, sizes: Sizes, arguments: Mapping[str, Any]) -> Arg
     for name, array in call.items():
         if name.endswith("_pages") and array.dtype.kind == "f":
             array[array == UNREAD] = poison
-        if "packed" not in name and name in ("query", "query_rotary") and "query_starts" in call:
+        if name in ("query", "query_rotary") and "query_starts" in call:
             array[:, call["query_starts"][-1] :] = poison
         if name in ("key", "value", "latent", "key_rotary") and "key_starts" in call:
             array[..., call["key_starts"][-1] :, :] = poison

@@ -29,8 +29,8 @@ def _in_segments(arguments: Mapping[str, Any], *, at_end: bool) -> dict[str, Any
     plain = {name: x for name, x in arguments.items() if not name.endswith(("_starts", "_lengths"))}
     numbers: dict[tuple[int, int], int] = {}
     places = {}
-    for side, array in (("query", "query"), ("key", "key")):
-        rows = np.shape(arguments[array])[-2]
+    for side in ("query", "key"):
+        rows = np.shape(arguments[side])[-2]
         starts = np.asarray(arguments[f"{side}_starts"])
         own = np.searchsorted(starts, np.arange(rows), side="right") - 1
         places[side] = np.arange(rows) - starts[own], own
@@ -46,13 +46,12 @@ def _in_segments(arguments: Mapping[str, Any], *, at_end: bool) -> dict[str, Any
             offset = np.diff(arguments["key_starts"]) - np.diff(arguments["query_starts"])
         plain["query_positions"] = row + np.append(np.broadcast_to(offset, (count,)), 0)[of_row]
     used = of_row < count
-    for side, place, own, mask in (("query", row, of_row, used), ("key", column, of_column, None)):
+    plain["mask"] = np.asarray(plain.get("mask", True)) & used[:, None]
+    for side, place, own in (("query", row, of_row), ("key", column, of_column)):
         if f"{side}_lengths" in arguments:
             length = np.append(np.broadcast_to(arguments[f"{side}_lengths"], (count,)), 0)[own]
-            below = place < length if mask is None else mask & (place < length)
-            pairs = below[:, None] if side == "query" else below
-            plain["mask"] = np.asarray(plain.get("mask", True)) & pairs
-    plain["mask"] = np.asarray(plain.get("mask", True)) & used[:, None]
+            below = place < length
+            plain["mask"] = plain["mask"] & (below[:, None] if side == "query" else below)
     plain["d_output"] = np.where(used[:, None], plain["d_output"], 0)
     if "d_lse" in plain:  # rows of no sequence have no sink either (PACK-3)
         plain["d_lse"] = np.where(used, plain["d_lse"], 0)
