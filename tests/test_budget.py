@@ -64,10 +64,10 @@ def test_a_bias_is_rounded_once_more():
 
 
 def test_one_key_leaves_the_roundings_of_its_two_sums_the_last_one_and_an_approximate_exponential():
-    """Five roundings each of numerator and denominator, in float32."""
+    """Five roundings each of numerator and denominator, in float32, and the cast of one that is not 1."""
     one, sums = np.ones((1, 1)), 2 * 5 * 2.0**-24
     allowed = full_and_cast({"query": one, "key": one, "value": 1.5 * one}, "float16")
-    for found, approximate in zip(allowed, (0, 2.0**-13), strict=True):
+    for found, approximate in zip(allowed, (0, 2.0**-13 + 2.0**-24), strict=True):
         error = sums + approximate
         assert np.isclose(found, 1.5 * (error + 2.0**-11 * (1 + error)), rtol=1e-12, atol=0)
 
@@ -88,6 +88,38 @@ def test_one_key_allows_an_exponent_by_a_fused_multiply_add():
             share = abs(float(found) - float(exact)) / allowed[name][0, 0]
             most = max(most, share)
     assert 0.1 < most <= 0.5
+
+
+def test_one_key_of_a_large_score_allows_the_cast_of_an_exponential_by_a_fused_multiply_add():
+    """The exponential is off by as much as the maximum is rounded in base 2; it is summed before its cast."""
+    single, half, log2e = np.float32, np.float16, np.float32(np.log2(np.e))
+    values = np.arange(1, 2, 2.0**-7)
+    most, beyond = 0.0, 0.0
+    for s in np.arange(16000, 16384, 8, dtype=single):
+        shift = single(s * log2e)
+        exponential = single(np.exp2(float(s) * float(log2e) - float(shift)))
+        arguments = {"query": np.array([[s]]), "key": np.ones((1, 1)), "value": values[None]}
+        allowed = budget("attention", arguments, "float16", accuracy="cast")["output"][0]
+        output = (single(half(exponential)) * values / exponential).astype(half)
+        most = max(most, (np.abs(output - values) / allowed).max())
+        beyond = max(beyond, (np.abs((1 + 2.0**-11) * output.astype(float) - values) / allowed).max())
+    assert 0.8 < most <= 1 < beyond
+
+
+def test_a_tanh_is_approximate_in_the_class_cast_of_half_precision_alone():
+    """The tanh of a GPU is off by 1.113e-5 of itself. Ten times that is a fault."""
+    x, cap = np.linspace(0.5, 60, 200), 30.0
+    arguments = {"query": x[:, None], "key": np.ones((1, 1)), "value": np.ones((1, 1)), "softcap": cap}
+    full, cast = (
+        budget("attention", arguments, "float16", accuracy=name)["lse"] for name in ("full", "cast")
+    )
+    approximate, within = 2.0**-13 + 2.0**-16 * cap * np.tanh(x / cap), 1.113e-5 * cap * np.tanh(x / cap)
+    assert np.allclose(cast - full, approximate, rtol=1e-3, atol=0)
+    assert ((within > full) & (within < cast))[10:].all()
+    assert (10 * within > cast)[30:].all()
+    scores = {name: arguments[name] for name in ("query", "key", "softcap")}
+    single = [budget("scores", scores, "float32", accuracy=name)["scores"] for name in ("full", "cast")]
+    assert (single[0] == single[1]).all()
 
 
 def test_a_disallowed_score_that_overflows_leaves_the_lse_of_one_key_its_budget():

@@ -25,6 +25,8 @@ from attnspec.reference.masking import allowed_keys
 EXPONENTIAL = 4
 #: Additional relative error of an exponential if weights are cast: a quarter of float16's unit, for a cubic.
 APPROXIMATE = 2.0**-13
+#: Additional relative error of a tanh if weights are cast: the instruction of a GPU is off by 1.113e-5.
+APPROXIMATE_TANH = 2.0**-16
 #: Roundings of a score besides those of its sum: sqrt(D), its inverse, sqrt(scale) twice, two scaled inputs.
 SCALING = 6
 #: Roundings of a capped score besides its tanh: the quotient, the product.
@@ -70,15 +72,15 @@ def scores_and_errors(
         key_error = np.swapaxes(repeat_heads(inherited[1], query.shape), -1, -2)
         error += abs(factor) * (query_error @ (np.abs(keys) + key_error) + np.abs(query) @ key_error)
     for part in (_biased, _capped) if arguments.get("capped_bias") else (_capped, _biased):
-        value, error = part(value, error, arguments, work)
+        value, error = part(value, error, arguments, arithmetic)
     return value, error
 
 
 def _capped(
-    value: Budget, error: Budget, arguments: Mapping[str, Any], work: Format
+    value: Budget, error: Budget, arguments: Mapping[str, Any], arithmetic: Arithmetic
 ) -> tuple[Budget, Budget]:
     """Return scores after the softcap, and their errors."""
-    softcap = arguments.get("softcap")
+    softcap, work = arguments.get("softcap"), arithmetic.work
     if softcap is None:
         return value, error
     finite = np.isfinite(value)  # minus infinity is capped in some variants
@@ -87,15 +89,20 @@ def _capped(
     slope = np.cosh(np.minimum(nearest, 300)) ** -2.0
     error = np.where(finite, error + work.unit * np.abs(np.where(finite, value, 0)), 0)  # of the quotient
     value = softcap * np.tanh(value / softcap)
-    rounding = (EXPONENTIAL + CAPPING) * work.unit * np.abs(value) + work.normal * (error > 0)
+    rounding = (CAPPING * work.unit + of_tanh(arithmetic)) * np.abs(value) + work.normal * (error > 0)
     return value, slope * error + rounding
 
 
+def of_tanh(arithmetic: Arithmetic) -> float:
+    """Return the relative error of a tanh."""
+    return EXPONENTIAL * arithmetic.work.unit + (APPROXIMATE_TANH if arithmetic.casts else 0.0)
+
+
 def _biased(
-    value: Budget, error: Budget, arguments: Mapping[str, Any], work: Format
+    value: Budget, error: Budget, arguments: Mapping[str, Any], arithmetic: Arithmetic
 ) -> tuple[Budget, Budget]:
     """Return scores after the bias, and their errors. Minus infinity disallows, or it is a score to cap."""
-    bias = arguments.get("bias")
+    bias, work = arguments.get("bias"), arithmetic.work
     if bias is None:
         return value, error
     disallows = arguments.get("capped_bias") and not has_capped_infinity(arguments)
@@ -133,8 +140,10 @@ def attention_budget(
     # are the roundings of its product with the value and of the quotient.
     exponent = score_error + SHIFTING * work.unit * below + EXPONENTIAL * work.unit + approximate
     exponent = np.where(allowed & (keys > 1), exponent, 0)
-    # An approximate exponential near 1 is rounded to 1 when it is cast, but the sum may use it uncast.
-    alone = approximate * (keys == 1)
+    # An exponential near 1 is rounded when it is cast, but the sum may use it uncast. It differs from 1 where
+    # it is approximate, or where the maximum is rounded in base 2 before it is subtracted.
+    shifted = np.minimum(profile.weights or relative * arithmetic.casts, work.unit * np.abs(top))
+    alone = np.where(keys == 1, approximate + shifted, 0)
     exponential = np.expm1(np.minimum(exponent, 700))
     sums = (profile.summing(keys, work.unit) + NORMALISING * work.unit) * (keys > 0)
     # Parts are merged by exp(lse_part - lse). The error of each lse is that of its rounding and logarithm.
@@ -144,7 +153,7 @@ def attention_budget(
     mean, lost, left = _of_denominator(p, exponential)
     # The lse of a single key still has the error of its score.
     # A disallowed score may be infinite, and 0 times infinity is NaN, within which everything would lie.
-    of_one = (p * np.where(p > 0, score_error, 0)).sum(axis=-1, keepdims=True) + alone
+    of_one = (p * np.where(p > 0, score_error, 0)).sum(axis=-1, keepdims=True) + approximate * (keys == 1)
     of_sum = np.where(keys > 1, _of_logarithm(mean, lost, left) + sums + merging, of_one)
     lse = _lse_budget(logarithm, allowed, of_sum[..., 0], work, arithmetic.lse)
     whole, (p, exponential, floor) = p, (x[..., : value.shape[-2]] for x in (p, exponential, floor))
@@ -164,8 +173,9 @@ def attention_budget(
     if exponential.max(initial=0) > _COARSE:
         spread = np.minimum(spread, _farthest(allowed, kept, value, output, arguments.get("sinks")))
     # A weight of 1 is not changed by a cast, but 1 divided by a rate of keeping is.
-    inexact = (keys > 1) | (arguments.get("dropout_rate", 0.0) > 0)
-    cast = inexact * _of_cast(profile, relative, whole, kept, value, output)
+    cast = ((keys > 1) | (arguments.get("dropout_rate", 0.0) > 0)) * _of_cast(
+        profile, relative, whole, kept, value, output
+    )
     # An exponential, or its product with a value, may be flushed to zero.
     underflow = (kept * (floor + absolute * (allowed & (keys > 1)))) @ np.abs(value) + keys * (
         keys > 1

@@ -19,6 +19,7 @@ from attnspec.reference.budget.attention import (
     budgeted_keys,
     has_capped_infinity,
     means,
+    of_tanh,
     repeat_heads,
     scores_and_errors,
 )
@@ -231,7 +232,7 @@ def slope_and_error(x: Budget, x_error: Budget, softcap: float, arithmetic: Arit
     nearest = np.maximum(np.abs(x) - x_error, 0) / softcap
     tanh = np.abs(np.tanh(x / softcap))
     error = np.cosh(np.minimum(nearest, LARGEST)) ** -2.0 * x_error / softcap
-    error = error + (EXPONENTIAL + CAPPING) * unit * (tanh + error)
+    error = error + (CAPPING * unit + of_tanh(arithmetic)) * (tanh + error)
     error = (2 * tanh + error) * error  # of the square
     slope: Budget = np.cosh(np.minimum(np.abs(x / softcap), LARGEST)) ** -2.0
     return slope, error + unit * (
