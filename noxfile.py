@@ -171,7 +171,7 @@ def gallery(session: nox.Session) -> None:
 
 @nox.session
 def evidence(session: nox.Session) -> None:
-    """Print which algorithms and faults the error budget accepts: the tables of spec/numerics.md."""
+    """Print which algorithms and faults the error budget accepts: the tables of spec/evidence.md."""
     session.install(f"{ROOT}[torch,jax,vectors]", *PINNED.values())
     session.run("python", "-m", "tools.evidence", *session.posargs, env={"OMP_NUM_THREADS": "1"})
 

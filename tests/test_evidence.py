@@ -17,7 +17,7 @@ from tools.evidence import survey
 from tools.faults import FAULTS
 from tools.units import UNITS, aligned_sum
 
-NUMERICS = (Path(attnspec.__file__).parent / "numerics.md").read_text(encoding="utf-8")
+EVIDENCE = (Path(attnspec.__file__).parent / "evidence.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -132,11 +132,11 @@ def test_what_in_use_exceeds_its_budget_does(name, dataset, size):
 
 def test_the_tables_of_the_chapter_are_of_these_algorithms_faults_and_data():
     for name in [*ALGORITHMS, *FAULTS, *EXCEEDING, *UNITS]:
-        assert f"\n| {name} |" in NUMERICS
-    assert set(re.findall(r"(?:full|cast|profile|signed mean): ([a-z0-9.-]+) \d+ of", NUMERICS)) <= set(
+        assert f"\n| {name} |" in EVIDENCE
+    assert set(re.findall(r"(?:full|cast|profile|signed mean): ([a-z0-9.-]+) \d+ of", EVIDENCE)) <= set(
         DATASETS
     )
-    assert "TOO LARGE" not in NUMERICS
+    assert "TOO LARGE" not in EVIDENCE
 
 
 def test_a_matrix_unit_drops_what_lies_below_the_digits_of_the_largest_term():

@@ -52,6 +52,7 @@ BESIDE = (
     "calls",
     "dialects",
     "notebooks",
+    "evidence",
     "generator",
     "references",
 )
