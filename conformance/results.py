@@ -22,6 +22,9 @@ class Subject:
     version: str
     problem: str = ""  # the reason that it was not judged completely, or empty
     note: str = ""  # a note for the report, for example that nothing is declared for its version
+    kind: str = ""  # the class of the product, for its claim
+    profile: str = ""  # the profile by whose budget it is judged, or empty
+    claims: str = ""  # the rules that it claims, with commas between them
 
 
 @dataclass(frozen=True)

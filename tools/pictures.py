@@ -73,12 +73,16 @@ def _together() -> Masks:
         "query_lengths=4": {"query_lengths": 4},
         "segment ids": ids,
     }
-    panels = [panel(name, shape=(5, 7), **options) for name, options in sources.items()]
+    panels = [
+        panel(name, *(["query_offset=2"] if "query_offset" in options else []), shape=(5, 7), **options)
+        for name, options in sources.items()
+    ]
     every = {name: value for options in sources.values() for name, value in options.items()}
     return Masks(
         "Every source must allow",
-        "Seven grids of 5 queries and 7 keys, one for each of six sources of masking, at a query offset of "
-        "2; in the last grid a key is allowed where it is allowed in all of them. Its last row is empty.",
+        "Seven grids of 5 queries and 7 keys, one for each of six sources of masking, causality and window "
+        "at an offset of 2; in the last grid a key is allowed where it is allowed in all of them. Its last "
+        "row is empty.",
         (*panels, panel("all of them", shape=(5, 7), **every)),
         4,
     )

@@ -1,6 +1,7 @@
 """The command line: ``attnspec check``, ``rules``, ``explain``, ``backends``, ``table`` and more."""
 
 import io
+import json
 import sys
 from pathlib import Path
 
@@ -159,6 +160,35 @@ def compare(before: Path, after: Path) -> None:
             click.echo(f"  {line}")
     if any(comparison.of("regressions") for comparison in found.values()):
         sys.exit(1)
+
+
+@main.command()
+@click.option("--digests", is_flag=True, help="Print a digest of each part of the normative content instead.")
+def registry(digests: bool) -> None:
+    """List the ids of rules, variants, levels, profiles and operations, and those that are withdrawn."""
+    from attnspec.conformance import registry as ids
+
+    lines = ids.digests().items() if digests else ids.registry()
+    for parts in lines:
+        click.echo("  ".join(filter(None, parts)))
+
+
+@main.command()
+@click.argument("sources", nargs=-1, required=True, metavar="RESULTS... | CLAIM")
+def claim(sources: tuple[str, ...]) -> None:
+    """Print the claim of each backend in files of RESULTS, or read a CLAIM and print it as JSON."""
+    from attnspec.conformance.attribution.report import Report
+    from attnspec.conformance.claim import claim_of, read_claim
+    from attnspec.conformance.results_file import read
+
+    if any("attnspec=" in source for source in sources):
+        for source in sources:
+            click.echo(json.dumps(read_claim(source), indent=2))
+        return
+    report = Report(read(map(Path, sources)))
+    for subject in report.results.subjects:
+        text = claim_of(report, subject)
+        click.echo(text or f"{subject.name}: no claim: the run is not whole, or something fails")
 
 
 for command in (check, judge, report, init, export, dump, smoke, serve, trace, vectors):

@@ -15,6 +15,7 @@ from attnspec import rules
 from attnspec.conformance.attribution.causes import never_returns
 from attnspec.conformance.attribution.levels import ACCEPTED, count_by_rule
 from attnspec.conformance.attribution.report import Outcome, Report
+from attnspec.conformance.claim import claim_of
 from attnspec.conformance.outside import one_line
 from attnspec.conformance.render.finding import accepted_text, finding_line, finding_text
 from attnspec.conformance.render.rule_table import STYLES, rule_tables
@@ -99,7 +100,7 @@ def _print(console: Console, lines: Sequence[tuple[str, str]], width: int) -> No
 
 def _line(text: str, style: str, width: int) -> str:
     """Fold a line, unless it may have a command or a path."""
-    whole = style == STYLES["error"] or "\n" in text or "attnspec check" in text
+    whole = style == STYLES["error"] or "\n" in text or "attnspec check" in text or "claim: " in text
     return _indented(text) if whole else _folded(one_line(text), width)
 
 
@@ -162,6 +163,8 @@ def _end(report: Report, *, every: bool) -> Iterator[tuple[str, str]]:
     for subject in report.results.subjects:
         named = "" if alone else f"{subject.name}: "
         yield named + "; ".join(totals(report.verdicts(subject), report.marks)), ""
+        if claim := claim_of(report, subject):
+            yield f"claim: {claim}", ""
         if subject.note:
             yield f"{subject.name}: {subject.note}", ""
     if report.failures.known:

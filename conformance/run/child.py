@@ -24,6 +24,7 @@ from attnspec import OPERATIONS, SpecError
 from attnspec.backends import Backend, BackendError, load
 from attnspec.backends.constraints import ANY, Constraints
 from attnspec.backends.user.signature import explain_unknown_parameters
+from attnspec.conformance.claim import class_of
 from attnspec.conformance.judge.deviation import not_shown
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.outside import cut
@@ -139,7 +140,8 @@ def subject_of(name: str, backend: Backend) -> Subject:
     """Describe a backend for the results."""
     unknown, notes = explain_unknown_parameters(backend), "; ".join(backend.notes)
     problem = f"backend {name}: {unknown}" if unknown else ""
-    return Subject(name, backend.library, backend.version, problem, notes)
+    kind, claims = class_of(name, backend), ",".join(backend.claims)
+    return Subject(name, backend.library, backend.version, problem, notes, kind, backend.profile, claims)
 
 
 def _once(backend: Backend, item: Item | SizedCase) -> Verdict:

@@ -46,7 +46,9 @@ _LINK = re.compile(
 #: The pages beside the chapters, in the order of the table of contents.
 BESIDE = (
     "scope",
+    "conformance",
     "levels",
+    "versions",
     "glossary",
     "recipes",
     "calls",

@@ -74,7 +74,9 @@ def budgets_of_rows(
     deviation = (1 + _SLACK) * moments.square
     deviation -= output * output
     np.sqrt(np.maximum(deviation, 0, out=deviation), out=deviation)
-    factor = 2 * sums + merging + alone + profile.product - profile.inputs
+    # The cast of an exponential that the rounding of the maximum moves off 1, where there is one key.
+    shifted = np.minimum(profile.weights or storage.unit * arithmetic.casts, unit * np.abs(top)) * (keys == 1)
+    factor = 2 * sums + merging + alone + shifted + profile.product - profile.inputs
     factor = factor + DROPPING * unit * dropped
     error = largest * deviation
     error += factor * size

@@ -1,0 +1,104 @@
+"""A claim of conformance: one line about a product, which a report prints and a program reads back."""
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from attnspec import SpecError, find_rule, levels
+from attnspec.backends.names import OFFLINE, PORTABLE, PROGRAM, UNTRUSTED
+from attnspec.conformance.attribution.report import Outcome, Report
+from attnspec.conformance.outside import one_line
+from attnspec.conformance.results import Subject
+from attnspec.dtypes import DTYPES
+
+if TYPE_CHECKING:
+    from attnspec.backends import Backend
+
+#: The fields of a claim, in their order.
+FIELDS = (
+    *("attnspec", "product", "class", "levels", "dtypes"),
+    *("profile", "variants", "deviations", "claims", "declined"),
+)
+#: The fields that are lists.
+LISTS = ("levels", "dtypes", "variants", "deviations", "claims")
+CLASSES = ("function", "adapted", "program", "files")
+
+
+def class_of(name: str, backend: "Backend") -> str:
+    """Return the class of a product, by the name of its backend and by what stands before its function."""
+    plain = name.removeprefix(UNTRUSTED).partition("?")[0]
+    if plain.startswith(PROGRAM):
+        return "program"
+    if plain.startswith(OFFLINE):
+        return "files"
+    as_it_is = ":" in plain and not hasattr(backend.attention, "convention")
+    return "function" if as_it_is or plain in PORTABLE else "adapted"
+
+
+def claim_of(report: Report, subject: Subject) -> str:
+    """Return the claim that a run supports. Empty if a part was not run, or something fails."""
+    known = any(verdict.backend == subject.name for verdict in report.known_verdicts)
+    partial = not report.results.whole and not report.results.level
+    if not subject.kind or partial or known or report.outcome_of(subject) is not Outcome.GOOD:
+        return ""
+    verdicts = report.verdicts(subject)
+    shown = [verdict for verdict in verdicts if verdict.status == "deviation"]
+    variants = {f"{verdict.main_rule}:{verdict.variant}" for verdict in shown if verdict.variant}
+    accepted = {verdict.main_rule for verdict in report.accepted if verdict.backend == subject.name}
+    other = {verdict.main_rule for verdict in shown if not verdict.variant}
+    passing = {verdict.dtype for verdict in verdicts if verdict.status == "pass"}
+    declined = [verdict.main_rule for verdict in verdicts if verdict.declined]
+    offered = len(declined) + sum(verdict.status != "unsupported" for verdict in verdicts)
+    product = f"{subject.name} ({subject.library} {subject.version})".replace(";", ",")
+    contents = {
+        "attnspec": report.results.headers[0].attnspec,
+        "product": one_line(product),
+        "class": subject.kind,
+        "levels": _items(report.levels_reached(subject)),
+        "dtypes": _items(dtype for dtype in DTYPES if dtype in passing),
+        "profile": subject.profile or "none",
+        "variants": _items(sorted(variants)),
+        "deviations": _items(sorted(accepted | other)),
+        "claims": subject.claims or "none",
+        "declined": f"{len(declined)}/{offered} {_items(sorted({*declined}))}",
+    }
+    return "; ".join(f"{field}={contents[field]}" for field in FIELDS)
+
+
+def read_claim(line: str) -> Mapping[str, str | list[str]]:
+    """Read a claim back. A field that is a list has its items.
+
+    Raises
+    ------
+    SpecError
+        If a field is missing or out of its order, or names something that this version does not have.
+    """
+    parts = [part.partition("=") for part in line.strip().removeprefix("claim: ").split("; ")]
+    if (got := tuple(field for field, _, _ in parts)) != FIELDS:
+        raise SpecError(f"claim: expected the fields {', '.join(FIELDS)}, got {', '.join(got)}")
+    contents = {field: text for field, _, text in parts}
+    result: dict[str, str | list[str]] = dict(contents)
+    result |= {field: [] if contents[field] == "none" else contents[field].split(",") for field in LISTS}
+    _check("class", [contents["class"]], CLASSES)
+    _check("levels", result["levels"], [level.name for level in levels()])
+    _check("dtypes", result["dtypes"], DTYPES)
+    for field in ("deviations", "claims"):
+        for rule in result[field]:
+            find_rule(rule)
+    for item in result["variants"]:
+        rule, _, variant = item.partition(":")
+        _check("variants", [variant], [known.name for known in find_rule(rule).variants])
+    declined, _, rest = contents["declined"].partition("/")
+    offered = rest.partition(" ")[0]
+    if not (declined.isdecimal() and offered.isdecimal()) or 2 * int(declined) > int(offered):
+        raise SpecError(f"claim: declined: expected at most half of the calls, got {contents['declined']!r}")
+    return result
+
+
+def _items(names: Iterable[str]) -> str:
+    return ",".join(names) or "none"
+
+
+def _check(field: str, names: Iterable[str], known: Iterable[str]) -> None:
+    for name in names:
+        if name not in known:
+            raise SpecError(f"claim: {field}: expected some of {', '.join(known)}, got {name!r}")
