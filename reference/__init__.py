@@ -34,6 +34,7 @@ from attnspec.reference.projection import projection
 from attnspec.reference.quantization import dequantize, dequantize_blocks
 from attnspec.reference.quantized_attention import low_precision_attention, quantized_attention
 from attnspec.reference.scores import scores
+from attnspec.reference.selection import select_keys
 from attnspec.reference.softmax import softmax
 from attnspec.reference.sparsity import block_sparse_attention, listed_attention
 from attnspec.reference.stacks import reduced  # noqa: F401 - declares the operations that combine forms
@@ -72,6 +73,7 @@ __all__ = [
     "scores",
     "seeded_dropout_attention",
     "seeded_dropout_attention_vjp",
+    "select_keys",
     "self_attention",
     "softmax",
     "split_heads",

@@ -110,7 +110,7 @@ def _of_alternative(variant: str, arguments: Arguments, expected: Arguments) -> 
 
 
 def _of_expected(case: Case) -> list[str]:
-    shapes = output_shapes(case.operation, case.arguments)
+    shapes = output_shapes(case.operation, case.arguments, counted=True)
     return [
         f"expected {name}: expected shape {shapes[name]}, got {x.shape}"
         for name, x in case.expected.items()

@@ -24,6 +24,7 @@ CHAPTERS = (
     "quantization",
     "positions",
     "sparsity",
+    "selection",
     "latent",
     "stacks",
     "dropout",

@@ -39,14 +39,18 @@ def shape_of(shape: Shape, sizes: Sizes) -> tuple[int, ...]:
     return tuple(int(axis) for axis in axes)
 
 
-def output_shapes(operation: str, arguments: Arguments) -> dict[str, tuple[int, ...]]:
-    """Return the shape of every output of a valid call."""
+def output_shapes(
+    operation: str, arguments: Arguments, *, counted: bool = False
+) -> dict[str, tuple[int, ...]]:
+    """Return the shape of every output of a valid call. A list may have that of its expected value."""
     result = sizes(operation, arguments)
     convention = arguments.get("convention")
     return {
         output.name: (
             tuple(arguments[output.of].shape)
             if output.of
+            else shape_of((*output.shape[:-1], output.lists + ONE_MORE), result)
+            if output.lists and counted
             else shape_of(turned(output.shape) if convention in output.turns else output.shape, result)
         )
         for output in OPERATIONS[operation].results

@@ -146,7 +146,7 @@ def _of_output(output: Output, form: Operation) -> tuple[str, ...]:
     asked = f"with `{output.option or output.of}`" if output.option or output.of in form.options else "always"
     return (
         f"gives `{output.name}`",
-        _KINDS[output.numbers],
+        "int32 or int64" if output.lists else _KINDS[output.numbers],
         shape_of(output),
         asked,
         "",

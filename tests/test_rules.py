@@ -101,10 +101,20 @@ NAMES = (
     *("windowed", "biased", "capped"),
     *("mergeable", "sinks", "weights", "dropout", "seeded-dropout", "block-sparse", "listed"),
     *("trainable", "exact", "invariant"),
-    *("projected", "multi-head", "paged", "paged-attention", "packed", "merged", "latent", "stacked"),
+    *(
+        "projected",
+        "multi-head",
+        "paged",
+        "paged-attention",
+        "packed",
+        "merged",
+        "latent",
+        "selective",
+        "stacked",
+    ),
     *("decoded", "quantized", "low-precision", "rotary", "rotary-scaled", "alibi"),
 )
-COMPANIONS = NAMES[-14:]
+COMPANIONS = NAMES[-15:]
 ON_MASKED = {"cached", "padded", "segmented", "positioned", "windowed", "block-sparse", "listed"}
 
 

@@ -82,7 +82,7 @@ def _of_item(item: Item) -> Iterator[ExportedCall]:
         if not (item.live or item.bits):
             for number, case in enumerate(item.calls, 1):
                 yield from _of_case(replace(case, rules=item.rules), f"{item.name}+call-{number}")
-    elif not item.layout:
+    elif not item.layout and not any(output.lists for output in OPERATIONS[item.operation].results):
         yield from _of_case(item, item.name)
 
 

@@ -314,3 +314,37 @@ def latent_part_by_part(call: Call, given: Arguments) -> Any:
         row = given["key_weight"][:, None, feature, :]  # (Hq, 1, D)
         own = own + given["latent"][..., None, :, feature, None] * row
     return np.concatenate([own, result[..., own.shape[-1] :]], axis=-1)
+
+
+@correct("selected")
+def last_of_equal_scores_selected(call: Call, scores: Array, places: int, candidates: Mask) -> Array:
+    """Select the last keys among those with the same score."""
+    lists = base.selected(call, scores[..., ::-1], places, candidates[..., ::-1])
+    return np.where(lists >= 0, scores.shape[-1] - 1 - lists, -1)
+
+
+@correct("selected")
+def lists_by_index(call: Call, scores: Array, places: int, candidates: Mask) -> Array:
+    """Sort the entries of a list, those of -1 first, and return int32."""
+    return np.sort(base.selected(call, scores, places, candidates), axis=-1).astype(np.int32)
+
+
+@correct("selected")
+def selection_bit_by_bit(_call: Call, scores: Array, places: int, candidates: Mask) -> Array:
+    """Find the score of the last place from its first bit on, then list what is above it, then its equals."""
+    form, sign = f"u{scores.dtype.itemsize}", 8 * scores.dtype.itemsize - 1
+    bits = np.where(scores == 0, 0, scores).astype(scores.dtype).view(form)
+    key = np.where(bits >> sign == 1, ~bits, bits | np.ones((), form) << sign).astype(np.uint64)
+    last = np.zeros((*scores.shape[:-1], 1), np.uint64)  # in the order of the scores
+    for bit in range(sign, -1, -1):
+        higher = last + np.uint64(2**bit)
+        enough = (candidates & (key >= higher)).sum(axis=-1, keepdims=True) >= places
+        last = np.where(enough, higher, last)
+    above, equal = candidates & (key > last), candidates & (key == last)
+    left = places - above.sum(axis=-1, keepdims=True)
+    chosen = above | (equal & (np.cumsum(equal, axis=-1) <= left))
+    lists = np.full((*scores.shape[:-1], places), -1)
+    for row in np.ndindex(*scores.shape[:-1]):
+        found = np.flatnonzero(chosen[row])
+        lists[(*row, slice(len(found)))] = found
+    return lists

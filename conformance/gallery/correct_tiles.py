@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from attnspec.conformance.gallery.entry import Array, base, correct
-from attnspec.reference.call import Mask
+from attnspec.reference.call import Call, Mask
 from attnspec.reference.notation import Attention
 
 _NO_WEIGHTS = ("return_weights",)
@@ -232,3 +232,16 @@ def one_head_at_a_time(call: Attention) -> Any:
         value = np.where(allowed[head][..., None], alone.value[0], 0)  # (L, S, Dv)
         output[head] = np.einsum("ls,lsc->lc", p[head], value)
     return output, lse, p
+
+
+@correct("selected")
+def selection_tile_by_tile(call: Call, scores: Any, places: int, candidates: Any) -> Any:
+    """Select among the keys of a tile of 16 and those that are in the list so far."""
+    lists = np.full((*scores.shape[:-1], places), -1)
+    for start in range(0, scores.shape[-1], 16):
+        tile = np.arange(start, min(start + 16, scores.shape[-1]))
+        keys = np.concatenate([np.broadcast_to(tile, (*lists.shape[:-1], len(tile))), lists], axis=-1)
+        known = np.take_along_axis(candidates, keys, axis=-1) & (keys >= 0)
+        chosen = base.selected(call, np.take_along_axis(scores, keys, axis=-1), places, known)
+        lists = np.where(chosen >= 0, np.take_along_axis(keys, chosen, axis=-1), -1)
+    return lists

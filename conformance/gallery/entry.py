@@ -119,6 +119,7 @@ KINDS: Mapping[str, str] = MappingProxyType(
         "U": "arguments that should be refused",
         "V": "projections, caches, pages, packed sequences",
         "W": "backward passes",
+        "Y": "selection of keys",
         "Z": "codes, scales, short formats",
         "X": "bits that depend on batch, padding, chunks, layout or other calls",
     }

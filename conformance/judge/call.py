@@ -19,6 +19,7 @@ from attnspec.conformance.judge.dtypes import Outputs, is_real
 from attnspec.conformance.judge.expected import forward_results
 from attnspec.conformance.judge.failure import Declined, Failure, Missing, Raised
 from attnspec.conformance.judge.layout import LAYOUTS, OF_ANY_NUMBERS, needs_strides
+from attnspec.conformance.judge.lists import require_lists
 
 
 def without(backend: Backend, *arguments: str) -> Backend:
@@ -127,7 +128,7 @@ def observe(backend: Backend, case: Case) -> Outputs:
         return outputs  # a call that must raise has no weights
     value = arguments.get("value")
     if case.operation != "attention" or "weights" in outputs or not _is_finite(arguments):
-        return outputs
+        return require_lists(case, outputs)
     if case.outputs and "weights" not in case.outputs:
         return outputs
     assert value is not None  # noqa: S101 - for the type checker: attention has values

@@ -28,6 +28,7 @@ FILES = {
     "quantization": ("quantization", "low_precision"),
     "positions": ("positions",),
     "sparsity": ("sparsity",),
+    "selection": ("selection",),
     "latent": ("latent",),
     "stacks": ("stacks",),
     "dropout": ("dropout",),

@@ -25,6 +25,7 @@ from attnspec.reference.budget.companions import (
     merge_gradient_budget,
     multi_head_budget,
     projected_budget,
+    selection_budget,
     self_attention_budget,
 )
 from attnspec.reference.budget.forms import (
@@ -59,6 +60,8 @@ def budget(
 ) -> dict[str, Budget]:
     """Compute the budget of every element of every output."""
     operation, arguments = plain(operation, arguments)
+    if operation == "select_keys":
+        return selection_budget(arguments)
     storage = FORMATS[dtype]
     work = storage if accuracy == "storage" else FORMATS[working or storage.working]
     given: dict[str, Any] = {

@@ -16,6 +16,7 @@ from attnspec.reference.budget.attention import (
 )
 from attnspec.reference.budget.gradients import CONVERTING, DIFFERENCE, DIVIDING, LARGEST
 from attnspec.reference.heads import merge_heads, split_heads
+from attnspec.reference.masking import allowed_keys
 
 
 def projected_budget(
@@ -129,6 +130,19 @@ def merge_budget(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> dict[s
         "output": rounded(value, error, storage),
         "lse": np.where(finite, rounded(lse, lse_error, of_lse), 0),
     }
+
+
+def selection_budget(arguments: Mapping[str, Any]) -> dict[str, Budget]:
+    """Return 0, and 1 for keys with the same score of which not all fit: they may be in a list or not."""
+    scores, places = arguments["scores"].astype(np.float64), arguments["top_k"]
+    given = {name: x for name, x in arguments.items() if name not in ("scores", "top_k")}
+    *batch, queries, keys = scores.shape
+    known = allowed_keys((*batch, 1, queries, keys), **given)[..., 0, :, :] & (scores > -np.inf)
+    ranked = -np.sort(-np.where(known, scores, -np.inf), axis=-1)
+    last = ranked[..., min(places, keys) - 1 :][..., :1] if keys else np.zeros((*scores.shape[:-1], 1))
+    over = (known & (scores >= last)).sum(axis=-1, keepdims=True) > places
+    open_keys = known & (scores == last) & over
+    return {"key_indices": np.concatenate([open_keys, np.zeros_like(over)], axis=-1).astype(np.float64)}
 
 
 def merge_gradient_budget(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:

@@ -1,5 +1,6 @@
 """The companions of attention for the exact oracle: projections, heads, caches, partial results."""
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from attnspec.dtypes import FORMATS
 from attnspec.reference.exact.balls import Settled, settle
-from attnspec.reference.exact.head import matrix, rational
+from attnspec.reference.exact.head import allowed_pairs, matrix, rational
 from attnspec.reference.exact.positions import alibi_bias, rotary, rotary_frequencies, rotary_vjp
 
 
@@ -137,6 +138,27 @@ def _merge_finite(outputs: NDArray[np.float64], lses: NDArray[np.float64], dtype
     return {"output": output, "lse": lse}
 
 
+def _select_keys(arguments: Mapping[str, Any], variant: str | None, _dtype: str) -> dict[str, Settled]:
+    """Fill the places of each list, from the largest score down. Keys that do not all fit count one half."""
+    scores = np.asarray(arguments["scores"], np.float64)
+    keys = scores.shape[-1]
+    listed = np.zeros((*scores.shape[:-1], keys + 1))
+    for index in np.ndindex(*scores.shape[:-2]):
+        allowed = allowed_pairs(arguments, scores.shape, (*index, 0), variant)
+        for i, row in enumerate(scores[index]):
+            alike: dict[float, list[int]] = defaultdict(list)
+            for j in range(keys):
+                if allowed[i, j] and row[j] > -np.inf:
+                    alike[float(row[j])].append(j)
+            left = int(arguments["top_k"])
+            for score in sorted(alike, reverse=True):
+                fits = len(alike[score]) <= left
+                listed[(*index, i, alike[score])] = 1 if fits else 0.5 if left else 0
+                left = left - len(alike[score]) if fits else 0
+            listed[(*index, i, keys)] = left
+    return {"key_indices": _copied(listed)}
+
+
 #: The operations that do not contain attention.
 COMPANIONS: Mapping[str, Evaluate] = MappingProxyType(
     {
@@ -145,6 +167,7 @@ COMPANIONS: Mapping[str, Evaluate] = MappingProxyType(
         "append_cache": _append_cache,
         "gather_pages": _gather_pages,
         "merge_partials": _merge_partials,
+        "select_keys": _select_keys,
         "rotary": rotary,
         "rotary_vjp": rotary_vjp,
         "rotary_frequencies": rotary_frequencies,

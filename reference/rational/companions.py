@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from attnspec.reference.rational.attention import Arguments, Dialect, Index, head, indices
 from attnspec.reference.rational.numbers import Matrix, Number, combined, dot, exact, quotient, rounded, sign
-from attnspec.reference.rational.scores import Key, Scale, Scores, of_entry
+from attnspec.reference.rational.scores import Key, Scale, Scores, of_entry, sources
 from attnspec.reference.rational.softmax import Kept, attend
 
 Arrays = dict[str, NDArray[np.float64]]
@@ -76,6 +76,24 @@ def merge_partials(arguments: Arguments) -> Arrays:
         row = attend(Scores(scale, [scores], None), 0, present, parts, Kept(), {})
         output[index], lse[index] = [rounded(x) for x in row.output], rounded(row.lse)
     return {"output": output, "lse": lse}
+
+
+def select_keys(arguments: Arguments, dialect: Dialect) -> Arrays:
+    """Count for each key how many others are above it, and how many beside it, whether all fit or not."""
+    scores, places = _read(arguments["scores"]), arguments["top_k"]
+    *batch, queries, keys = scores.shape
+    result = np.zeros((*batch, queries, keys + 1))
+    shape = (*batch, 1, queries, keys)
+    for index in indices(shape):
+        allowed = sources(arguments, dialect, shape, index)
+        for i in range(queries):
+            place, row = (*index[:-1], i), scores[(*index[:-1], i)].tolist()
+            known = [(j, x) for j, x in enumerate(row) if allowed.allow(i, j) and x != -math.inf and x == x]  # noqa: PLR0124
+            for j, x in known:
+                above, beside = sum(y > x for _, y in known), sum(y == x for _, y in known)
+                result[(*place, j)] = (above < places) / (2 if above + beside > places else 1)
+            result[(*place, keys)] = max(places - len(known), 0)
+    return {"key_indices": result}
 
 
 def _read(array: Any) -> NDArray[np.float64]:

@@ -22,6 +22,7 @@ from attnspec.reference.rational.companions import (
     merge_partials,
     multi_head_attention,
     projection,
+    select_keys,
     self_attention,
     split_heads,
 )
@@ -62,6 +63,7 @@ _WITH_DIALECT: Mapping[str, Callable[[Mapping[str, Any], Mapping[str, str]], Arr
         "packed_attention_vjp": packed_attention_vjp,
         "seeded_dropout_attention": seeded_dropout_attention,
         "seeded_dropout_attention_vjp": seeded_dropout_attention_vjp,
+        "select_keys": select_keys,
         "rotary": rotary,
         "rotary_vjp": rotary_vjp,
         "rotary_frequencies": rotary_frequencies,

@@ -7,7 +7,16 @@ capabilities: an argument that is not in the signature is unsupported.
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from attnspec.operations import attention, companions, forms, gradients, positions, quantization, stacks
+from attnspec.operations import (
+    attention,
+    companions,
+    forms,
+    gradients,
+    positions,
+    quantization,
+    selection,
+    stacks,
+)
 from attnspec.operations.letters import LETTERS, Letter
 from attnspec.operations.operation import (
     REQUIRED,
@@ -60,6 +69,7 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
         "block_sparse_attention_vjp": stacks.BLOCK_SPARSE_ATTENTION_VJP,
         "listed_attention": stacks.FORMS["listed_attention"],
         "listed_attention_vjp": stacks.LISTED_ATTENTION_VJP,
+        "select_keys": selection.SELECT_KEYS,
         "seeded_dropout_attention": forms.SEEDED_DROPOUT_ATTENTION,
         "seeded_dropout_attention_vjp": forms.SEEDED_DROPOUT_ATTENTION_VJP,
         "dequantize": quantization.DEQUANTIZE,

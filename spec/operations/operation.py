@@ -116,6 +116,9 @@ class Output:
     turns: tuple[str, ...] = ()  # the names of the conventions that exchange its last two axes
     option: str = ""  # the argument that asks for it. Empty for an output that is always returned.
     rule: str = ""  # the rule that defines it
+    #: The letter of the axis that the entries of a list of int32 or int64 are places of; empty if it is no
+    #: list. The expected value of a list says how often it holds each place, and how often none.
+    lists: str = ""
     #: The argument whose gradient it is. It has the dtype and the shape of that argument, and is returned
     #: when that argument is given.
     of: str = ""

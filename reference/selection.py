@@ -1,0 +1,62 @@
+"""Keys that are selected by their scores: the chapter `selection`."""
+
+import math
+from typing import Any
+
+from attnspec.reference.call import Array, Call, Mask, step
+from attnspec.reference.errors import need, real, whole
+from attnspec.reference.functions import public
+from attnspec.reference.masking import MASK_CHECKS, allowed
+from attnspec.reference.notation import Attention, count, wide
+
+
+def select_keys_of(call: Call, scores: Array, *, top_k: Any, **options: Any) -> Array:
+    """List the keys with the largest scores for each query.
+
+    Notes
+    -----
+    Rules SELECT-1 to SELECT-9.
+
+    Examples
+    --------
+    >>> from attnspec.reference import select_keys
+    >>> select_keys([[3.0, 1.0, 2.0]], top_k=2).tolist()
+    [[0, 2]]
+    """
+    places, pairs = check_selection(call, scores, top_k, options)
+    return selected(call, scores, places, selectable(pairs, scores))
+
+
+select_keys = public(select_keys_of)
+
+
+@step
+def check_selection(call: Call, scores: Array, top_k: Any, options: dict[str, Any]) -> tuple[int, Attention]:
+    """Check the arguments, and return a call of attention of one head with the same masks (SELECT-9)."""
+    shape = tuple(real(call, "scores", scores, "ERR-2").shape)
+    need("scores", len(shape) >= 2, "two axes or more", f"shape {shape}", "ERR-16")
+    queries = scores[..., None, :, :]
+    keys = call.xp.matrix_transpose(queries)
+    pairs = Attention(call.steps, call.xp, call.dtype, queries, keys, keys, **options)
+    for check in MASK_CHECKS:
+        pairs = check(pairs)
+    return whole("top_k", top_k, 1, "SELECT-9"), pairs
+
+
+@step
+def selectable(pairs: Attention, scores: Array) -> Mask:
+    """Say which keys may be listed, ``(*B, L, S)`` (SELECT-2, SELECT-5, SELECT-6)."""
+    return allowed(pairs)[..., 0, :, :] & (scores > -math.inf)
+
+
+@step
+def selected(call: Call, scores: Array, places: int, candidates: Mask) -> Array:
+    """List the candidates by falling score, then -1 (SELECT-1, SELECT-3)."""
+    xp, keys = call.xp, scores.shape[-1]
+    ranked = xp.where(candidates, wide(call, scores), -math.inf)  # every candidate is above this
+    order = xp.argsort(ranked, axis=-1, descending=True)
+    if places > keys:
+        filler = xp.broadcast_to(count(xp, places - keys, scores), (*order.shape[:-1], places - keys))
+        order = xp.concat([order, xp.astype(filler, order.dtype)], axis=-1)
+    held = xp.sum(xp.astype(candidates, xp.int64), axis=-1)[..., None]  # how many keys may be listed
+    return xp.where(count(xp, places, scores) < held, order[..., :places], -1)

@@ -1,0 +1,130 @@
+"""Lists of selected keys: every legal list is accepted and every other one refused; attention over them."""
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from attnspec import Case
+from attnspec.backends import load
+from attnspec.conformance.judge.budget import budgets_of
+from attnspec.conformance.judge.failure import Failure
+from attnspec.conformance.judge.judge import judge_outputs
+from attnspec.conformance.judge.lists import require_lists
+from attnspec.reference import attention, listed_attention, select_keys
+from attnspec.reference.exact import evaluate as exact
+from attnspec.reference.rational import evaluate as rational
+
+BACKEND = load("numpy-portable")
+NUMBERS = st.sampled_from([-np.inf, -1.0, -0.0, 0.0, 1.0, 2.0, np.inf, np.nan])
+
+
+def case_of(**arguments):
+    return Case("selection-test", "", "selection", "select_keys", ("SELECT-1",), arguments, group="test")
+
+
+def may_be_listed(arguments, i, j):
+    """SELECT-2, SELECT-5 and SELECT-6, in the words of the chapter."""
+    past = arguments.get("is_causal") and j > i + arguments.get("query_offset", 0)
+    return not past and j < arguments.get("key_lengths", np.inf) and arguments["scores"][i, j] > -np.inf
+
+
+def is_legal(arguments, i, entries):
+    """Whether a list is one that the rules allow, by trying all pairs of a listed key and another."""
+    scores, keys = arguments["scores"][i], [j for j in entries if j != -1]
+    known = [j for j in range(len(scores)) if may_be_listed(arguments, i, j)]
+    held = len({*keys}) == len(keys) == min(arguments["top_k"], len(known)) and {*keys} <= {*known}
+    return held and not any(scores[k] > scores[j] for j in keys for k in known if k not in keys)
+
+
+def is_accepted(arguments, entries):
+    verdict = judge_outputs(BACKEND, case_of(**arguments), {"key_indices": np.array([entries])})
+    return verdict.status == "pass"
+
+
+@st.composite
+def calls(draw):
+    keys = draw(st.integers(1, 4))
+    arguments = {
+        "scores": np.array([draw(st.lists(NUMBERS, min_size=keys, max_size=keys))]),
+        "top_k": draw(st.integers(1, 3)),
+    }
+    if draw(st.booleans()):
+        arguments |= {"is_causal": True, "query_offset": draw(st.integers(-1, keys))}
+    return arguments | ({"key_lengths": draw(st.integers(0, keys))} if draw(st.booleans()) else {})
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(calls())
+def test_exactly_the_legal_lists_are_accepted(arguments):
+    """Of all lists of keys, of -1 and of what is no key, in all orders."""
+    entries = range(-2, arguments["scores"].shape[-1] + 1)
+    legal = 0
+    for chosen in itertools.product(entries, repeat=arguments["top_k"]):
+        legal += is_legal(arguments, 0, chosen)
+        assert is_accepted(arguments, chosen) == is_legal(arguments, 0, chosen), chosen
+    assert legal
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(calls())
+def test_the_oracles_the_budget_and_the_reference_agree(arguments):
+    """The oracles give the same counts, the budget is open where they are one half, and the list is legal."""
+    one = exact.evaluate("select_keys", arguments)["key_indices"].values
+    assert np.array_equal(one, rational.evaluate("select_keys", arguments)["key_indices"])
+    assert np.array_equal(budgets_of(BACKEND, case_of(**arguments))["key_indices"] > 0, one == 0.5)
+    assert is_legal(arguments, 0, select_keys(**arguments)[0].tolist())
+
+
+@pytest.mark.parametrize(
+    ("got", "rule", "kind"),
+    [
+        (np.array([[0, 1, -1]]), "SELECT-1", "shape"),
+        (np.array([0, 1]), "SELECT-1", "shape"),
+        (np.array([[0.0, 1.0]]), "SELECT-8", "dtype"),
+        (np.array([[0, 1]], np.int8), "SELECT-8", "dtype"),
+    ],
+)
+def test_what_is_no_list_of_the_call_is_refused(got, rule, kind):
+    case = case_of(scores=np.array([[3.0, 2.0, 1.0]]), top_k=2)
+    with pytest.raises(Failure) as failure:
+        require_lists(case, {"key_indices": got})
+    assert (failure.value.rule, failure.value.difference.kind) == (rule, kind)
+    for dtype in (np.int32, np.int64):
+        assert require_lists(case, {"key_indices": np.array([[1, 0]], dtype)})
+
+
+def test_a_wrong_list_is_described_by_its_counts():
+    case = case_of(scores=np.array([[3.0, 2.0, 1.0]]), top_k=2)
+    verdict = judge_outputs(BACKEND, case, {"key_indices": np.array([[0, 0]])})
+    assert (verdict.status, verdict.rule) == ("fail", "SELECT-1")
+    assert (verdict.difference.element, verdict.difference.got, verdict.difference.expected) == ((0, 0), 2, 1)
+
+
+def test_causality_at_the_end_is_named_as_a_variant():
+    scores = np.arange(15.0).reshape(3, 5)
+    lists = select_keys(scores, top_k=2, is_causal=True, query_offset=2)
+    verdict = judge_outputs(BACKEND, case_of(scores=scores, top_k=2, is_causal=True), {"key_indices": lists})
+    assert (verdict.status, verdict.rule, verdict.variant) == ("fail", "MASK-3", "bottom-right")
+    declaring = replace(BACKEND, dialect={"MASK-3": "bottom-right"})
+    verdict = judge_outputs(
+        declaring, case_of(scores=scores, top_k=2, is_causal=True), {"key_indices": lists}
+    )
+    assert verdict.status == "deviation"
+
+
+@pytest.mark.parametrize("options", [{}, {"is_causal": True, "query_offset": 2}, {"key_lengths": [5, 0]}])
+def test_attention_over_selected_keys_is_attention_with_their_mask(options):
+    random = np.random.default_rng(0)
+    scores = random.normal(size=(2, 3, 7))
+    query, key, value = (random.normal(size=(2, 2, size, 4)) for size in (3, 7, 7))
+    lists = select_keys(scores, top_k=3, **options)
+    mask = (lists[..., None] == np.arange(7)).any(axis=-2)
+    listed = listed_attention(query, key, value, key_indices=lists[:, None])
+    # The selection has seen the masks, so attention over the lists needs none.
+    whole = attention(query, key, value, mask=mask[:, None], **options)
+    assert np.allclose(listed, whole, rtol=0, atol=1e-14)
+    assert not np.allclose(listed, attention(query, key, value, **options))
