@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from attnspec.backends import DTYPES
 from attnspec.conformance.gallery.entry import Array, alter, base, rows, wrong
@@ -107,6 +108,20 @@ def depth_of_zero_computed(call: Attention) -> Any:
     none = [name for name in _ARRAYS if getattr(call, name).ndim > 1 and getattr(call, name).shape[-1] == 0]
     zeros = {name: np.zeros((*getattr(call, name).shape[:-1], 1), call.query.dtype) for name in none}
     return base.check_axes(call.but(**zeros))
+
+
+@wrong("check_ranges", "ERR-19", "V")
+def lengths_past_the_keys_in_memory(call: Attention) -> Any:
+    """Attend to as many keys as the length says, past the end of the array too, where its memory goes on."""
+    most = int(np.max(call.key_lengths, initial=0)) if call.key_lengths is not None else 0
+    behind = getattr(call.key.base, "size", 0) >= 2 * call.key.size > 0
+    if most <= call.keys or not behind or call.mask is not None or call.bias is not None:
+        return base.check_ranges(call)
+    longer = {
+        name: as_strided(x, (*x.shape[:-2], most, x.shape[-1]), x.strides)
+        for name, x in (("key", call.key), ("value", call.value))
+    }
+    return call.but(**longer)
 
 
 @wrong("check_window", "ERR-7", "E")

@@ -18,7 +18,7 @@ from attnspec.case import SIZES
 from attnspec.conformance.judge.dtypes import Outputs, is_real
 from attnspec.conformance.judge.expected import forward_results
 from attnspec.conformance.judge.failure import Declined, Failure, Missing, Raised
-from attnspec.conformance.judge.layout import LAYOUTS, OF_ANY_NUMBERS, needs_strides
+from attnspec.conformance.judge.layout import LAYOUTS, OF_ANY_NUMBERS, SURROUNDED, needs_strides
 from attnspec.conformance.judge.lists import require_lists
 
 
@@ -106,8 +106,8 @@ def _view(backend: Backend, kind: str, name: str, array: NDArray[Any]) -> Any:
     """Copy an array into the library in a memory layout."""
     if backend.array_library.strides not in needs_strides(kind):
         raise Missing(f"{backend.library} makes no view that lies {kind}")
-    found = LAYOUTS[kind](backend.xp, backend.to_library(array))
-    if kind not in OF_ANY_NUMBERS and not _same(backend.to_numpy(found), array):
+    found = {**LAYOUTS, **SURROUNDED}[kind](backend.xp, backend.to_library(array))
+    if kind in LAYOUTS and kind not in OF_ANY_NUMBERS and not _same(backend.to_numpy(found), array):
         raise ValueError(f"{name}: expected equal numbers for the layout {kind}, got others")
     return found
 

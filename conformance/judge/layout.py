@@ -71,6 +71,19 @@ def _expanded(xp: Any, array: Any) -> Any:
     return xp.broadcast_to(array[:1], array.shape)
 
 
+def _surrounded(number: int) -> Layout:
+    """Lie between a number before and behind, or for integers and booleans between zeros or ones."""
+
+    def run(xp: Any, array: Any) -> Any:
+        fill, count = number if "float" in str(array.dtype) else int(number > 0), array.shape[0]
+        memory = xp.full((3 * count, *array.shape[1:]), fill, dtype=array.dtype)
+        part = memory[count : 2 * count]
+        part[...] = array
+        return part
+
+    return run
+
+
 def _filled(xp: Any, array: Any, view: Callable[[Any], Any], factors: tuple[int, ...]) -> Any:
     """Allocate a buffer whose trailing axes are longer by some factors, and write through a view of it."""
     shape = list(array.shape)
@@ -103,6 +116,10 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(
 )
 
 
+#: The same layout with other numbers around an array. Arrays of valid calls hold smaller ones.
+SURROUNDED: Mapping[str, Layout] = MappingProxyType(
+    {f"between {number}": _surrounded(number) for number in (-100, 100)}
+)
 #: The layouts that hold any numbers. The others repeat one head, or one number.
 OF_ANY_NUMBERS = tuple(name for name in LAYOUTS if name not in ("repeated", "expanded"))
 

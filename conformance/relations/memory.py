@@ -2,11 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from inspect import signature
 from threading import Barrier
 from typing import Any
+
+import numpy as np
 
 from attnspec import Case
 from attnspec.backends import Backend, Unsupported
@@ -14,6 +17,7 @@ from attnspec.conformance.judge.call import call, without
 from attnspec.conformance.judge.comparison import same_bits
 from attnspec.conformance.judge.dtypes import Outputs
 from attnspec.conformance.judge.failure import Failure, Missing, Raised
+from attnspec.conformance.judge.layout import SURROUNDED
 from attnspec.conformance.relations.bits import keep_results, switch_often
 from attnspec.conformance.relations.relation import Found
 from attnspec.conformance.verdict import Verdict
@@ -93,6 +97,22 @@ def beside_a_refused_call(backend: Backend, calls: tuple[Case, ...]) -> Found:
         except (Raised, Failure, Unsupported):
             continue
     return _worst([_judged(backend, case, outputs) for case, outputs in results])
+
+
+def in_any_surroundings(backend: Backend, calls: tuple[Case, ...]) -> Found:
+    """Make a call twice, with other numbers around its arrays in memory. It raises, or gives one result."""
+    (case,) = calls
+    arrays = [name for name, thing in case.arguments.items() if isinstance(thing, np.ndarray) and thing.ndim]
+    results: list[Outputs] = []
+    for layout in SURROUNDED:
+        with suppress(Raised):
+            results.append(call(backend, case.operation, case.arguments, dict.fromkeys(arrays, layout)))
+    if len(results) == 1:
+        return "raises with some numbers around its arrays, and not with others"
+    for name, array in results[0].items() if results else ():
+        if not np.allclose(array, results[1][name], rtol=1e-2, atol=1e-2, equal_nan=True):
+            return same_bits(name, array, results[1][name])
+    return None
 
 
 def repeated_often(backend: Backend, calls: tuple[Case, ...]) -> Found:

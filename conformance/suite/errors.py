@@ -15,6 +15,7 @@ from attnspec.conformance.judge.call import observe
 from attnspec.conformance.judge.comparison import compare
 from attnspec.conformance.judge.dtypes import in_dtype, in_each
 from attnspec.conformance.judge.expected import exact
+from attnspec.conformance.relations.memory import in_any_surroundings
 from attnspec.conformance.relations.relation import Found
 from attnspec.conformance.suite.faults import BATCHES, SIZES
 from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
@@ -50,6 +51,18 @@ def _malformed_calls(draw: Draw, operation: str) -> tuple[Malformed, ...]:
     fit = draw.fitted(own)
     sizes = (("L", fit.queries), ("S", fit.keys), ("D", fit.depth), ("Dv", fit.value_depth))
     return malformed(sizes if fit != own else ())
+
+
+#: The rules on the ranges of integers that are lengths or places.
+_RANGES = ("ERR-9", "CACHE-2", "CACHE-5", "CACHE-8", "PACK-6", "PAGE-8", "POS-13", "SPARSE-11")
+
+
+@chapter.group("ERR-19", each=tuple(call.name for call in malformed() if call.rule in _RANGES))
+def memory_around(draw: Draw, name: str) -> Iterator[Yielded]:
+    """Integers out of range are refused, or the result is the same whatever lies around the arrays."""
+    call = next(call for call in _malformed_calls(draw, _MALFORMED[name]) if call.name == name)
+    given = Call(in_dtype(call.arguments, "float32"), operation=call.operation)
+    yield Calls((given,), in_any_surroundings, live=True, bits=True)
 
 
 @chapter.group("ERR-12", each=tuple(dict.fromkeys(call.operation for call in malformed())))

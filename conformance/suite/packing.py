@@ -116,7 +116,7 @@ def sequences_across_tiles(draw: Draw, size: str) -> Iterator[Yielded]:
         yield _draw_call(random, dtype, row, is_causal=size == "16")
 
 
-@chapter.group("PACK-1", operation=_FORWARD, each=("int32", "int8", "transposed"))
+@chapter.group("PACK-1", "ERR-1", operation=_FORWARD, each=("int32", "int8", "transposed"))
 def boundaries_and_arrays_in_another_form(draw: Draw, form: str) -> Iterator[Yielded]:
     """The boundaries are narrow beside larger positions, or positions come before heads in memory."""
     width = "int64" if form == "transposed" else form

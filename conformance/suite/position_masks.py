@@ -150,7 +150,7 @@ def no_place_with_a_key(draw: Draw, entries: str) -> Iterator[Yielded]:
 _INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64")
 
 
-@chapter.group("MASK-14", each=_INTEGERS)
+@chapter.group("MASK-14", "ERR-1", each=_INTEGERS)
 def positions_of_every_integer_dtype(draw: Draw, dtype: str) -> Iterator[Yielded]:
     """Positions are compared at their value in each dtype of integers, also past the range of an index."""
     most = int(np.iinfo(dtype).max) // 2

@@ -172,7 +172,7 @@ def every_stack_across_tiles(draw: Draw) -> Iterator[Yielded]:
             yield _case(random, dtype, sizes)
 
 
-@chapter.group("STACK-1", each=("int32", "uint8"))
+@chapter.group("STACK-1", "ERR-1", each=("int32", "uint8"))
 def integers_of_other_dtypes(draw: Draw, width: str) -> Iterator[Yielded]:
     """Tables, lengths and boundaries have other dtypes of integers."""
     for random, dtype, sizes in draw_in_turn(draw, *(Sizes(name=name) for name in _SERVED)):
