@@ -133,7 +133,8 @@ def of_other_operations(case):
 
 def refuses(rule):
     """Whether the sentence of a rule asks for a refusal, or says what one has to say (ERR-12)."""
-    return bool(re.search(r"\braise an error\b|\brefused?\b|^An error\b", find_rule(rule).sentence))
+    asking = r"\braise an error\b|\b(?:refused?|rejected)\b|^An error\b"
+    return bool(re.search(asking, find_rule(rule).sentence))
 
 
 @pytest.mark.parametrize("case", [case for case in VECTORS if case.misuse is None], ids=str)
