@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args
 
-from attnspec import claimable
+from attnspec import OPERATIONS, claimable
 from attnspec.schema import SPELLINGS, spell
 
 #: ``deviation`` is declared and verified. ``should not met`` is an unmet SHOULD. ``unsupported`` counts
@@ -68,6 +68,9 @@ OUTPUT_OF = {
     "SOFT-8": "max",
     "SOFT-9": "max",
 }
+
+#: Outputs that are lists, of which the counts are compared.
+LISTS = frozenset(output.name for form in OPERATIONS.values() for output in form.results if output.lists)
 
 #: The kind of a difference.
 Kind = Literal["shape", "dtype", "pattern", "value", "bits"]

@@ -1,6 +1,7 @@
 """Lists of selected keys: every legal list is accepted and every other one refused; attention over them."""
 
 import itertools
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -10,10 +11,14 @@ from hypothesis import strategies as st
 
 from attnspec import Case
 from attnspec.backends import load
+from attnspec.conformance.attribution.causes import findings
 from attnspec.conformance.judge.budget import budgets_of
 from attnspec.conformance.judge.failure import Failure
-from attnspec.conformance.judge.judge import judge_outputs
+from attnspec.conformance.judge.judge import judge, judge_outputs
 from attnspec.conformance.judge.lists import require_lists
+from attnspec.conformance.render.finding import finding_text
+from attnspec.conformance.run.child import with_traits
+from attnspec.conformance.suite import groups_of
 from attnspec.reference import attention, listed_attention, select_keys
 from attnspec.reference.exact import evaluate as exact
 from attnspec.reference.rational import evaluate as rational
@@ -128,3 +133,19 @@ def test_attention_over_selected_keys_is_attention_with_their_mask(options):
     whole = attention(query, key, value, mask=mask[:, None], **options)
     assert np.allclose(listed, whole, rtol=0, atol=1e-14)
     assert not np.allclose(listed, attention(query, key, value, **options))
+
+
+def test_a_report_names_the_count_the_key_and_the_rule_of_the_option():
+    def without_lengths(scores, *, top_k, is_causal=False, query_offset=0, key_lengths=None):
+        return select_keys(scores, top_k=top_k, is_causal=is_causal, query_offset=query_offset)
+
+    drawn = (item for group in groups_of("selection") for item in group.items())
+    cases = [case for case in drawn if case.operation == "select_keys" and case.dtype == "float32"]
+    backend = replace(BACKEND, companions={**BACKEND.companions, "select_keys": without_lengths})
+    verdicts = [with_traits(judge(backend, case), case) for case in cases]
+    failures = [verdict for verdict in verdicts if verdict.status == "fail"]
+    finding, *_ = findings(failures, verdicts)
+    assert finding.rule == "SELECT-2"
+    text = finding_text(finding)
+    assert re.search(r"key_indices\[\d.*\]: counts \d of key \d+, expected \d", text)
+    assert re.search(r'\["key_indices"\]\[\d+(, \d+)*\], expected\(case\)\["key_indices"\]\[', text)

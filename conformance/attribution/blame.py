@@ -1,7 +1,7 @@
 """Determines the rule that failures with one cause break, from values, common traits and failing cases."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cache
 from math import inf
 
@@ -117,11 +117,22 @@ def _owner(failures: Sequence[Verdict], common: Common) -> str:
         nothing = sum(off is not None and off.expected == -inf for off in differences)
         return "SOFT-7" if traits.EMPTY in common.traits or 2 * nothing > len(failures) else "SOFT-6"
     options = set(map(traits.option_of, common.traits))
+    if owned := _owner_in_companion(failures, options):
+        return owned
     if len(options & _MASKING) > 1:
         return "MASK-4"
     # More failures in float64 are no evidence if other dtypes fail too.
     having = set(common.traits) - ({"float64"} if common.others else set())
     return next((rule for trait, rule in owners().items() if trait in having), "")
+
+
+def _owner_in_companion(failures: Sequence[Verdict], options: Collection[str]) -> str:
+    """Return the rule that a companion gives to an option of attention, if all failures are calls of it."""
+    forms = [OPERATIONS[name] for name in {verdict.operation for verdict in failures} if name in OPERATIONS]
+    if len(forms) != 1 or forms[0].reduces:
+        return ""
+    own = (forms[0].arguments[name].rule for name in forms[0].options if name in options)
+    return next((rule for rule in own if rule not in owners().values()), "")
 
 
 def _rule_of_most_cases(failures: Sequence[Verdict], passing: Sequence[Verdict], common: Common) -> str:

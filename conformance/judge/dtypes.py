@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnspec import OPERATIONS, Case
+from attnspec.conformance.verdict import LISTS
 from attnspec.dtypes import DTYPES, FORMATS, SHORT, name_of
 from attnspec.operations.gradients import primal
 
@@ -27,8 +28,6 @@ PRECISE = frozenset(
     for result in form.results
     if result.numbers == "lse" and not result.of
 )
-#: Outputs that are lists. Their counts are compared, in float64.
-_LISTS = frozenset(result.name for form in OPERATIONS.values() for result in form.results if result.lists)
 #: Gradients of such arguments, which have their dtype (GRAD-2).
 _GRADIENTS_OF_LSES = frozenset(
     result.name
@@ -52,7 +51,7 @@ def accepted_dtypes(output: str, dtype: str) -> tuple[str, ...]:
     """List the dtypes that an output may have for inputs of a dtype (NUM-1, NUM-7, POS-8)."""
     if dtype not in FORMATS:  # the inputs are integers, which the implementation accepted
         return (dtype,)
-    if output in _LISTS:
+    if output in LISTS:  # counts of what they hold are compared
         return ("float64",)
     if output in PRECISE:
         return FORMATS[dtype].accepted_of_lse

@@ -12,7 +12,7 @@ from attnspec.case import fingerprint
 from attnspec.conformance.judge import store
 from attnspec.conformance.judge.comparison import compare
 from attnspec.conformance.judge.dtypes import Outputs, accepted_dtypes, lse_dtype
-from attnspec.conformance.verdict import Difference
+from attnspec.conformance.verdict import LISTS, Difference
 from attnspec.dtypes import DTYPES
 from attnspec.operations.gradients import primal
 from attnspec.reference.budget.budget import Budget
@@ -163,7 +163,9 @@ def differences(
         where = ~_undefined(values)[..., None] if name == "weights" and "lse" in values else None
         value = _or_nan(values, got) if name == "lse" else values[name]
         dtypes = accepted_dtypes(name, own.get(name, dtype))
-        yield compare(name, got, value, budgets[name], *dtypes, where=where)
+        compared = compare(name, got, value, budgets[name], *dtypes, where=where)
+        # A list has no error: it is right or wrong.
+        yield 0.0 if name in LISTS and isinstance(compared, float) else compared
 
 
 def _undefined(values: Mapping[str, Any]) -> Any:

@@ -5,7 +5,7 @@ import shlex
 
 from attnspec.backends.names import LIBRARY_NAMES, PROGRAM, UNTRUSTED, library_of, registered, split_options
 from attnspec.conformance.traits import ARBITRARY, RELATED, SIZED_GROUPS
-from attnspec.conformance.verdict import Difference, Verdict
+from attnspec.conformance.verdict import LISTS, Difference, Verdict
 
 
 def reproduction(verdict: Verdict, seed: int | None = None) -> str:
@@ -120,7 +120,9 @@ def _select(difference: Difference) -> str:
     output = f'["{difference.output}"]'
     if difference.kind in ("shape", "dtype"):
         return f"{output}.{difference.kind}"
-    element = ", ".join(map(str, difference.element))
+    # The numbers of a list are counts, which no call returns: the whole list and its counts are shown.
+    shown = difference.element[:-1] if difference.output in LISTS else difference.element
+    element = ", ".join(map(str, shown))
     return f"{output}[{element}]" if element else output
 
 

@@ -13,7 +13,7 @@ from attnspec.citations import anchor
 from attnspec.conformance.attribution.levels import NOT_SHOWN, rule_results
 from attnspec.conformance.outside import cut, plain
 from attnspec.conformance.render.reproduction import check_command, dump_command, reproduction
-from attnspec.conformance.verdict import Difference, Raise, Verdict
+from attnspec.conformance.verdict import LISTS, Difference, Raise, Verdict
 
 
 def verdict_text(verdict: Verdict, seed: int | None = None) -> str:
@@ -121,8 +121,13 @@ class DifferenceText:
     @property
     def values(self) -> str:
         """The place and the two values."""
+        got, expected = self.difference.got, self.difference.expected
+        if self.difference.output in LISTS and not self.is_form:
+            *row, key = self.difference.element
+            counts = f"counts {float(got):g} of key {key}, expected {float(expected):g}"
+            return f"{self.difference.output}{row}: {counts}"
         kind = f"{self.difference.kind} " if self.is_form else ""
-        return f"{self.place}: got {kind}{self.difference.got}, expected {self.difference.expected}"
+        return f"{self.place}: got {kind}{got}, expected {expected}"
 
     @property
     def is_form(self) -> bool:

@@ -80,6 +80,8 @@ OF_COMPANIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "new_value": ("v_new", "value_new", "vnew"),
         "dropout_p": ("dropout", "dropout_rate", "p_dropout", "dropout_prob", "attn_dropout", "p"),
         "seed": ("dropout_seed", "rng_seed", "philox_seed", "dropout_rng", "dropout_key"),
+        "scores": ("logits", "score", "index_score", "index_scores", "input_values"),
+        "top_k": ("k", "topk", "index_topk", "topk_tokens"),
         "left_padding": ("cache_leftpad", "leftpad_k", "left_pad"),
     }
 )
