@@ -22,7 +22,7 @@ from attnspec.conformance.render.text import DifferenceText, exception_lines, re
 from attnspec.conformance.verdict import Difference, Verdict
 
 #: The largest number of examples in a cell, and of characters of a text in it.
-_MOST, _LONGEST = 4, 1000
+_MOST, _LONGEST = 4, 800
 #: Where installed packages are. The folders before it tell a reader nothing.
 _INSTALLED = re.compile(r"(?<=[/\\])(?:site|dist)-packages[/\\]")
 _WORD = re.compile(r"[^\s\"'(]+")
