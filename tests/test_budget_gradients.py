@@ -14,7 +14,7 @@ from tools.gradient_calls import DATASETS, exact, problem
 from tools.gradient_evidence import EXCEEDING, trials
 from tools.gradient_faults import GRADIENT_FAULTS
 
-CHAPTER = (Path(attnspec.__file__).parent / "gradients.md").read_text(encoding="utf-8")
+EVIDENCE = (Path(attnspec.__file__).parent / "evidence.md").read_text(encoding="utf-8")
 #: Shared heads, and a depth that a block of products does not fill.
 SMALL, DEEP = (1, 4, 2, 7, 16, 16, 16), (1, 2, 1, 16, 17, 64, 32)
 #: A data set on which each fault shows.
@@ -186,5 +186,5 @@ def test_what_is_cast_is_not_full():
 
 def test_the_tables_of_the_chapter_are_of_these_algorithms():
     for name in [*BACKWARDS, *GRADIENT_FAULTS, *EXCEEDING]:
-        assert f"\n| {name} |" in CHAPTER
-    assert "TOO LARGE" not in CHAPTER
+        assert f"\n| {name} |" in EVIDENCE
+    assert "TOO LARGE" not in EVIDENCE

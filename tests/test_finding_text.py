@@ -131,7 +131,7 @@ unless there are only gradients
 
 an argument that most calls ignore
     6 ERR-3 (is_causal) ignored=is_causal; 2 MASK-3 (is_causal) #golden group=; 1 NUM-11 (is_causal); ok 40
-    + MASK-3 Causal means not after the query
+    + MASK-3 Causal attention excludes later keys
     + the result is the same without `is_causal` in 6 of 7 failing calls with it
 
 an argument that few calls ignore

@@ -388,6 +388,15 @@ def poison_beside_an_empty_row(draw: Draw, number: float) -> Iterator[Yielded]:
         yield _garbage(problem, everywhere, number, number) | {"key_lengths": 0}
 
 
+@chapter.group("MASK-13", each=(np.nan, np.inf))
+def poison_in_the_bias_for_a_disallowed_key(draw: Draw, number: float) -> Iterator[Yielded]:
+    """NaN and infinity in the bias for a key that another argument disallows do not change the result."""
+    for problem in draw.in_each_dtype(MASKED[0]):
+        mask = problem.random.random(problem.shape) < 0.5
+        bias = np.where(mask, problem.random.normal(size=problem.shape), number).astype(problem.query.dtype)
+        yield problem.arguments | {"mask": mask, "bias": bias}
+
+
 @chapter.group("MASK-13")
 def poison_after_the_query(draw: Draw) -> Iterator[Yielded]:
     """The last key is NaN. Under the causal mask it may change only the last row."""
