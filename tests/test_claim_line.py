@@ -12,6 +12,7 @@ from attnspec import SpecError
 from attnspec.backends import load
 from attnspec.conformance.attribution.report import Report
 from attnspec.conformance.claim import CLASSES, FIELDS, claim_of, class_of, read_claim
+from attnspec.conformance.render.markdown import to_markdown
 from attnspec.conformance.render.screen import screen
 from attnspec.conformance.results import Header
 
@@ -24,6 +25,7 @@ def test_a_claim_of_conformance_is_read_back():
     report = Report(results)
     line = claim_of(report, subject)
     assert f"claim: {line}" in screen(report, width=80).splitlines()
+    assert f"- claim: `{line}`" in to_markdown(report).splitlines()
     claim = read_claim(f"claim: {line}")
     assert tuple(claim) == FIELDS
     assert (

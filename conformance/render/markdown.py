@@ -9,6 +9,7 @@ from pathlib import Path
 from attnspec import find_rule, rules
 from attnspec.conformance.attribution.finding import Finding
 from attnspec.conformance.attribution.report import Outcome, Report
+from attnspec.conformance.claim import claim_of
 from attnspec.conformance.outside import cut, plain
 from attnspec.conformance.render.finding import finding_details, finding_title
 from attnspec.conformance.render.summary import (
@@ -65,6 +66,8 @@ def pages_line(first: Path, environment: Mapping[str, str] | None = None) -> str
 def _backend_lines(report: Report, subject: Subject) -> Iterator[str]:
     """Write the result of one backend, and the cases that were not judged."""
     yield f"- {code(subject.name)}: {_text(backend_headline(report, subject))}"
+    if claim := claim_of(report, subject):
+        yield f"- claim: {code(claim)}"
     if subject.problem:
         yield f"- **error**: {code(subject.problem)}"
     if why := why_not_whole(report, subject):
