@@ -7,19 +7,19 @@ import re
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from types import MappingProxyType
 from typing import Any
 
 import attnspec
 from attnspec import CHAPTERS, OPERATIONS, levels, rules
 from attnspec.conformance.run.plan import PATH
+from attnspec.reference import budget
 from attnspec.reference.budget.arithmetic import PROFILES
 
 #: The ids that no text has any more, and the last version that had each. They stay reserved.
 WITHDRAWN: Mapping[str, str] = MappingProxyType({})
 _SPEC = Path(attnspec.__file__).parent
-#: The modules whose constants are those of the budgets.
-_BUDGETS = ("arithmetic", "attention", "forms", "gradients")
 #: The sections that define a budget, and the formulas in a section: indented lines, and blocks of LaTeX.
 _SECTION = re.compile(r"^## [^\n]*\bbudget\b[^\n]*\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 _FORMULA = re.compile(r"^ {4,}\S.*$|^```math\n.*?^```$", re.MULTILINE | re.DOTALL)
@@ -83,8 +83,8 @@ def _formulas() -> Iterator[str]:
 
 
 def _constants() -> Iterator[list[Any]]:
-    for name in _BUDGETS:
-        module = import_module(f"attnspec.reference.budget.{name}")
+    for name in sorted(found.name for found in iter_modules(budget.__path__)):
+        module = import_module(f"{budget.__name__}.{name}")
         for constant, value in sorted(vars(module).items()):
             if constant.isupper() and isinstance(value, int | float):
                 yield [name, constant, value]

@@ -113,6 +113,12 @@ def test_every_must_rule_is_in_a_level_or_said_to_be_in_none():
     assert not {*named()} & {*in_no_level()}
 
 
+def test_the_level_strict_has_every_rule_by_which_a_call_is_rejected():
+    (strict,) = (one for one in levels() if one.name == "strict")
+    rejecting = {rule.id for rule in rules() if "MUST raise an error" in rule.sentence}
+    assert {*strict.rules, *strict.where_offered} == rejecting
+
+
 def test_nothing_on_the_page_is_lost_by_the_loader():
     found = re.findall(r"\b[A-Z]+-[0-9]+\b", PAGE)
     mentioned = re.findall(r"narrowest of the classes of .NUM-3", PAGE)
