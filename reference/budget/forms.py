@@ -14,10 +14,6 @@ from attnspec.reference.budget.companions import projected_budget
 from attnspec.reference.budget.gradients import gradient_budget
 from attnspec.reference.quantization import dequantize, dequantize_blocks
 
-_MASKING = ("is_causal", "window")
-_FORM = ("query_starts", "key_starts", "query_offset")
-
-
 #: Roundings of a decoded number: its product with the scale, and the scale where it is multiplied by another.
 DECODING = 2
 
