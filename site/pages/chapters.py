@@ -52,6 +52,7 @@ BESIDE = (
     "glossary",
     "recipes",
     "calls",
+    "frameworks",
     "dialects",
     "notebooks",
     "evidence",
