@@ -89,3 +89,7 @@ def overwritten(query, key, value):
     if shared:
         weights.zero_()
     return output
+
+
+def packed_attention(query, key, value, *, query_starts, key_starts):
+    return torch.from_numpy(query.numpy())

@@ -57,6 +57,11 @@ def test_a_function_that_is_not_differentiable_is_not_failed_for_it(name, case):
     assert verdict.reason == f"differentiated:{name} computes no gradient: {REASONS[name]}"
 
 
+def test_a_form_that_is_not_differentiable_is_not_failed_for_it():
+    verdict = judged("differentiated:packed_attention", "packing-gradients-means-float32")
+    assert (verdict.status, verdict.code) == ("unsupported", "no gradient")
+
+
 def test_a_gradient_of_none_is_wrong():
     verdict = judged("differentiated:with_a_constant_key", PLAIN)
     assert (verdict.status, verdict.rule) == ("fail", "GRAD-17")

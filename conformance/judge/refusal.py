@@ -163,10 +163,10 @@ def _require_named(message: str, arguments: tuple[str, ...]) -> None:
         )
 
 
-_VJP = "attention_vjp"
+_OPERATOR = OPERATIONS["attention_vjp"]
 #: The arrays besides query, key and value whose gradients an implementation may lack, and the cotangent
 #: that it may lack.
-_PARTS = (*(one.of for one in OPERATIONS[_VJP].results if one.of in OPERATIONS[_VJP].options), "d_lse")
+_PARTS = (*(one.of for one in _OPERATOR.results if one.of in _OPERATOR.options), "d_lse")
 #: What the latest plain calls of gradients showed: the function, the dtype, the part and the answer.
 _SEEN: deque[tuple[Any, str, str, str]] = deque(maxlen=64)
 
@@ -189,9 +189,13 @@ def gradient_lacking(backend: Backend, calls: Iterable[Case], error: Exception) 
     if not isinstance(error, Raised | Declined):
         return None
     for case in calls:
-        parts = [name for name in _PARTS if case.arguments.get(name) is not None]
-        for part in ("", *parts) if case.operation == _VJP else ():
-            lacking = _without(backend, case.dtype if case.dtype in DTYPES else backend.dtypes[0], part)
+        if case.operation == primal(case.operation):
+            continue
+        known = OPERATIONS[case.operation].arguments
+        parts = [name for name in _PARTS if case.arguments.get(name) is not None and "query" in known]
+        for part in ("", *parts):
+            dtype = case.dtype if case.dtype in DTYPES else backend.dtypes[0]
+            lacking = _without(backend, case.operation, dtype, part)
             if lacking:
                 if part:
                     reason = f"{backend.name} {NO_GRADIENT} with {part}: {lacking}"
@@ -200,23 +204,25 @@ def gradient_lacking(backend: Backend, calls: Iterable[Case], error: Exception) 
     return None
 
 
-def _without(backend: Backend, dtype: str, part: str) -> str:
+def _without(backend: Backend, operation: str, dtype: str, part: str) -> str:
     """Make the plainest call that needs a gradient. Return its error, or an empty string if it returned."""
-    function = backend.function(_VJP)
+    function = backend.function(operation)
     for known, *asked, answer in _SEEN:
         if known is function and asked == [dtype, part]:
             return str(answer)
-    found = _raised(backend, dtype, part)
+    found = _raised(backend, operation, dtype, part)
     _SEEN.append((function, dtype, part, found))
     return found
 
 
-def _raised(backend: Backend, dtype: str, part: str) -> str:
-    arguments = in_dtype(fitting_call(backend, _VJP), dtype)
-    # An adapter may offer four axes only.
-    for arrays in (arguments, {name: array[None] for name, array in arguments.items()}):
+def _raised(backend: Backend, operation: str, dtype: str, part: str) -> str:
+    arguments = in_dtype(fitting_call(backend, operation), dtype)
+    calls = [arguments]
+    if primal(operation) == "attention":  # an adapter may offer four axes only
+        calls.append({name: array[None] for name, array in arguments.items()})
+    for arrays in calls:
         try:
-            call(backend, _VJP, arrays | _given(part, arrays))
+            call(backend, operation, arrays | _given(part, arrays))
         except Raised as raised:
             first = next(iter(raised.data.message.splitlines()), "")
             return f"{raised.data.type}: {first}" if first else raised.data.type

@@ -30,7 +30,7 @@ FILES = {
     "sparsity": ("sparsity",),
     "selection": ("selection",),
     "latent": ("latent",),
-    "stacks": ("stacks",),
+    "stacks": ("stacks", "stacks_at_sizes"),
     "dropout": ("dropout",),
     "gradients": (
         "gradients",

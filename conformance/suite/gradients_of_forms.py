@@ -6,10 +6,19 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.suite.drawn_stacks import OPTIONS, Sizes, draw_call, options_of
+from attnspec.conformance.suite.drawn_stacks import (
+    OPTIONS,
+    TOGETHER,
+    Sizes,
+    draw_call,
+    draw_together,
+    options_of,
+)
+from attnspec.conformance.suite.gradients_numerics import long_sums_of_one_sign
 from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
 from attnspec.conformance.suite.problem import grid
-from attnspec.conformance.suite.stacks import STORED, TILES
+from attnspec.conformance.suite.stacks import STORED, TILES, UNEVEN
+from attnspec.conformance.suite.stacks_at_sizes import WIDE, far_window
 from attnspec.conformance.suite.words import draw_in_turn
 
 chapter = Chapter("gradients")
@@ -33,6 +42,37 @@ def gradients_in_forms_with(draw: Draw, option: str) -> Iterator[Yielded]:
         call = draw_call(random, dtype, STORED[sizes.name].layers, sizes, option)
         rules = tuple(dict.fromkeys((_RULES[sizes.name], "STACK-2", *OPTIONS[option][0])))
         yield Call(call | _cotangents(random, call), rules, operation=f"{sizes.name}_vjp")
+
+
+@chapter.group("PACK-7", "SPARSE-12", "STACK-2", each=tuple(TOGETHER))
+def gradients_in_forms_of_options_together(draw: Draw, together: str) -> Iterator[Yielded]:
+    """Options that change each other's gradients act at once, and a bias is shared by rows or by keys."""
+    for random, dtype, sizes in draw_in_turn(draw, *(replace(UNEVEN, name=name) for name in _RULES)):
+        call = draw_together(random, dtype, STORED[sizes.name].layers, sizes, together)
+        call.pop("return_max")
+        if together == "offsets":
+            call["bias"] = call["bias"][:1]
+        if together == "ends":
+            call["bias"] = call["bias"][:, :1]
+        rules = ("STACK-2", _RULES[sizes.name], "GRAD-4", "GRAD-5", "GRAD-7")
+        yield Call(call | _cotangents(random, call), rules, operation=f"{sizes.name}_vjp")
+
+
+@chapter.group("PACK-7", "MASK-8")
+def gradients_of_windows_across_tiles(draw: Draw) -> Iterator[Yielded]:
+    """The keys of a tile are in the windows of queries of several tiles, as offsets are large."""
+    for random, dtype, sizes in draw_in_turn(draw, replace(WIDE, name="packed_attention")):
+        call = draw_call(random, dtype, STORED[sizes.name].layers, sizes) | far_window(sizes)
+        yield Call(call | _cotangents(random, call), operation="packed_attention_vjp")
+
+
+@chapter.group("PACK-7", "NUM-5")
+def gradients_of_many_packed_queries(draw: Draw) -> Iterator[Yielded]:
+    """The gradient of a key is a sum over hundreds of packed queries, of terms of one sign."""
+    for call in long_sums_of_one_sign(draw, "queries"):
+        arrays = {name: array[None] for name, array in call.items()}
+        starts = {"query_starts": np.array([0, 600]), "key_starts": np.array([0, 2])}
+        yield Call(arrays | starts, operation="packed_attention_vjp")
 
 
 def _cotangents(random: np.random.Generator, call: dict[str, Any]) -> dict[str, Any]:

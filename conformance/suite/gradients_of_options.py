@@ -34,6 +34,16 @@ def bias_that_is_broadcast(draw: Draw) -> Iterator[Yielded]:
         yield problem.arguments | {"bias": bias} | cotangents(problem)
 
 
+@chapter.group("GRAD-4", operation=_VJP, each=("queries", "keys"))
+def bias_that_many_share(draw: Draw, axis: str) -> Iterator[Yielded]:
+    """A bias is broadcast along more queries, or more keys, than a tile holds."""
+    shape = Shape((2,), 67, 9, 4, 3) if axis == "queries" else Shape((2,), 3, 130, 4, 3)
+    for problem in draw.problems((shape,)):
+        bias = problem.array(*problem.shape)
+        bias = bias[..., :1, :] if axis == "queries" else bias[..., :1]
+        yield problem.arguments | {"bias": bias} | cotangents(problem)
+
+
 @chapter.group("GRAD-5", "SCORE-5", operation=_VJP, each=("alone", "bias"))
 def softcap(draw: Draw, beside: str) -> Iterator[Yielded]:
     """Scores far past the cap have gradients near 0 before the cap, and a bias has the full gradient."""

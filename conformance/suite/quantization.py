@@ -296,6 +296,16 @@ def codes_of_many_keys(draw: Draw) -> Iterator[Yielded]:
         yield _call(problem, ENCODINGS[index // 2], "token")
 
 
+@chapter.group("QUANT-8", "QUANT-5", operation=_QUANTIZED, each=(2, 8))
+def blocks_of_many_tokens(draw: Draw, blocks: int) -> Iterator[Yielded]:
+    """A block of tokens has a scale, and there are more tokens than a tile of 64 holds."""
+    for problem in draw.problems((Shape((2,), 3, 128, 8, 8),)):
+        call = _call(problem, "int8", "token")
+        for name in ("key_scales", "value_scales"):
+            call[name] = call[name][..., :blocks, :]
+        yield call
+
+
 @chapter.group("QUANT-8", operation=_QUANTIZED)
 def scales_of_another_dtype(draw: Draw) -> Iterator[Yielded]:
     """Scales are float32 beside queries in half precision, as kernels keep them."""

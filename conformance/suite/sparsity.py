@@ -271,6 +271,19 @@ def long_lists(draw: Draw, width: int) -> Iterator[Yielded]:
         yield _spoil_other_keys(problem, lists) | {"key_indices": lists}
 
 
+@chapter.group("SPARSE-6", "SPARSE-7", operation=_LISTED, each=("lists of all queries", "no key"))
+def lists_of_many_places(draw: Draw, which: str) -> Iterator[Yielded]:
+    """Lists are longer than a tile of 64 and have places of no key, or belong to more queries than a tile."""
+    shape = Shape((2,), 3, 130, 4, 4) if which == "no key" else Shape((2,), 67, 9, 4, 4)
+    for problem in draw.problems((shape,)):
+        lists = _key_lists(problem, 100 if which == "no key" else 4)
+        if which == "no key":
+            lists[(problem.random.random(lists.shape) < 0.3) | (lists == 0)] = -1
+            yield problem.arguments | {"key_indices": lists}
+        else:
+            yield problem.arguments | {"key_indices": lists[..., :1, :]}
+
+
 @chapter.group("SPARSE-7", operation=_LISTED, each=("first", "last", "between", "wider than the keys"))
 def entries_of_no_key(draw: Draw, place: str) -> Iterator[Yielded]:
     """Entries of -1 stand anywhere in a list, which may have more places than there are keys."""
@@ -347,8 +360,8 @@ def unlisted_keys_of_nan(draw: Draw) -> Iterator[Yielded]:
     """Keys and values that are in no list hold NaN and infinity, the first and the last among them."""
     for problem in draw.problems(SHAPES):
         keys = problem.shape[-1]
-        lists = np.clip(_key_lists(problem, 3), 1, keys - 2)
-        lists[..., 2] = -1
+        lists = _key_lists(problem, 3)
+        lists[(lists == 0) | (lists == keys - 1)] = -1
         arguments = {name: x.copy() for name, x in problem.arguments.items()}
         for place in (0, keys - 1):
             arguments["key"][..., place, :], arguments["value"][..., place, :] = np.nan, np.inf
@@ -356,18 +369,23 @@ def unlisted_keys_of_nan(draw: Draw) -> Iterator[Yielded]:
 
 
 @chapter.group(
-    "SPARSE-12", operation=_LISTED_VJP, each=("alone", "no key", "sinks", "wider than the keys", "bias")
+    "SPARSE-12",
+    operation=_LISTED_VJP,
+    each=("alone", "no key", "sinks", "wider than the keys", "bias", "shared by all heads"),
 )
 def gradients_of_lists(draw: Draw, beside: str) -> Iterator[Yielded]:
     """Each query adds its part to the gradients of its keys, and keys in no list have gradients of 0."""
     for problem in draw.problems(SHAPES[1:]):
         keys = problem.shape[-1]
-        lists = np.maximum(_key_lists(problem, 4), 1)
+        lists = _key_lists(problem, 4)
+        lists[lists == 0] = -1
         if beside == "no key":
             lists[..., ::2, :], lists[..., 2:] = -1, -1
         if beside == "wider than the keys":
             empty = np.full((*lists.shape[:-1], keys + 1), -1, lists.dtype)
             lists = np.concatenate([lists[..., :2], empty, lists[..., 2:]], axis=-1)
+        if beside == "shared by all heads" and lists.ndim > 2:
+            lists = lists[..., :1, :, :]
         options = sinks(problem) if beside == "sinks" else {}
         options |= {"bias": biased(problem)} if beside == "bias" else {}
         cotangent = cotangents(problem, lse=beside == "sinks")

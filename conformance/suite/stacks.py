@@ -28,7 +28,7 @@ chapter = Chapter("stacks")
 #: Every operation that has a form, or several.
 STORED = {**FORMS, **STACKS}
 #: The stacks of served models, which meet every option.
-_SERVED = (
+SERVED = (
     "packed_paged_attention",
     "packed_paged_quantized_attention",
     "packed_paged_latent_attention",
@@ -42,7 +42,7 @@ _MIXED = Sizes(queries=(1, 4, 0, 1, 2), keys=(9, 4, 3, 0, 7), heads=(4, 1), page
 #: The integers of a form, which have any dtype.
 _INTEGERS = {"block_table", "key_lengths", "query_starts", "key_starts"}
 #: One sequence has no queries, one has no keys, and one has more queries than keys.
-_UNEVEN = Sizes(queries=(4, 0, 2, 3, 2), keys=(9, 6, 0, 2, 7), rest=(2, 3), page=3, spare=0, listed=16)
+UNEVEN = Sizes(queries=(4, 0, 2, 3, 2), keys=(9, 6, 0, 2, 7), rest=(2, 3), page=3, spare=0, listed=16)
 #: The sizes of calls whose sequences begin and end at tiles.
 TILES: Mapping[str, Sizes] = {
     "16": Sizes(
@@ -84,7 +84,7 @@ def forms_with(draw: Draw, option: str) -> Iterator[Yielded]:
     """Each option of attention acts in a form or a stack as it does without forms."""
     place = tuple(OPTIONS).index(option)
     names = [name for name in STORED if option in options_of(STORED[name].layers)]
-    chosen = [name for name in names if name in (*FORMS, *_SERVED) or _turn(name, place)]
+    chosen = [name for name in names if name in (*FORMS, *SERVED) or _turn(name, place)]
     calls = [replace(_REST if len(name) % 2 else Sizes(), name=name) for name in chosen]
     for random, dtype, sizes in draw_in_turn(draw, *calls):
         yield _case(random, dtype, sizes, option)
@@ -97,7 +97,7 @@ def options_together(draw: Draw, together: str) -> Iterator[Yielded]:
     for turn in (0, 1):
         codes = [ENCODINGS[(place + index) % len(ENCODINGS)] for index in range(len(STORED))]
         codes = codes if place % 2 else ["int8"] * len(STORED)
-        calls = [replace(_UNEVEN, name=name, encoding=code) for name, code in zip(STORED, codes, strict=True)]
+        calls = [replace(UNEVEN, name=name, encoding=code) for name, code in zip(STORED, codes, strict=True)]
         for random, dtype, sizes in draw_in_turn(draw, *calls, turn=turn):
             layers = STORED[sizes.name].layers
             call = draw_together(random, dtype, layers, sizes, together)
@@ -112,7 +112,7 @@ def finer_codes(draw: Draw, together: str) -> Iterator[Yielded]:
     quantized = [name for name in STACKS if "quantized" in STACKS[name].layers]
     own = {"offsets": "e4m3fnuz", "positions": "e5m2fnuz", "positions alone": "e2m1fn"}[together]
     for turn, code in ((0, "int8"), (1, "int8"), (0, own), (1, own)):
-        calls = [replace(_UNEVEN, name=name, encoding=code) for name in quantized]
+        calls = [replace(UNEVEN, name=name, encoding=code) for name in quantized]
         for random, dtype, sizes in draw_in_turn(draw, *calls, turn=turn):
             call = draw_call(random, dtype, STACKS[sizes.name].layers, sizes)
             yield Call(call | draw_finer(random, call, together), operation=sizes.name)
@@ -121,9 +121,9 @@ def finer_codes(draw: Draw, together: str) -> Iterator[Yielded]:
 @chapter.group("STACK-1")
 def batch_of_decoding_and_prefill(draw: Draw) -> Iterator[Yielded]:
     """Sequences with one query, with a chunk of a prompt, without queries and without keys are in one row."""
-    calls = [replace(_MIXED, name=name) for name in (*_SERVED, _SERVED[0]) * 2]
+    calls = [replace(_MIXED, name=name) for name in (*SERVED, SERVED[0]) * 2]
     for index, (random, dtype, sizes) in enumerate(draw_in_turn(draw, *calls)):
-        option = "all together" if index <= len(_SERVED) else "causality"
+        option = "all together" if index <= len(SERVED) else "causality"
         case = _case(random, dtype, sizes, option)
         yield replace(case, rules=("STACK-1", "PACK-2", "PAGE-7", *OPTIONS[option][0]))
 
@@ -133,7 +133,7 @@ def mixed_batch_with(draw: Draw, option: str) -> Iterator[Yielded]:
     """Each option acts on a batch of decoding and of chunks, at small sizes and at those of tiles."""
     place = tuple(OPTIONS).index(option)
     forms = [name for name in FORMS if option in options_of(FORMS[name].layers)]
-    names = [name for name in _SERVED if option in options_of(STACKS[name].layers)]
+    names = [name for name in SERVED if option in options_of(STACKS[name].layers)]
     calls = [replace(_MIXED, name=name) for name in names]
     # Every second call is in float32, so that each size of tiles is.
     calls += [replace(TILES[size], name=names[0]) for size in ("16", "64", "64", "16")]
@@ -148,7 +148,7 @@ def mixed_batch_with(draw: Draw, option: str) -> Iterator[Yielded]:
 @chapter.group("PACK-3")
 def rows_past_the_last_sequence(draw: Draw) -> Iterator[Yielded]:
     """The row of packed queries is longer than its sequences, with sinks."""
-    calls = [replace(_REST, name=name) for name in (*_SERVED, "packed_quantized_attention")]
+    calls = [replace(_REST, name=name) for name in (*SERVED, "packed_quantized_attention")]
     for random, dtype, sizes in draw_in_turn(draw, *calls):
         yield replace(_case(random, dtype, sizes, "sinks"), rules=("PACK-3", "SOFT-5"))
 
@@ -156,8 +156,8 @@ def rows_past_the_last_sequence(draw: Draw) -> Iterator[Yielded]:
 @chapter.group("STACK-1", each=tuple(TILES))
 def forms_across_tiles(draw: Draw, size: str) -> Iterator[Yielded]:
     """Sequences begin and end inside tiles, at their edges and one after them."""
-    others = (name for name in STACKS if name not in _SERVED and _turn(name, int(size)))
-    names = [*_SERVED, *others, *FORMS]
+    others = (name for name in STACKS if name not in SERVED and _turn(name, int(size)))
+    names = [*SERVED, *others, *FORMS]
     for random, dtype, sizes in draw_in_turn(draw, *(replace(TILES[size], name=name) for name in names)):
         case = _case(random, dtype, sizes, "all together")
         yield replace(case, rules=("STACK-1", *case.rules))
@@ -166,7 +166,7 @@ def forms_across_tiles(draw: Draw, size: str) -> Iterator[Yielded]:
 @chapter.group("STACK-1")
 def every_stack_across_tiles(draw: Draw) -> Iterator[Yielded]:
     """Sequences of the stacks that are not served begin and end inside tiles, in both dtypes."""
-    calls = [replace(TILES["16"], name=name) for name in STACKS if name not in _SERVED]
+    calls = [replace(TILES["16"], name=name) for name in STACKS if name not in SERVED]
     for turn in (0, 1):
         for random, dtype, sizes in draw_in_turn(draw, *calls, turn=turn):
             yield _case(random, dtype, sizes)
@@ -175,7 +175,7 @@ def every_stack_across_tiles(draw: Draw) -> Iterator[Yielded]:
 @chapter.group("STACK-1", "ERR-1", each=("int32", "uint8"))
 def integers_of_other_dtypes(draw: Draw, width: str) -> Iterator[Yielded]:
     """Tables, lengths and boundaries have other dtypes of integers."""
-    for random, dtype, sizes in draw_in_turn(draw, *(Sizes(name=name) for name in _SERVED)):
+    for random, dtype, sizes in draw_in_turn(draw, *(Sizes(name=name) for name in SERVED)):
         case = _case(random, dtype, sizes)
         names = ("block_table", "key_lengths", "query_starts")
         arguments = dict(case.arguments)
