@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnspec import OPERATIONS
+from attnspec import OPERATIONS, Case, cases
+from attnspec.conformance.suite import groups_of
 from attnspec.conformance.suite.drawn_stacks import OPTIONS, Sizes, draw_call, options_of
 from attnspec.conformance.suite.stacks import STORED
 from attnspec.reference import ArgumentError, attention, function
@@ -153,3 +154,20 @@ def test_arrays_of_float32_are_computed_in_float64_too(name):
     result = results_of(name, call)["output"]
     assert result.dtype == np.float64
     np.testing.assert_array_equal(result, results_of(name, call | wide)["output"])
+
+
+def test_no_list_of_a_case_holds_a_key_twice():
+    """Where one does, SPARSE-8 alone is judged, which is no MUST."""
+    drawn = (
+        item
+        for name in ("sparsity", "stacks", "gradients")
+        for group in groups_of(name)
+        for item in group.items()
+    )
+    lists = {
+        case.name: np.sort(case.arguments["key_indices"])
+        for case in (*cases(), *drawn)
+        if isinstance(case, Case) and "key_indices" in case.arguments and case.rules != ("SPARSE-8",)
+    }
+    twice = [name for name, x in lists.items() if ((x[..., 1:] == x[..., :-1]) & (x[..., 1:] >= 0)).any()]
+    assert (len(lists) > 500, twice) == (True, [])

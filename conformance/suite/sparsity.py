@@ -279,9 +279,9 @@ def lists_of_many_places(draw: Draw, which: str) -> Iterator[Yielded]:
         lists = _key_lists(problem, 100 if which == "no key" else 4)
         if which == "no key":
             lists[(problem.random.random(lists.shape) < 0.3) | (lists == 0)] = -1
-            yield problem.arguments | {"key_indices": lists}
+            yield Call(problem.arguments | {"key_indices": lists}, ("SPARSE-7",))
         else:
-            yield problem.arguments | {"key_indices": lists[..., :1, :]}
+            yield Call(problem.arguments | {"key_indices": lists[..., :1, :]}, ("SPARSE-6",))
 
 
 @chapter.group("SPARSE-7", operation=_LISTED, each=("first", "last", "between", "wider than the keys"))

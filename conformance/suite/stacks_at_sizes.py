@@ -1,4 +1,4 @@
-"""The chapter `stacks`: decoding over long caches, and numbers, lists and codes as served models have them."""
+"""The chapter `stacks`: decoding over long caches, and numbers, lists and codes that served models have."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -32,6 +32,8 @@ _LONG = Sizes(queries=(1, 3, 1), keys=(150, 35, 0), heads=(4, 2), page=16, block
 WIDE = Sizes(queries=(3, 70), keys=(70, 150), rest=(2, 3), heads=(2, 1), blocks=(32, 64), listed=80)
 _BLOCKS = tuple(name for name in STACKS if {"paged", "block_sparse"} <= {*STACKS[name].layers})
 _PACKED = tuple(name for name in STORED if {"packed", "paged"} & {*STORED[name].layers} == {"packed"})
+#: The options of keys in pages, alone and together.
+_OPTIONS = (*options_of(("paged",)), *TOGETHER)
 _QUANTIZED = ("quantized_attention", "paged_quantized_attention", "packed_paged_quantized_attention")
 
 
@@ -57,17 +59,17 @@ def _long(random: Random, dtype: str, sizes: Sizes, option: str) -> Arguments:
     return call
 
 
-@chapter.group("STACK-2", each=(*OPTIONS, *TOGETHER))
+@chapter.group("STACK-2", each=_OPTIONS)
 def decoding_over_a_long_cache(draw: Draw, option: str) -> Iterator[Yielded]:
     """One query attends to more keys than a kernel takes at once, with finer scales of codes."""
-    place = [*OPTIONS, *TOGETHER].index(option)
+    place = _OPTIONS.index(option)
     own = OPTIONS[option][0] if option in OPTIONS else ("SOFT-8",)
-    names = SERVED if option in TOGETHER else (SERVED[place % 4], SERVED[(place + 1) % 4])
-    names = tuple(name for name in (*names, "paged_attention") if option in {*TOGETHER, *options_of(STORED[name].layers)})
+    served = SERVED if option in TOGETHER else (SERVED[place % 4], SERVED[(place + 1) % 4])
+    names = (*served, "paged_attention")
     for random, dtype, sizes in draw_in_turn(draw, *(replace(_LONG, name=name) for name in names)):
         call = _long(random, dtype, sizes, option)
-        rules = tuple(dict.fromkeys(("STACK-2", *own)))
-        yield Call(call, rules, operation=sizes.name, outputs=("output", "lse", "max"))
+        rules, more = tuple(dict.fromkeys(("STACK-2", *own))), ("max",) if "return_max" in call else ()
+        yield Call(call, rules, operation=sizes.name, outputs=("output", "lse", *more))
 
 
 @chapter.group("STACK-1", "SPARSE-1")
