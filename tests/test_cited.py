@@ -46,6 +46,8 @@ MIXED = {
     "data set": {"mask"},
     "every gradient in its budget": {"bias"},
     "gradients past every tile": None,
+    "decoding over a long cache": None,
+    "gradients in forms of options together": None,
     "through linear layers": {"key_heads"},
     "strides in the backward pass": None,
     "arrays column by column": None,
