@@ -70,6 +70,7 @@ def gradients_of_windows_across_tiles(draw: Draw) -> Iterator[Yielded]:
 def gradients_of_many_packed_queries(draw: Draw) -> Iterator[Yielded]:
     """The gradient of a key is a sum over hundreds of packed queries, of terms of one sign."""
     for call in long_sums_of_one_sign(draw, "queries"):
+        assert isinstance(call, dict)  # noqa: S101 - for the type checker: it yields arguments
         arrays = {name: array[None] for name, array in call.items()}
         starts = {"query_starts": np.array([0, 600]), "key_starts": np.array([0, 2])}
         yield Call(arrays | starts, operation="packed_attention_vjp")
