@@ -60,6 +60,12 @@ def test_every_wrong_entry_was_measured_and_has_a_row_in_the_page():
     assert sorted(rows) == sorted(one.name for one in (*wrong_entries(), *correct_entries()))
 
 
+def test_every_stored_case_is_one_of_the_suite():
+    names = {item.name for item in items()}
+    stored = {kill.case or kill.other for kill in read().kills.values()}
+    assert {name for name in stored - names if name and not name.startswith("sizes-")} == set()
+
+
 def test_what_was_measured_is_read_as_it_was_written(tmp_path):
     store(read(), tmp_path / "kills.json")
     assert (tmp_path / "kills.json").read_text(encoding="utf-8") == FILE.read_text(encoding="utf-8")
