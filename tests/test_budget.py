@@ -106,6 +106,28 @@ def test_one_key_of_a_large_score_allows_the_cast_of_an_exponential_by_a_fused_m
     assert 0.8 < most <= 1 < beyond
 
 
+def test_the_budget_of_merging_is_that_of_the_chapter():
+    """Eight parts, and eight of which one has a share: the formulas as the chapter writes them."""
+    u, parts = 2.0**-53, 8
+    outputs = np.linspace(-2, 3, parts)[:, None, None]
+    for lses in (
+        np.linspace(98, 102, parts)[:, None],
+        np.where(np.arange(parts) == 3, 100, -np.inf)[:, None],
+    ):
+        allowed = budget("merge_partials", {"outputs": outputs, "lses": lses}, "float64")
+        lse = np.log(np.exp(lses - 100).sum()) + 100
+        share, far = np.exp(lses - lse)[:, 0], np.abs(lses - lse)[:, 0]
+        size = share * np.abs(outputs[:, 0, 0])
+        with np.errstate(invalid="ignore", over="ignore"):
+            eps = np.expm1(u * (3 * far + (parts - 1) * (abs(lse) + far + 8)))
+            several = 2 * (np.where(share > 0, size * eps, 0).sum() + (parts + 4) * u * size.sum())
+        error = several if (share > 0).sum() > 1 else u * (8 + abs(lse)) * size.sum()
+        output = abs((share * outputs[:, 0, 0]).sum())
+        assert np.isclose(allowed["output"][0, 0], error + u * output, rtol=1e-9, atol=0)
+        of_lse = u * ((parts - 1) * (lse + 5) + 4 * (1 + np.log(parts)) + 3 * (lse + lses.max()))
+        assert np.isclose(allowed["lse"][0], of_lse + u * lse, rtol=1e-9, atol=0)
+
+
 def test_a_tanh_is_approximate_in_the_class_cast_of_half_precision_alone():
     """The tanh of a GPU is off by 1.113e-5 of itself. Ten times that is a fault."""
     x, cap = np.linspace(0.5, 60, 200), 30.0
