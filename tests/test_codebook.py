@@ -78,6 +78,16 @@ def test_each_budget_is_at_least_that_of_the_rule(options: dict[str, Any], dtype
             assert (found <= 1.7 * least).all()
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_no_budget_is_lost_in_rows_far_below_the_largest_score(dtype: str) -> None:
+    """The first rows have few words, whose exponentials are 0 in float32 beside those of the others."""
+    formula = problem({"scale": 40.0, "is_causal": True})
+    least = budget("attention", formula.arguments(dtype), dtype, accuracy="full")["output"]
+    for task in tasks(formula, dtype):
+        block = task()
+        assert (block.output_budget >= least[block.head][block.rows] * (1 - 2**-12)).all()
+
+
 @pytest.mark.parametrize("options", [one for one in OPTIONS if not {"mask", "bias"} & set(one)], ids=str)
 def test_intervals_are_the_allowed_pairs(options: dict[str, Any]) -> None:
     """Each interval has the keys that the exact oracle allows."""

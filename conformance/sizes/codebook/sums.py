@@ -129,10 +129,15 @@ def _add_inside(found: Sums, keys: Keys, weights: Split, rows: Rows, *, sizes: b
     whole = weights.first[:, words][rows.words] * inside
     np.add(found.first, whole @ units, out=found.first)
     if found.rest.size:
-        np.add(found.rest, (weights.rest[:, words][rows.words] * inside) @ units, out=found.rest)
+        rest = weights.rest[:, words][rows.words] * inside
+        np.add(found.rest, rest @ units, out=found.rest)
+        whole += rest
     if sizes:
-        # A float32 is precise enough for a budget, without the rests.
-        np.add(found.sizes, whole.astype(np.float32) @ sizes_of(units).astype(np.float32), out=found.sizes)
+        # A float32 is precise enough for a budget if the largest weight of a row is 1.
+        top = whole.max(axis=-1, keepdims=True, initial=0)
+        whole /= np.where(top == 0, 1, top)
+        each = whole.astype(np.float32) @ sizes_of(units).astype(np.float32)
+        np.add(found.sizes, top * each, out=found.sizes)
 
 
 _SPLITTER = 2.0**27 + 1
