@@ -28,9 +28,9 @@ def _filled(call):
 
 
 def _at_the_last_key(call):
-    """Align causality at the last key where nothing says where a query stands."""
+    """Align queries at the last key where nothing says where a query stands."""
     free = call.query_positions is None and np.ndim(call.query_offset) == 0 and call.query_offset == 0
-    return base.by_causality(call.but(query_offset=call.keys - call.queries) if free else call)
+    return call.but(query_offset=call.keys - call.queries) if free else call
 
 
 def _mean_of_all(call, p, allowed):
@@ -48,7 +48,10 @@ STEPS = {
         "d_bias": lambda call, t: base.d_bias(call, _slope_at_the_sum(call, t)),
     },
     "added": {"by_bias": lambda call: call.softcap is not None or base.by_bias(call)},
-    "bottom-right": {"by_causality": _at_the_last_key},
+    "bottom-right": {
+        "by_causality": lambda call: base.by_causality(_at_the_last_key(call)),
+        "by_window": lambda call: base.by_window(_at_the_last_key(call)),
+    },
     "tiled": {**entry("key_heads_tiled").steps, **entry("gradients_of_tiled_heads").steps},
     "uniform": {"d_value": _mean_of_all},
     "filled": {"attend": _filled},

@@ -34,14 +34,13 @@ _AS_FLASH = {
     "means": _QKV | _OF_FLASH | {"softcap": "softcap"},
     "layout": "BSHD",
     "quirks": ("bottom-right", "minus one", "zero softcap"),
-    "tested": ("scale", "softcap", "is_causal"),
-    "untested": ("window_size",),
+    "tested": ("scale", "softcap", "is_causal", "window"),
 }
 _LONG = {"query": "query", "key": "key", "value": "value"}
 SIGNATURES: dict[str, Signature] = {
     "flash_attn_func": Signature(
         f"q, k, v, {_FLASH}, softcap=0.0, alibi_slopes=None, deterministic=False, return_attn_probs=False",
-        **_AS_FLASH | {"untested": ("window_size", "alibi_slopes", "return_attn_probs")},
+        **_AS_FLASH | {"untested": ("alibi_slopes", "return_attn_probs")},
     ),
     "flash_attn_3": Signature(
         "q, k, v, softmax_scale=None, causal=False, qv=None, q_descale=None, k_descale=None, v_descale=None, "
@@ -54,8 +53,7 @@ SIGNATURES: dict[str, Signature] = {
         _QKV | _OF_FLASH | {"softcap": "softcap", "sinks": "learnable_sink"},
         "BSHD",
         ("bottom-right", "zero softcap"),
-        ("scale", "softcap", "is_causal", "sinks"),
-        ("window_size",),
+        ("scale", "softcap", "is_causal", "window", "sinks"),
     ),
     "flash_attn_with_kvcache": Signature(
         "q, k_cache, v_cache, k=None, v=None, rotary_cos=None, rotary_sin=None, cache_seqlens=None, "
@@ -287,11 +285,13 @@ SIGNATURES: dict[str, Signature] = {
         "q, k, v, query_padding_mask=None, key_padding_mask=None, attn_bias=None, dropout_p=0.0, "
         "dropout_mask=None, "
         "causal=False, window_size=(-1, -1), upcast=True, reorder_ops=False",
-        _QKV | {"bias": "attn_bias", "is_causal": "causal", "dropout_mask": "dropout_mask"},
+        _QKV
+        | {"bias": "attn_bias", "is_causal": "causal", "window": "window_size"}
+        | {"dropout_mask": "dropout_mask"},
         "BSHD",
-        ("bottom-right", "weights"),
-        ("bias", "is_causal"),
-        ("window_size", "key_padding_mask"),
+        ("bottom-right", "minus one", "weights"),
+        ("bias", "is_causal", "window"),
+        ("key_padding_mask",),
     ),
     "local_attention": Signature(
         "q, k, v, window_size=(-1, -1), causal=False, scale=None",

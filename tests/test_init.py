@@ -25,9 +25,9 @@ CONVENTIONS = {
     "flash_attn_func": {
         "layout": "BSHD",
         "axes": 4,
-        "names": QKV | {"scale": "softmax_scale", "is_causal": "causal"},
+        "names": QKV | {"scale": "softmax_scale", "is_causal": "causal", "window": "window_size"},
         "dialect": {"MASK-3": "bottom-right"},
-        "ignore": ["dropout_p", "window_size", "deterministic"],
+        "ignore": ["dropout_p", "deterministic"],
     },
     "additive_only": {
         "layout": "BHSD",
@@ -78,9 +78,11 @@ def test_a_convention_is_found_out_and_passes(name):
 
 
 def test_a_known_argument_that_is_ignored_is_named_in_the_report():
-    CliRunner().invoke(main, ["init", "conventions:flash_attn_func"])
+    init_signature("sliding")
+    written = Path("attnspec.toml").read_text()
+    assert "these do; no call confirmed sliding_window (window?)" in written
     text = check(load("."), cases=["softmax-000"]).text
-    assert "not tested, because it is ignored: window_size\n" in text
+    assert "not tested, because it is ignored: sliding_window\n" in text
 
 
 def test_every_conclusion_has_its_reason():
@@ -88,7 +90,7 @@ def test_every_conclusion_has_its_reason():
     text = Path("attnspec.toml").read_text()
     assert 'layout = "BSHD"  # the results are correct with heads after positions' in text
     assert 'MASK-3 = "bottom-right"  # its causal mask is aligned at the bottom right' in text
-    assert "  # never passed, so no case tests what these do; no call confirmed window_size (window?)" in text
+    assert "  # never passed, so no case tests what these do" in text
     CliRunner().invoke(main, ["init", "conventions:unscaled", "--force"])
     text = Path("attnspec.toml").read_text()
     assert 'SCORE-2 = "one"  # its default scale is 1, not 1 / sqrt(D)' in text

@@ -46,12 +46,14 @@ EMPTY = ("empty row: mask and all", "empty row: bias and first", "every source m
 SUNK = ("empty row with a sink: all", "empty row: mask and first")
 CAPPED = ("large options of scores in pairs: softcap and bias", "cap on the scaled score alone")
 CAUSAL = ("causal", "finite garbage: is_causal and large", "broadcast mask beside: one row and is_causal")
+WINDOWS = ("windows: alone", "windows: causal", "empty rows at the ends: last, by a window past the keys")
 FILLED = {"MASK-6": {"mask": "uniform"}, "SOFT-7": "finite"}
 VARIANTS = {
     "storage": (in_storage(*DTYPES[:2]), {"NUM-5": "storage"}, LARGE),
     "storage in each": (in_storage(*DTYPES[:2]), {"NUM-5": dict.fromkeys(DTYPES[:2], "storage")}, LARGE[:2]),
     "storage in float16": (in_storage("float16"), {"NUM-5": {"float16": "storage"}}, LARGE),
     "bottom-right": (plain("bottom-right"), {"MASK-3": "bottom-right"}, CAUSAL),
+    "bottom-right of windows": (plain("bottom-right"), {"MASK-3": "bottom-right"}, WINDOWS),
     "uniform": (plain("filled"), FILLED, EMPTY),
     "uniform beside sinks": (plain("filled"), FILLED, SUNK),
     "after-bias": (plain("after-bias"), {"SCORE-5": "after-bias"}, CAPPED),

@@ -13,6 +13,7 @@ from attnspec.operations.stacks import FORMS
 from attnspec.reference import ArgumentError, attention, function
 from attnspec.reference.budget.budget import budget
 from attnspec.reference.exact import evaluate as exact
+from attnspec.reference.exact.balls import OracleError
 from attnspec.reference.rational import evaluate as rational
 from attnspec.sizes import misfits
 
@@ -77,16 +78,19 @@ def test_every_option_of_every_stack(name):
             )
 
 
+def draw_form(random, name, sizes, option):
+    """Draw a call of the gradients of a form."""
+    call = draw_call(random, "float64", FORMS[name].layers, sizes, option)
+    rows = call["query"].shape[:-1]
+    call["d_output"] = random.integers(-4, 5, (*rows, call["value"].shape[-1])) / 4.0
+    return call | {"d_lse": random.integers(-4, 5, rows) / 4.0}
+
+
 @pytest.mark.parametrize("name", [name for name in FORMS if f"{name}_vjp" in OPERATIONS])
 def test_every_option_of_the_gradients_of_a_form(name):
     for seed, option in enumerate(options_of(FORMS[name].layers)):
         for sizes in (Sizes(), Sizes(rest=(2, 1), heads=(2, 1))):
-            random = np.random.default_rng(seed)
-            call = draw_call(random, "float64", FORMS[name].layers, sizes, option)
-            rows = call["query"].shape[:-1]
-            call["d_output"] = random.integers(-4, 5, (*rows, call["value"].shape[-1])) / 4.0
-            call["d_lse"] = random.integers(-4, 5, rows) / 4.0
-            compare(f"{name}_vjp", call)
+            compare(f"{name}_vjp", draw_form(np.random.default_rng(seed), name, sizes, option))
 
 
 def test_a_sequence_is_a_call_of_attention():
@@ -184,3 +188,48 @@ def test_no_list_of_a_case_holds_a_key_twice():
     }
     twice = [name for name, x in lists.items() if ((x[..., 1:] == x[..., :-1]) & (x[..., 1:] >= 0)).any()]
     assert (len(lists) > 500, twice) == (True, [])
+
+
+@pytest.mark.parametrize(
+    ("name", "rule", "variant", "option"),
+    [
+        ("packed_attention", "PACK-5", "bottom-right", "causality"),
+        ("packed_attention_vjp", "PACK-5", "bottom-right", "causality"),
+        ("packed_attention", "MASK-6", "uniform", "segments"),
+    ],
+)
+def test_the_oracles_agree_on_a_variant_of_packed_rows(name, rule, variant, option):
+    drawn = draw_form(
+        np.random.default_rng(5), "packed_attention", Sizes(keys=(3, 2, 4), rest=(2, 1)), option
+    )
+    call = {argument: x for argument, x in drawn.items() if argument in OPERATIONS[name].arguments}
+    plain, first = (exact.evaluate(name, call, shown) for shown in (None, variant))
+    second = rational.evaluate(name, call, {rule: variant})
+    for output in plain:
+        np.testing.assert_array_equal(first[output].values, second[output], strict=True)
+    assert any(not np.array_equal(first[output].values, plain[output].values) for output in plain)
+
+
+def test_the_exact_oracle_refuses_a_mean_over_several_sequences():
+    call = draw_form(np.random.default_rng(5), "packed_attention", Sizes(), "nothing")
+    with pytest.raises(OracleError, match="variant: expected one that keeps"):
+        exact.evaluate("packed_attention_vjp", call, "uniform")
+
+
+def test_the_budget_of_packed_rows_takes_no_row_of_no_sequence_and_no_other_sequence():
+    draws = [
+        draw_form(np.random.default_rng(5), "packed_attention", Sizes(rest=(2, 0)), "sinks") for _ in "ab"
+    ]
+    draws[1]["d_lse"][..., -2:] = draws[1]["d_output"][..., -2:, :] = 1e6
+    budgets = [budget("packed_attention_vjp", call, "float64") for call in draws]
+    for name, allowed in budgets[0].items():
+        np.testing.assert_array_equal(allowed, budgets[1][name])
+    sizes = Sizes(queries=(2, 2), keys=(3, 3))
+    draws = [draw_call(np.random.default_rng(5), "float64", ("packed",), sizes) for _ in "ab"]
+    draws[1]["value"][..., 3:, :] = 1e6
+    first, second = (
+        budget("packed_attention", call | {"key_lengths": 0}, "float64", uniform_rows=True)["output"]
+        for call in draws
+    )
+    np.testing.assert_array_equal(first[:, :2], second[:, :2])
+    assert (first[:, 2:] < second[:, 2:]).all()

@@ -118,8 +118,10 @@ class _Probe:
         mask[..., 0], mask[..., 1] = True, False  # no row is empty, with either meaning of True
         self.inputs = Inputs(mask, random.normal(size=mask.shape).astype(dtype))
         self.why: dict[str, str] = {}
-        #: The variants that the call without options shows, and its scale.
+        #: The variants that the calls so far show, and the scale of the call without options.
         self.variants: dict[str, str] = {}
+        #: Whether positions are aligned at the last key, once a call has shown it.
+        self.at_end: bool | None = None
         self.plain = depth**-0.5
         self.guesses = guess_arguments(function)
 
@@ -127,20 +129,15 @@ class _Probe:
         """Test one parameter after the other, starting from the convention of the call without options."""
         convention = self.infer_axes(called)
         limits = self.infer_limits(convention)
-        dialect = dict(self.variants)
         ignored = []
         for own, ours in self.guesses.items():
             if ours and ours[0] in _OPERATION.arrays:
                 continue
             confirmed = next(self.meanings(convention, own, ours), None)
             if confirmed is not None:
-                convention, variants = confirmed
-                dialect |= variants
+                convention = confirmed
                 if ours[:2] == ("mask", "bias") and "mask" in convention.names:  # one parameter for both
-                    convention = next(
-                        (both for both, _ in self.meanings(convention, own, ("bias",), beside=True)),
-                        convention,
-                    )
+                    convention = next(self.meanings(convention, own, ("bias",), beside=True), convention)
             # The suite tests a canonical name in any case.
             elif own in convention.names or own not in (*_OPERATION.arguments, *convention.sizes.values()):
                 ignored.append(own)
@@ -155,7 +152,8 @@ class _Probe:
             self.why["ignore"] = f"never passed, so no case tests what these do{said}"
         shared = [own for own in convention.names.values() if [*convention.names.values()].count(own) > 1]
         names = {ours: own for ours, own in convention.names.items() if ours != own or own in shared}
-        return Inference(replace(convention, names=names), dialect, tuple(ignored), self.why, limits=limits)
+        convention = replace(convention, names=names)
+        return Inference(convention, self.variants, tuple(ignored), self.why, limits=limits)
 
     def names(self) -> dict[str, str]:
         """Map the arrays and the other arguments without a default to the function's names."""
@@ -263,8 +261,8 @@ class _Probe:
 
     def meanings(
         self, convention: Convention, own: str, guesses: tuple[str, ...], *, beside: bool = False
-    ) -> Iterator[tuple[Convention, dict[str, str]]]:
-        """Yield the conventions that confirm a guess for a parameter, with the variants that it shows."""
+    ) -> Iterator[Convention]:
+        """Yield the conventions that confirm a guess for a parameter, and record what they show."""
         for ours in guesses:
             if ours in convention.names and convention.names[ours] != own:
                 continue
@@ -272,12 +270,16 @@ class _Probe:
             named = replace(convention, names={**others, ours: own})
             arrays = self.drop_batch(named, self.arrays)
             for trial in trials(named, ours, self.inputs):
-                calls = ((trial.options, trial.meaning), *((more, more) for more in trial.also))
+                at_end = "MASK-3" in trial.variants if ours in ("is_causal", "window") else self.at_end
+                if self.at_end not in (None, at_end):
+                    continue  # one variant is about both
+                calls = ((trial.options, trial.meaning), *trial.also)
                 if not all(self.confirms(trial.convention, arrays, *call) for call in calls):
                     continue
+                self.at_end, self.variants = at_end, self.variants | trial.variants
                 if trial.why:
-                    self.why |= dict.fromkeys((ours, *trial.variants), trial.why)
-                yield trial.convention, trial.variants
+                    self.why = dict.fromkeys((ours, *trial.variants), trial.why) | self.why
+                yield trial.convention
 
     def confirms(
         self,

@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -35,28 +36,29 @@ class Trial:
     #: The variants that the function shows if the guess is right, and the reason to write then.
     variants: dict[str, str]
     why: str = ""
-    #: The options of more calls that must agree too.
-    also: tuple[dict[str, Any], ...] = ()
+    #: The options and the meaning of more calls that must agree too.
+    also: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = ()
 
 
 def trials(named: Convention, ours: str, inputs: Inputs) -> Iterator[Trial]:
     """Yield calls that would confirm that a parameter is a given canonical argument."""
     queries, keys = inputs.mask.shape[-2:]
+    at_end = {"query_offset": keys - queries}
     if ours == "mask":
         given = {"mask": inputs.mask}
         yield Trial(named, given, given, {}, "True means: attend")
         yield Trial(replace(named, mask="ignore"), given, given, {}, "True means: do not attend")
     elif ours == "is_causal":
-        on: dict[str, Any] = {"is_causal": True}
+        on = {"is_causal": True}
         yield Trial(named, on, on, {}, "its causal mask is aligned at the top left")
-        right = on | {"query_offset": keys - queries}
         why = "its causal mask is aligned at the bottom right"
-        yield Trial(named, on, right, {"MASK-3": "bottom-right"}, why)
+        yield Trial(named, on, on | at_end, {"MASK-3": "bottom-right"}, why)
     elif ours == "window":
-        closed, open_left = {"window": (1, 1)}, {"window": (None, 1)}
-        for side, why in ((None, "None opens a side"), (-1, "-1 opens a side, not None")):
-            there = replace(named, open_side=side)
-            yield Trial(there, closed, closed, {}, why, also=({"window": (1, None)}, open_left))
+        sides = product(((None, "None opens a side"), (-1, "-1 opens a side, not None")), ({}, at_end))
+        for (side, why), at in sides:
+            calls = [(given, given | at) for given in ({"window": w} for w in ((1, 1), (1, None), (None, 1)))]
+            variants = {"MASK-3": "bottom-right"} if at else {}
+            yield Trial(replace(named, open_side=side), *calls[0], variants, why, also=tuple(calls[1:]))
     elif ours.startswith("return_"):
         if not named.returns:
             yield Trial(named, {ours: True}, {}, {})

@@ -148,13 +148,12 @@ def _aligned(arguments: Mapping[str, Any], dialect: Mapping[str, str]) -> dict[s
     if "key_positions" in plain:
         places = plain["key_positions"][..., None, None, :]  # (*B, 1, 1, S)
     distance = places - standing
-    unplaced = "query_offset" not in plain and "query_positions" not in plain
-    if dialect.get("MASK-3") == "bottom-right" and plain.get("is_causal") and unplaced:
-        plain["is_causal"] = False
-        plain["mask"] = _also(plain, distance <= keys - queries)
     window = plain.get("window")
+    offset = np.asarray(plain.get("query_offset", 0))
+    unplaced = offset.ndim == 0 and not offset and "query_positions" not in plain
+    if dialect.get("MASK-3") == "bottom-right" and unplaced and (plain.get("is_causal") or window):
+        plain["query_offset"], offset = keys - queries, np.asarray(keys - queries)
     if dialect.get("MASK-8") == "exclusive-left" and window is not None and window[0] is not None:
-        offset = np.asarray(plain.get("query_offset", 0))
         offset = offset.reshape(offset.shape + (1,) * 3 * (offset.ndim > 0))  # (*B) to (*B, 1, 1, 1)
         plain["mask"] = _also(plain, distance - offset > -window[0])
     return plain

@@ -26,7 +26,6 @@ from attnspec.reference.rational.scores import SHOWN
 _NEEDS: Mapping[str, tuple[str, ...]] = {
     "SCORE-5": ("softcap", "bias"),
     "MASK-2": ("bias",),
-    "MASK-3": ("is_causal",),
     "MASK-8": ("window",),
 }
 #: Variants of one operation.
@@ -52,6 +51,8 @@ def _changes(rule: str, case: Case, values: Mapping[str, Any], off: str) -> bool
         return case.operation == "attention_vjp" and (rule != "GRAD-6" or "d_lse" in case.arguments)
     if rule == "SCORE-2":
         return "scale" in OPERATIONS[case.operation].arguments and case.arguments.get("scale") is None
+    if rule == "MASK-3":
+        return "is_causal" in case.arguments or "window" in case.arguments
     if rule in _NEEDS:
         return all(name in case.arguments for name in _NEEDS[rule])
     if rule in _OF_OPERATION:

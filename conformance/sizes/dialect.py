@@ -40,11 +40,9 @@ def in_dialect(formula: Formula, dialect: Mapping[str, str], *, lse: bool = True
     for rule, variant in value_variants(dialect).items():
         if rule in _OF_EMPTY_ROWS:
             found = replace(found, empty=False)
-        elif rule == "MASK-3" and options.get("is_causal") and not options.get("query_offset"):
+        elif rule == "MASK-3" and {"is_causal", "window"} & {*options} and not options.get("query_offset"):
             if formula.queries == formula.keys:
                 continue
-            if "window" in options:
-                raise Missing(f"a window beside a causal mask is not translated to {rule} {variant}")
             options["query_offset"] = formula.keys - formula.queries
             found = replace(found, rule=rule)
         elif rule == "MASK-8" and options.get("window", (None,))[0] is not None:

@@ -54,7 +54,6 @@ def packed_gradient_budget(
     whole = {name: argument.default for name, argument in known.items()} | dict(arguments)
     inside = np.arange(whole["query"].shape[-2]) < whole["query_starts"][-1]
     plain = _within_sequences(whole, arguments["uniform_rows"])
-    plain["d_output"] = np.where(inside[:, None], whole["d_output"], 0)
     if whole["d_lse"] is not None:
         plain["d_lse"] = np.where(inside, whole["d_lse"], 0)
     return gradient_budget({name: x for name, x in plain.items() if x is not None}, dtypes, arithmetic)

@@ -20,6 +20,8 @@ def evaluate_packed_gradients(
     arguments: Mapping[str, Any], variant: str | None, dtype: str
 ) -> dict[str, Settled]:
     """Compute the gradients of a call, as those of attention within segments at given positions (PACK-7)."""
+    if variant == "uniform":
+        raise OracleError("variant: expected one that keeps a row within its sequence, got 'uniform'")
     inner = None if variant == "bottom-right" else variant
     return evaluate_gradients(_in_segments(arguments, at_end=variant == "bottom-right"), inner, dtype)
 
@@ -52,7 +54,6 @@ def _in_segments(arguments: Mapping[str, Any], *, at_end: bool) -> dict[str, Any
             length = np.append(np.broadcast_to(arguments[f"{side}_lengths"], (count,)), 0)[own]
             below = place < length
             plain["mask"] = plain["mask"] & (below[:, None] if side == "query" else below)
-    plain["d_output"] = np.where(used[:, None], plain["d_output"], 0)
     if "d_lse" in plain:  # rows of no sequence have no sink either (PACK-3)
         plain["d_lse"] = np.where(used, plain["d_lse"], 0)
     return plain

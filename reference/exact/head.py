@@ -58,11 +58,10 @@ class _Question:
     ) -> None:
         self.offset = _of_entry(arguments.get("query_offset", 0), batch)
         self.is_causal = bool(arguments.get("is_causal", False))
-        self.diagonal = self.offset
         # A given offset of 0 cannot be distinguished from the default.
         alone = np.ndim(arguments.get("query_offset", 0)) == 0
         if variant == "bottom-right" and alone and self.offset == 0:
-            self.diagonal = keys - queries
+            self.offset = keys - queries
         places = arguments.get("query_positions")
         self.standing = None if places is None else np.asarray(places)[batch].tolist()
         places = arguments.get("key_positions")
@@ -80,10 +79,10 @@ class _Question:
         at = self.stored[j]
         if at < 0:
             return False
-        if self.is_causal and at > (i + self.diagonal if self.standing is None else self.standing[i]):
+        ahead = at - (i + self.offset if self.standing is None else self.standing[i])
+        if self.is_causal and ahead > 0:
             return False
         left, right = self.window
-        ahead = at - (i + self.offset if self.standing is None else self.standing[i])
         if left is not None and (ahead <= -left if self.exclusive else ahead < -left):
             return False
         if right is not None and ahead > right:

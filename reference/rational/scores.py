@@ -56,7 +56,7 @@ class Sources:
     mask: list[list[bool]] | None
     bias: list[list[float]] | None
     offset: int
-    causal_offset: int | None
+    is_causal: bool
     left: int | None
     right: int | None
     query_length: int | None
@@ -68,15 +68,13 @@ class Sources:
 
     def allow(self, i: int, j: int, *, biased: bool = True) -> bool:
         """Return whether query i may attend to key j, or whether all arguments but the bias allow it."""
-        p, last = i + self.offset, None if self.causal_offset is None else i + self.causal_offset
-        if self.query_places is not None:
-            p, last = self.query_places[i], None if last is None else self.query_places[i]
+        p = i + self.offset if self.query_places is None else self.query_places[i]
         place = j if self.key_places is None else self.key_places[j]
         if self.mask is not None and not self.mask[i][j]:
             return False
         if biased and self.bias is not None and self.bias[i][j] == float("-inf"):
             return False
-        if place < 0 or (last is not None and place > last):
+        if place < 0 or (self.is_causal and place > p):
             return False
         if self.left is not None and place < p - self.left:
             return False
@@ -99,11 +97,10 @@ def sources(
     batch = shape[:-3]
     given = arguments.get("query_offset", 0)
     offset = of_entry(given, batch, index) or 0
-    causal = offset
     # A given offset of 0 cannot be distinguished from the default of 0.
     absent = given is None or (isinstance(given, int | np.integer) and given == 0)
     if dialect.get("MASK-3") == "bottom-right" and absent:
-        causal = keys - queries
+        offset = keys - queries
     left, right = arguments.get("window") or (None, None)
     if left is not None and dialect.get("MASK-8") == "exclusive-left":
         left -= 1
@@ -112,7 +109,7 @@ def sources(
         mask=of_head(arguments.get("mask"), shape, index),
         bias=None if added else of_head(arguments.get("bias"), shape, index),
         offset=offset,
-        causal_offset=causal if arguments.get("is_causal") else None,
+        is_causal=bool(arguments.get("is_causal")),
         left=left,
         right=right,
         query_length=of_entry(arguments.get("query_lengths"), batch, index),
