@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from attnspec import OPERATIONS, Case
 from attnspec.backends import Backend, Broken, Unsupported
+from attnspec.backends.attention_of_form import attention_of_form
 from attnspec.backends.errors import ConversionError
 from attnspec.case import SIZES
 from attnspec.conformance.judge.dtypes import Outputs, is_real
@@ -120,9 +121,9 @@ def observe(backend: Backend, case: Case) -> Outputs:
     would hide a NaN in the values, and a NaN in a key would appear in the weights, so
     the identity is used only if all numbers are finite.
     """
-    arguments = case.arguments
-    # The weights of a problem by formula may need too much memory.
-    only = case.outputs if case.chapter == SIZES else ()
+    arguments, only = case.arguments, ()
+    if case.chapter == SIZES:  # its weights may need too much memory
+        backend, only = attention_of_form(backend), case.outputs
     outputs = call(backend, case.operation, arguments, case.layout, only)
     if case.must_raise:
         return outputs  # a call that must raise has no weights

@@ -22,6 +22,7 @@ import numpy as np
 
 from attnspec import OPERATIONS, SpecError
 from attnspec.backends import Backend, BackendError, load
+from attnspec.backends.attention_of_form import attention_of_form
 from attnspec.backends.constraints import ANY, Constraints
 from attnspec.backends.user.signature import explain_unknown_parameters
 from attnspec.conformance.claim import class_of
@@ -48,8 +49,8 @@ Answer = Callable[[str, Any], None]
 class Child:
     """The state of the process: the backend, once it is loaded, and the cases."""
 
-    def __init__(self, seed: int | None, files: tuple[str, ...], answer: Answer) -> None:
-        self.answer = answer
+    def __init__(self, seed: int | None, files: tuple[str, ...], answer: Answer, *, sizes: bool) -> None:
+        self.answer, self._sizes = answer, sizes
         self._seed = seed
         self._cases = Cases(seed, files)
         self._backend: Backend | None = None
@@ -80,7 +81,8 @@ class Child:
 
     def load(self, name: str) -> None:
         """Load the backend."""
-        self._backend = load(name)
+        backend = load(name)
+        self._backend = attention_of_form(backend) if self._sizes else backend
         loaded = loaded_of(name, self.backend)
         outputs = OPERATIONS["attention"].outputs
         returns = [output for output in outputs if self.backend.has("attention", f"return_{output}")]
@@ -219,8 +221,8 @@ def main() -> None:
     os.close(nothing)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles it, and ends this process
     faulthandler.enable(all_threads=False)
-    copies, seed, *files = json.loads(sys.argv[1])
-    child = Child(seed, tuple(files), _answers(answers))
+    copies, sizes, seed, *files = json.loads(sys.argv[1])
+    child = Child(seed, tuple(files), _answers(answers), sizes=sizes)
     if hasattr(faulthandler, "register"):
         faulthandler.register(signal.SIGUSR1, all_threads=False)
     if copies:

@@ -1,7 +1,8 @@
-"""Search for failing calls with random valid arguments, and shrink what is found."""
+"""Search for failing calls of attention and its forms with random valid arguments, and shrink them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -10,15 +11,19 @@ import hypothesis
 import numpy as np
 from hypothesis import strategies as st
 
-from attnspec import Case
+from attnspec import OPERATIONS, Case
 from attnspec.backends import Backend
+from attnspec.backends.constraints import fits
 from attnspec.conformance.judge.expected import expected
 from attnspec.conformance.judge.judge import judge
+from attnspec.conformance.suite.drawn_stacks import OPTIONS as OPTIONS_OF_FORMS
+from attnspec.conformance.suite.drawn_stacks import Sizes, draw_call, options_of
 from attnspec.conformance.suite.options import EXCLUSIVE, OPTIONS, draw_option
-from attnspec.conformance.suite.problem import Problem, Shape
+from attnspec.conformance.suite.problem import Problem, Shape, grid
 from attnspec.conformance.verdict import Verdict
 from attnspec.dialect import in_dtype
 from attnspec.golden import write_cases
+from attnspec.sizes import misfits
 
 #: At most one axis is longer than a tile, because the oracle computes with exact fractions.
 _LONG = (9, 17, 33, 65)
@@ -38,7 +43,7 @@ class Counterexample:
 
 
 def search(backend: Backend, number: int, seed: int | None = None) -> Counterexample | None:
-    """Make random calls of attention, with all arguments that a backend takes."""
+    """Make random calls of attention and of its forms, with all arguments that a backend takes."""
     found: list[Counterexample] = []
 
     @hypothesis.seed(seed or 0)
@@ -75,9 +80,47 @@ class _Found(Exception):  # noqa: N818 - what Hypothesis shrinks
     """A call failed."""
 
 
+def calls(backend: Backend) -> st.SearchStrategy[Case]:
+    """Draw valid calls, with the operations, the dtypes and the arguments that a backend takes."""
+    forms = [name for name, form in OPERATIONS.items() if form.layers and backend.function(name) is not None]
+    of_attention = [calls_of_attention(backend)] if backend.function("attention") is not None else []
+    of_forms = [st.sampled_from(forms).flatmap(partial(calls_of_form, backend))] if forms else []
+    return st.one_of(*of_attention, *of_forms)
+
+
 @st.composite
-def calls(draw: st.DrawFn, backend: Backend) -> Case:
-    """Draw a valid call of attention, with the dtypes and the arguments that a backend takes."""
+def calls_of_form(draw: st.DrawFn, backend: Backend, operation: str) -> Case:
+    """Draw a valid call of a form or of a stack of forms, or of its gradients."""
+    layers = OPERATIONS[operation].layers
+    count = draw(st.integers(1, 3))
+    queries, keys = (draw(st.lists(st.integers(0, most), min_size=count, max_size=count)) for most in (5, 9))
+    heads, shared = draw(st.integers(1, 3)), draw(st.integers(1, 2))
+    sizes = Sizes(
+        heads=(heads * shared, shared),
+        depths=(draw(st.integers(1, 5)), draw(st.integers(1, 5))),
+        queries=tuple(queries) if "packed" in layers else (queries[0],) * count,
+        keys=tuple(keys),
+        page=draw(st.integers(1, 4)),
+        rest=(draw(st.integers(0, 2)), draw(st.integers(0, 2))),
+    )
+    names = [name for name in options_of(layers) if draw(st.integers(0, 3)) == 3]
+    random = np.random.default_rng(draw(st.integers(0, 2**16)))
+    dtype = draw(st.sampled_from(backend.dtypes))
+    arguments = draw_call(random, dtype, layers, sizes, *names)
+    gradients = f"{operation}_vjp"
+    if gradients in OPERATIONS and backend.function(gradients) is not None and draw(st.booleans()):
+        operation, rows = gradients, arguments["query"].shape[:-1]
+        arguments["d_output"] = grid(random, (*rows, arguments["value"].shape[-1]), 1.0).astype(dtype)
+    hypothesis.assume(all(backend.has(operation, name) for name in arguments))
+    hypothesis.assume(not misfits(operation, arguments) and not fits(backend.constraints, arguments, operation))
+    rules = dict.fromkeys(rule for name in names for rule in OPTIONS_OF_FORMS[name][0])
+    rules |= {OPERATIONS[operation].results[0].rule: None}
+    return _case(operation, names, tuple(rules), arguments)
+
+
+@st.composite
+def calls_of_attention(draw: st.DrawFn, backend: Backend) -> Case:
+    """Draw a valid call of attention."""
     problem = _problem(draw, backend)
     arguments: dict[str, Any] = dict(problem.arguments)
     own: dict[str, Mapping[str, Any]] = {}
@@ -102,15 +145,12 @@ def calls(draw: st.DrawFn, backend: Backend) -> Case:
     for (name, value), place in special:
         arguments[name] = arguments[name].copy()
         arguments[name].flat[place % arguments[name].size] = value
-    return Case(
-        "errors-search-1",
-        f"found by a search: {', '.join(names) or 'no options'}",
-        "errors",
-        "attention",
-        _rules(own, {name for (name, _), _ in special}),
-        arguments,
-        group="search",
-    )
+    return _case("attention", names, _rules(own, {name for (name, _), _ in special}), arguments)
+
+
+def _case(operation: str, names: list[str], rules: tuple[str, ...], arguments: Mapping[str, Any]) -> Case:
+    title = f"found by a search: {', '.join(names) or 'no options'}"
+    return Case("errors-search-1", title, "errors", operation, rules, arguments, group="search")
 
 
 def _problem(draw: st.DrawFn, backend: Backend) -> Problem:

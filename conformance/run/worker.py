@@ -67,7 +67,7 @@ class Worker:
     def __init__(
         self, selection: Selection, *, threads: int = 0, echo: bool = False, copies: bool = False
     ) -> None:
-        settings = json.dumps([copies, selection.seed, *selection.files])
+        settings = json.dumps([copies, selection.sizes, selection.seed, *selection.files])
         # -P: a module in the current folder must not hide one of the standard library.
         command = [sys.executable, "-P", "-m", "attnspec.conformance.run.child", settings]
         # Threads of matrix products take turns on small matrices. What the user has set is kept.

@@ -73,6 +73,8 @@ class SizedCase:
         if missing:
             lacks = [f"argument {name}" for name in missing]
             raise Missing(f"{backend.name} has no argument {', '.join(missing)}", *lacks)
+        if self.layout and getattr(backend.function(self.operation), "copies", False):
+            raise Missing(f"{backend.name} gets copies of these arrays, which have no strides of their own")
         misfit = self.misfit(backend.constraints)
         if misfit:
             raise Missing(f"{backend.name} {misfit}")

@@ -249,11 +249,14 @@ def options_of(layers: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def draw_call(
-    random: Random, dtype: str, layers: tuple[str, ...], sizes: Sizes, option: str = "nothing"
+    random: Random, dtype: str, layers: tuple[str, ...], sizes: Sizes, *options: str
 ) -> Arguments:
-    """Draw a call with an option."""
+    """Draw a call with some options."""
     draft = _Draft(random, dtype, layers, sizes)
-    return draw_stack(random, dtype, layers, sizes) | OPTIONS[option][1](draft)
+    call = draw_stack(random, dtype, layers, sizes)
+    for option in options:
+        call |= OPTIONS[option][1](draft)
+    return call
 
 
 #: Options that a call has at once: with offsets, with positions, and aligned at the end.
