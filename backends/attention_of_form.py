@@ -60,14 +60,15 @@ def _by_form(backend: Backend, form: str, operation: str) -> Callable[..., Any]:
         if "d_lse" in given and "sinks" in given and "query_lengths" in given and packed:
             raise Unsupported("a row that is cut out has a cotangent, which its sink would get")
         # Rows past a length are cut out of packed rows, and every call of pages has the lengths of keys.
-        kept = [name for name in given if name != "query_offset" and not (packed and name in _LENGTHS.values())]
-        call = {name: stored.store(given[name], shapes.get(name, ())) for name in kept}
+        apart = ("query_offset", *(_LENGTHS.values() if packed else ()))
+        call = {name: stored.store(x, shapes.get(name, ())) for name, x in given.items() if name not in apart}
         call |= stored.own(call) | stored.offset(given, own="query_offset" in taken)
         stored_arrays = [call.pop(name) for name in OPERATIONS[form].arrays]
         results = function(*stored_arrays, **call)
         several = results if isinstance(results, tuple | list) else (results,)
+        sinks = {"lse": given.get("sinks")}
         outputs = tuple(
-            stored.restore(x, shapes[name], _EMPTY.get(name, 0.0), given.get("sinks") if name == "lse" else None)
+            stored.restore(x, shapes[name], _EMPTY.get(name, 0.0), sinks.get(name))
             for name, x in zip(whole.wanted(given), several, strict=True)
         )
         return outputs if len(outputs) > 1 else outputs[0]
@@ -79,8 +80,7 @@ def _by_form(backend: Backend, form: str, operation: str) -> Callable[..., Any]:
     left = ("return_weights",)
     kinds = [Parameter(name, Parameter.POSITIONAL_ONLY) for name in whole.arrays]
     kinds += [Parameter(x, Parameter.KEYWORD_ONLY, default=None) for x in offered if x not in left]
-    # What `inspect.signature` and the sizes read.
-    compute.__signature__, compute.copies = Signature(kinds), True  # type: ignore[attr-defined] - of a function
+    compute.__dict__ |= {"__signature__": Signature(kinds), "copies": True}  # which callers read
     return compute
 
 
@@ -182,7 +182,8 @@ class _Stored:
             back = np.full(size, len(places))
             back[places] = np.arange(len(places))
             shape = (*array.shape[:axis], 1, *array.shape[axis + 1 :])
-            filler = self._full(array, shape, empty) if sinks is None else xp.astype(sinks[:, None], array.dtype)
+            own = None if sinks is None else xp.astype(sinks[:, None], array.dtype)
+            filler = self._full(array, shape, empty) if own is None else own
             array = xp.take(xp.concat([array, filler], axis=axis), self.backend.to_library(back), axis=axis)
         if rows := self._rows(inner):
             axis = rows[0][0]

@@ -121,7 +121,7 @@ def observe(backend: Backend, case: Case) -> Outputs:
     would hide a NaN in the values, and a NaN in a key would appear in the weights, so
     the identity is used only if all numbers are finite.
     """
-    arguments, only = case.arguments, ()
+    arguments, only = case.arguments, case.outputs[:0]
     if case.chapter == SIZES:  # its weights may need too much memory
         backend, only = attention_of_form(backend), case.outputs
     outputs = call(backend, case.operation, arguments, case.layout, only)

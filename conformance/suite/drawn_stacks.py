@@ -248,9 +248,7 @@ def options_of(layers: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for name in OPTIONS if name not in lacks)
 
 
-def draw_call(
-    random: Random, dtype: str, layers: tuple[str, ...], sizes: Sizes, *options: str
-) -> Arguments:
+def draw_call(random: Random, dtype: str, layers: tuple[str, ...], sizes: Sizes, *options: str) -> Arguments:
     """Draw a call with some options."""
     draft = _Draft(random, dtype, layers, sizes)
     call = draw_stack(random, dtype, layers, sizes)
