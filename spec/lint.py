@@ -28,6 +28,7 @@ LIVE = frozenset(
         "ERR-1",  # both an error and a value conform, and a case has only one
         "ERR-14",  # likewise
         "ERR-17",  # likewise
+        "ERR-19",  # likewise; a relation shows what a result depends on
         "SHAPE-10",  # is about the order of results, which a case stores by name
         "GRAD-12",  # compares a call that has NaN with one that has none
         "GRAD-15",  # is about strides, and about inputs after the call
