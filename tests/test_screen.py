@@ -383,3 +383,5 @@ def test_what_is_lacking_is_told_of_core_first_and_not_of_what_is_not_offered():
     assert missing(POS_7=unsupported, POS_8=unsupported) == ""
     expected = "; core lacks SOFT-1 (deviation), SOFT-3 (deviation)"
     assert missing(SOFT_1=deviation, SOFT_3=deviation, POS_1=deviation) == expected
+    parts = {"SOFT_1": deviation, "SOFT_3": unsupported, "POS_1": deviation}
+    assert missing(**parts) == "; rotary lacks POS-1 (deviation)"

@@ -165,8 +165,14 @@ def missing_rules(report: Report, subject: Subject) -> str:
     ]
     if not offered:
         return ""
-    # Most levels build on `core`, so what is missing for `core` is reported first.
-    nearest = min(offered, key=lambda standing: (standing.level != "core", len(standing.missing)))
+    # Most levels build on `core`, so what is missing for `core` is reported first, unless it is not offered.
+    nearest = min(
+        offered,
+        key=lambda standing: (
+            standing.level != "core" or "unsupported" in standing.missing.values(),
+            len(standing.missing),
+        ),
+    )
     rules = [f"{rule} ({result})" for rule, result in nearest.missing.items()]
     return f"; {nearest.level} lacks {_some(rules, _MOST_RULES)}"
 
