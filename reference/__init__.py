@@ -34,7 +34,7 @@ from attnspec.reference.projection import projection
 from attnspec.reference.quantization import dequantize, dequantize_blocks
 from attnspec.reference.quantized_attention import low_precision_attention, quantized_attention
 from attnspec.reference.scores import scores
-from attnspec.reference.selection import select_keys
+from attnspec.reference.selection import indexer_scores, select_keys
 from attnspec.reference.softmax import softmax
 from attnspec.reference.sparsity import block_sparse_attention, listed_attention
 from attnspec.reference.stacks import reduced  # noqa: F401 - declares the operations that combine forms
@@ -53,6 +53,7 @@ __all__ = [
     "function",
     "functions",
     "gather_pages",
+    "indexer_scores",
     "latent_attention",
     "listed_attention",
     "listed_attention_vjp",

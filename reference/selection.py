@@ -1,13 +1,42 @@
-"""Keys that are selected by their scores: the chapter `selection`."""
+"""The scores of an indexer, and keys that are selected by scores: the chapter `selection`."""
 
 import math
 from typing import Any
 
-from attnspec.reference.call import Array, Call, Mask, step
-from attnspec.reference.errors import need, real, whole
+from attnspec.reference.call import Array, Call, Mask, part, step
+from attnspec.reference.errors import check_declared, need, real, whole
 from attnspec.reference.functions import public
 from attnspec.reference.masking import MASK_CHECKS, allowed
 from attnspec.reference.notation import Attention, count, wide
+
+
+def indexer_scores_of(call: Call, **arrays: Array) -> Array:
+    """Score each key for each query by the weighted products of the heads of an indexer.
+
+    Notes
+    -----
+    Rule SELECT-10.
+
+    Examples
+    --------
+    >>> from attnspec.reference import indexer_scores
+    >>> indexer_scores([[[1.0]], [[-1.0]]], [[2.0], [-3.0]], [[10.0], [1.0]]).tolist()
+    [[20.0, 3.0]]
+    """
+    return scored_by_heads(call, **check_declared(call, "indexer_scores", arrays))
+
+
+indexer_scores = public(indexer_scores_of)
+
+
+@step
+@part
+def scored_by_heads(call: Call, index_query: Array, index_key: Array, index_weights: Array) -> Array:
+    """Weigh the products that are above 0, and add them up over the heads (SELECT-10)."""
+    xp, query, key = call.xp, wide(call, index_query), wide(call, index_key)
+    products = query @ xp.matrix_transpose(key)[..., None, :, :]  # (*B, H, L, S)
+    kept = xp.where(products > 0, products, xp.zeros_like(products))
+    return xp.sum(kept * wide(call, index_weights)[..., None], axis=-3)
 
 
 def select_keys_of(call: Call, scores: Array, *, top_k: Any, **options: Any) -> Array:

@@ -13,13 +13,14 @@ from attnspec import Case
 from attnspec.backends import load
 from attnspec.conformance.attribution.causes import findings
 from attnspec.conformance.judge.budget import budgets_of
+from attnspec.conformance.judge.dtypes import in_dtype, lse_dtype
 from attnspec.conformance.judge.failure import Failure
 from attnspec.conformance.judge.judge import judge, judge_outputs
 from attnspec.conformance.judge.lists import require_lists
 from attnspec.conformance.render.finding import finding_text
 from attnspec.conformance.run.child import with_traits
 from attnspec.conformance.suite import groups_of
-from attnspec.reference import attention, listed_attention, select_keys
+from attnspec.reference import attention, indexer_scores, listed_attention, select_keys
 from attnspec.reference.exact import evaluate as exact
 from attnspec.reference.rational import evaluate as rational
 
@@ -149,3 +150,30 @@ def test_a_report_names_the_count_the_key_and_the_rule_of_the_option():
     text = finding_text(finding)
     assert re.search(r"key_indices\[\d.*\]: counts \d of key \d+, expected \d", text)
     assert re.search(r'\["key_indices"\]\[\d+(, \d+)*\], expected\(case\)\["key_indices"\]\[', text)
+
+
+def test_the_scores_of_an_indexer_are_those_of_a_loop_in_rationals():
+    random = np.random.default_rng(0)
+    query, key, weights = (random.integers(-3, 4, shape) * 1.0 for shape in ((2, 3, 4), (5, 4), (2, 3)))
+    arguments = {"index_query": query, "index_key": key, "index_weights": weights}
+    expected = [
+        [sum(w[i] * max(float(q[i] @ k), 0) for q, w in zip(query, weights, strict=True)) for k in key]
+        for i in range(3)
+    ]
+    assert np.array_equal(indexer_scores(**arguments), expected)
+    assert np.array_equal(exact.evaluate("indexer_scores", arguments)["index_scores"].values, expected)
+    assert np.array_equal(rational.evaluate("indexer_scores", arguments)["index_scores"], expected)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_scores_of_an_indexer_in_a_lower_precision_exceed_their_budget(dtype):
+    """Those of float64 rounded once are within it, and the products rounded to 11 bits are not."""
+    random = np.random.default_rng(1)
+    shapes = {"index_query": (4, 3, 32), "index_key": (9, 32), "index_weights": (4, 3)}
+    arguments = in_dtype({name: random.normal(size=shape) for name, shape in shapes.items()}, dtype)
+    case = Case("selection-test", "", "selection", "indexer_scores", ("SELECT-10",), arguments, group="test")
+    wide = {name: x.astype(np.float64) for name, x in arguments.items()}
+    scores = indexer_scores(**wide).astype(lse_dtype(dtype))
+    assert judge_outputs(BACKEND, case, {"index_scores": scores}).status == "pass"
+    rounded = scores.astype(np.float16).astype(scores.dtype)
+    assert judge_outputs(BACKEND, case, {"index_scores": rounded}).status == "fail"

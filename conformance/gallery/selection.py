@@ -112,10 +112,48 @@ ENTRIES = rows(
      lambda call, scores, places, candidates: base.selected(
          call, scores, places, candidates).astype(np.uint32),
      "Return unsigned integers, which have no -1."),
+    ("index_products_below_zero_kept", "scored_by_heads", "SELECT-10", "Y",
+     lambda _call, index_query, index_key, index_weights: _summed(index_query, index_key, index_weights),
+     "Weigh all products.", "ml-explore/mlx-lm#531"),
+    ("index_scores_below_zero_cut", "scored_by_heads", "SELECT-10", "Y",
+     lambda _call, index_query, index_key, index_weights: np.maximum(
+         _summed(index_query, index_key, index_weights), 0),
+     "Apply the ReLU to the sum over the heads."),
+    ("weight_in_the_relu", "scored_by_heads", "SELECT-10", "Y",
+     lambda call, index_query, index_key, index_weights: base.scored_by_heads(
+         call, index_query * index_weights[..., None], index_key, np.ones_like(index_weights)),
+     "Weigh the queries, before the ReLU."),
+    ("index_scores_scaled", "scored_by_heads", "SELECT-10", "K",
+     lambda call, index_query, index_key, index_weights: base.scored_by_heads(
+         call, index_query, index_key, index_weights / np.sqrt(np.float32(index_key.shape[-1]))),
+     "Divide the products by the root of the depth."),
+    ("index_scores_of_the_first_head", "scored_by_heads", "SELECT-10", "D",
+     lambda call, index_query, index_key, index_weights: base.scored_by_heads(
+         call, index_query[..., :1, :, :], index_key, index_weights[..., :1, :]),
+     "Score by one head.", "ml-explore/mlx-lm#531"),
+    ("index_weights_of_the_first_query", "scored_by_heads", "SELECT-10", "H",
+     lambda call, index_query, index_key, index_weights: base.scored_by_heads(
+         call, index_query, index_key, np.broadcast_to(index_weights[..., :1], index_weights.shape)),
+     "Use the weights of the first query for all."),
+    ("index_scores_in_half_precision", "scored_by_heads", "NUM-7", "S",
+     lambda call, index_query, index_key, index_weights: base.scored_by_heads(
+         call, index_query, index_key, index_weights).astype(index_query.dtype),
+     "Return scores in the dtype of the queries."),
+    ("index_scores_of_the_earlier_keys", "scored_by_heads", "SELECT-10", "A",
+     lambda call, index_query, index_key, index_weights: np.where(
+         np.tri(index_query.shape[-2], index_key.shape[-2], dtype=bool),
+         base.scored_by_heads(call, index_query, index_key, index_weights), np.float32(-np.inf)),
+     "Mask the keys after the query, although the call is not causal."),
     ("places_below_one_raised_to_one", "check_selection", "SELECT-9", "U",
      lambda call, scores, top_k, options: base.check_selection(call, scores, max(top_k, 1), options),
      "List one key where none is asked for."),
 )  # fmt: skip
+
+
+def _summed(query: Array, key: Array, weights: Array) -> Any:
+    """Add up the weighted products of the heads."""
+    wide = [x if x.dtype == np.float64 else x.astype(np.float32) for x in (query, key, weights)]
+    return np.einsum("...hld,...sd,...hl->...ls", *wide)
 
 
 def _moved(pairs: Attention, keys: int) -> Attention:

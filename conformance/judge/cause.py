@@ -128,7 +128,7 @@ _SLACK = 8
 #: The rule that a wrong shape of an output of attention breaks.
 SHAPE_RULES = {output.name: output.rule for output in OPERATIONS["attention"].results}
 #: The rules about dtypes of outputs; that of the others is NUM-1.
-_DTYPES: Mapping[str, str] = MappingProxyType({"lse": "NUM-7", "max": "SOFT-8"})
+_DTYPES: Mapping[str, str] = MappingProxyType({"lse": "NUM-7", "max": "SOFT-8", "index_scores": "NUM-7"})
 
 
 @dataclass(frozen=True)

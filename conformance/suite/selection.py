@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
-from attnspec.conformance.suite.problem import Shape
+from attnspec.conformance.suite.problem import Shape, grid
 from attnspec.dtypes import numpy_dtype
 
 chapter = Chapter("selection")
 
-_SELECT = "select_keys"
+_SELECT, _INDEX = "select_keys", "indexer_scores"
 #: Batch axes, queries and keys.
 _SMALL = (((), 1, 1), ((), 3, 5), ((2,), 5, 3), ((2, 3), 4, 7), ((3,), 1, 9))
 #: Keys at the edges of tiles.
@@ -207,6 +207,55 @@ def lists_of_each_entry(draw: Draw) -> Iterator[Yielded]:
         same = np.broadcast_to(scores[(0,) * (scores.ndim - 2)], scores.shape).copy()
         same[-1] = same[-1, ..., ::-1]
         yield {"scores": same, "top_k": 4}
+
+
+#: Batch axes, heads, queries, keys and features of an indexer.
+_INDEXERS = (
+    ((), 1, 1, 1, 1),
+    ((2,), 3, 4, 5, 4),
+    ((2, 1), 2, 5, 3, 8),
+    ((1,), 4, 3, 17, 16),
+    ((), 2, 17, 65, 32),
+)
+
+
+def _indexer(draw: Draw, *, rounds: bool = False) -> Iterator[dict[str, NDArray[Any]]]:
+    """Draw queries, keys and weights of each size: short numbers, or those of which each sum is rounded."""
+    twice = [size for size in _INDEXERS for _ in range(2)]
+    for (random, dtype), sizes in zip(draw.generators(len(_INDEXERS)), twice, strict=True):
+        batch, heads, queries, keys, depth = sizes
+        shapes = {"query": (heads, queries, depth), "key": (keys, depth), "weights": (heads, queries)}
+        arrays: dict[str, NDArray[Any]] = {}
+        for name, shape in shapes.items():
+            whole = (*batch, *shape)
+            drawn = random.normal(size=whole) if rounds else grid(random, whole, 1.0)
+            arrays[f"index_{name}"] = drawn.astype(dtype)
+        yield arrays
+
+
+@chapter.group("SELECT-10", operation=_INDEX, each=("signed", "positive", "one head"))
+def scores_of_an_indexer(draw: Draw, weights: str) -> Iterator[Yielded]:
+    """Products are weighted by numbers of both signs, by positive ones, or in one head alone."""
+    for arguments in _indexer(draw):
+        weight = arguments["index_weights"].copy()
+        if weights == "one head":
+            weight[..., 1:, :] = 0
+        yield arguments | {"index_weights": np.abs(weight) if weights == "positive" else weight}
+
+
+@chapter.group("SELECT-10", operation=_INDEX)
+def products_below_zero(draw: Draw) -> Iterator[Yielded]:
+    """All products of some heads are below 0, and all those of some queries."""
+    for arguments in _indexer(draw):
+        query, key = (np.abs(arguments[name]) for name in ("index_query", "index_key"))
+        query[..., ::2, :, :], query[..., 1::2, :] = -query[..., ::2, :, :], -np.abs(query[..., 1::2, :])
+        yield arguments | {"index_query": query, "index_key": key}
+
+
+@chapter.group("NUM-7", "NUM-3", "SELECT-10", operation=_INDEX)
+def rounded_index_scores(draw: Draw) -> Iterator[Yielded]:
+    """Each sum is rounded, and half precision would hold the scores with an error of its own."""
+    yield from _indexer(draw, rounds=True)
 
 
 @chapter.group("SPARSE-6", "SPARSE-7", each=("causal", "lengths"))

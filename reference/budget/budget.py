@@ -21,6 +21,7 @@ from attnspec.reference.budget.attention import (
     scores_and_errors,
 )
 from attnspec.reference.budget.companions import (
+    indexer_budget,
     merge_budget,
     merge_gradient_budget,
     multi_head_budget,
@@ -170,6 +171,7 @@ _COMPANIONS: Mapping[str, Callable[[Mapping[str, Any], Arithmetic], dict[str, Bu
         "merge_heads": _copied("merged", lambda g: merge_heads(g["split"]).shape),
         "append_cache": _copied("appended", lambda g: g["cache"].shape),
         "gather_pages": _copied("gathered", _paged),
+        "indexer_scores": indexer_budget,
         "low_precision_attention": low_precision_budget,
         "dequantize": dequantized_budget,
         "dequantize_blocks": blocks_budget,

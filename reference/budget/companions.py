@@ -132,6 +132,22 @@ def merge_budget(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> dict[s
     }
 
 
+def indexer_budget(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
+    """Return the budget of the scores of an indexer: of its products, and of their weighted sum."""
+    work, profile = arithmetic.work, arithmetic.profile
+    query, key = arguments["index_query"], np.swapaxes(arguments["index_key"], -1, -2)[..., None, :, :]
+    weights = arguments["index_weights"][..., None]
+    heads, depth = query.shape[-3], query.shape[-1]
+    kept, size = np.maximum(query @ key, 0), np.abs(query) @ np.abs(key)  # (*B, H, L, S)
+    relative = profile.summing(depth, work.unit) + profile.product
+    error = relative * size + (depth + 1) * work.normal * (size > 0)
+    # The products are weighted and added up, by a matrix product or one after the other.
+    relative = profile.summing(heads, work.unit) + profile.product + work.unit
+    rounding = relative * (kept + error) + work.normal * (kept + error > 0)
+    total = (np.abs(weights) * (error + rounding)).sum(axis=-3)
+    return {"index_scores": rounded((weights * kept).sum(axis=-3), total, arithmetic.lse)}
+
+
 def selection_budget(arguments: Mapping[str, Any]) -> dict[str, Budget]:
     """Return 0, and 1 for keys with the same score of which not all fit: they may be in a list or not."""
     scores, places = arguments["scores"].astype(np.float64), arguments["top_k"]

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from types import MappingProxyType
 from typing import Any
 
@@ -10,7 +11,7 @@ from flint import arb, fmpq, fmpq_mat
 from numpy.typing import NDArray
 
 from attnspec.dtypes import FORMATS
-from attnspec.reference.exact.balls import Settled, settle
+from attnspec.reference.exact.balls import Settled, nearest, settle
 from attnspec.reference.exact.head import allowed_pairs, matrix, rational
 from attnspec.reference.exact.positions import alibi_bias, rotary, rotary_frequencies, rotary_vjp
 
@@ -159,6 +160,21 @@ def _select_keys(arguments: Mapping[str, Any], variant: str | None, _dtype: str)
     return {"key_indices": _copied(listed)}
 
 
+def _indexer_scores(arguments: Mapping[str, Any], _variant: str | None, dtype: str) -> dict[str, Settled]:
+    """Add up the weighted products of the heads. All values are rational."""
+    query, key, weights = (np.asarray(arguments[f"index_{name}"]) for name in ("query", "key", "weights"))
+    scores = np.zeros((*key.shape[:-2], query.shape[-2], key.shape[-2]))
+    for index in np.ndindex(*key.shape[:-2]):
+        keys = matrix(key[index]).transpose()
+        products = [matrix(head) * keys for head in query[index]]
+        for i, j in np.ndindex(*scores.shape[-2:]):
+            kept = (max(product[i, j], fmpq(0)) for product in products)
+            parts = (x * rational(w) for x, w in zip(kept, weights[(*index, slice(None), i)], strict=True))
+            total = sum(parts, fmpq(0))
+            scores[(*index, i, j)] = nearest(Fraction(int(total.p), int(total.q)), FORMATS[dtype].lse)
+    return {"index_scores": _copied(scores)}
+
+
 #: The operations that do not contain attention.
 COMPANIONS: Mapping[str, Evaluate] = MappingProxyType(
     {
@@ -167,6 +183,7 @@ COMPANIONS: Mapping[str, Evaluate] = MappingProxyType(
         "append_cache": _append_cache,
         "gather_pages": _gather_pages,
         "merge_partials": _merge_partials,
+        "indexer_scores": _indexer_scores,
         "select_keys": _select_keys,
         "rotary": rotary,
         "rotary_vjp": rotary_vjp,

@@ -3,6 +3,7 @@
 import itertools
 import math
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -76,6 +77,21 @@ def merge_partials(arguments: Arguments) -> Arrays:
         row = attend(Scores(scale, [scores], None), 0, present, parts, Kept(), {})
         output[index], lse[index] = [rounded(x) for x in row.output], rounded(row.lse)
     return {"output": output, "lse": lse}
+
+
+def indexer_scores(arguments: Arguments) -> Arrays:
+    """Score each pair of a query and a key, one head after the other."""
+    query, key, weights = (_read(arguments[f"index_{name}"]) for name in ("query", "key", "weights"))
+    *batch, heads, queries, _ = query.shape
+    result = np.zeros((*batch, queries, key.shape[-2]))
+    for *index, i, j in np.ndindex(*result.shape):
+        total, entry = Fraction(0), tuple(index)
+        row = [Fraction(x) for x in key[(*entry, j)].tolist()]
+        for h in range(heads):
+            product = sum(Fraction(x) * y for x, y in zip(query[(*entry, h, i)].tolist(), row, strict=True))
+            total += Fraction(float(weights[(*entry, h, i)])) * product if product > 0 else 0
+        result[(*entry, i, j)] = float(total)
+    return {"index_scores": result}
 
 
 def select_keys(arguments: Arguments, dialect: Dialect) -> Arrays:

@@ -18,6 +18,7 @@ from attnspec.reference.rational.attention import attention, scores
 from attnspec.reference.rational.companions import (
     append_cache,
     gather_pages,
+    indexer_scores,
     merge_heads,
     merge_partials,
     multi_head_attention,
@@ -82,6 +83,7 @@ _WITHOUT_DIALECT: Mapping[str, Callable[[Mapping[str, Any]], Arrays]] = MappingP
         "merge_heads": merge_heads,
         "append_cache": append_cache,
         "gather_pages": gather_pages,
+        "indexer_scores": indexer_scores,
         "merge_partials": merge_partials,
         "merge_partials_vjp": merge_partials_vjp,
     }

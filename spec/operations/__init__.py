@@ -69,6 +69,7 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
         "block_sparse_attention_vjp": stacks.BLOCK_SPARSE_ATTENTION_VJP,
         "listed_attention": stacks.FORMS["listed_attention"],
         "listed_attention_vjp": stacks.LISTED_ATTENTION_VJP,
+        "indexer_scores": selection.INDEXER_SCORES,
         "select_keys": selection.SELECT_KEYS,
         "seeded_dropout_attention": forms.SEEDED_DROPOUT_ATTENTION,
         "seeded_dropout_attention_vjp": forms.SEEDED_DROPOUT_ATTENTION_VJP,

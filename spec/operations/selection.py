@@ -1,4 +1,4 @@
-"""The selection of keys by their scores: the arguments of the chapter `selection`."""
+"""The scores of an indexer, and the selection of keys by scores: the arguments of the chapter `selection`."""
 
 from dataclasses import replace
 from types import MappingProxyType
@@ -26,6 +26,30 @@ _ARGUMENTS = (
     replace(KEY_LENGTHS, rule="SELECT-2"),
 )
 _SCORES, *_OPTIONS = (replace(argument, since=_SINCE) for argument in _ARGUMENTS)
+
+_INDEXER = (
+    array("index_query", "queries of the indexer", "SELECT-10", (BATCH, "H", "L", "D"), rules(axes="ERR-16")),
+    array(
+        "index_key",
+        "keys of the indexer, shared by its heads",
+        "SELECT-10",
+        (BATCH, "S", "D"),
+        rules(mixed="ERR-1", shape="ERR-16"),
+    ),
+    array(
+        "index_weights",
+        "weight of each head of the indexer, for each query",
+        "SELECT-10",
+        (BATCH, "H", "L"),
+        rules(mixed="ERR-1", shape="ERR-16"),
+    ),
+)
+
+INDEXER_SCORES = Operation(
+    tuple(replace(argument, since=_SINCE) for argument in _INDEXER),
+    (),
+    (Output("index_scores", (BATCH, "L", "S"), "lse", rule="SELECT-10", since=_SINCE),),
+)
 
 SELECT_KEYS = Operation(
     (_SCORES,),
