@@ -36,6 +36,9 @@ from attnspec.conformance.verdict import to_json as verdict_to_json
 UNKNOWN = "backend m:f: not understood: causal (is_causal?); no case tests this. Map each"
 GIVEN_UP = "backend m:f: abandoned after 3 cases that did not end"
 DECLINED = replace(UNSUPPORTED, declined=True, reason="needs a GPU")
+OF_GRADIENTS = tuple(
+    one if one.rules == ("SPARSE-12",) else replace(one, status="unsupported") for one in PERFECT.verdicts
+)
 OTHER_SUBJECT = replace(SUBJECT, name="other:f")
 
 
@@ -169,6 +172,11 @@ WRONG_CORE = replace(FAIL, rule="SOFT-1", rules=("SOFT-1",))
             Report(replace(PERFECT, verdicts=DEVIATING)),
             Outcome.GOOD,
             f"conforms to levels {COMPANIONS}; core lacks SOFT-1 (deviation)",
+        ),
+        (
+            Report(replace(PERFECT, verdicts=OF_GRADIENTS)),
+            Outcome.GOOD,
+            "conforms; what it offers is no whole level",
         ),
         (
             Report(perfect(headers=QUICK)),

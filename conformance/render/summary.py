@@ -385,7 +385,7 @@ def _good(report: Report, reached: Sequence[str], known: int, *, good: bool = Tr
         return f"reaches {_levels(reached)}{but}"
     if known:
         return f"conforms{but}; reaches {_levels(reached)}"
-    return f"conforms to {_levels(reached)}"
+    return f"conforms to {_levels(reached)}" if reached else "conforms; what it offers is no whole level"
 
 
 def _levels(names: Sequence[str]) -> str:
