@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnspec import OPERATIONS, Case, cases
+from attnspec.backends import load
 from attnspec.conformance.suite import groups_of
 from attnspec.conformance.suite.drawn_stacks import OPTIONS, Sizes, draw_call, options_of
 from attnspec.conformance.suite.stacks import STORED
@@ -233,3 +234,25 @@ def test_the_budget_of_packed_rows_takes_no_row_of_no_sequence_and_no_other_sequ
     )
     np.testing.assert_array_equal(first[:, :2], second[:, :2])
     assert (first[:, 2:] < second[:, 2:]).all()
+
+
+@pytest.mark.parametrize("name", ["latent_attention", "packed_attention", "paged_quantized_attention"])
+def test_results_of_half_precision_are_rounded_once_and_an_lse_is_not(name):
+    call = draw_call(np.random.default_rng(1), "float16", OPERATIONS[name].layers, Sizes())
+    arrays = [call.pop(array) for array in OPERATIONS[name].arrays]
+    results = load("numpy-portable").companions[name](*arrays, **call, return_lse=True, return_max=True)
+    assert [result.dtype.name for result in results] == ["float16", "float32", "float32"]
+
+
+def test_new_positions_are_appended_where_the_table_has_room():
+    call = draw_call(np.random.default_rng(2), "float64", ("paged",), Sizes(spare=2), "window", "sinks")
+    heads, depth = call["key_pages"].shape[1], call["key_pages"].shape[-1]
+    new = np.random.default_rng(3).integers(-4, 5, (2, 3, heads, 2, 8)) / 4.0
+    call |= {"new_key": new[0, ..., :depth], "new_value": new[1, ..., : call["value_pages"].shape[-1]]}
+    compare("paged_attention", call)
+    room = call["block_table"].shape[-1] * call["key_pages"].shape[2]
+    with pytest.raises(ArgumentError, match=rf"key_lengths: expected 0 to {room - 2}, got .* \[PAGE-8\]"):
+        results_of("paged_attention", call | {"key_lengths": np.array([0, 0, room - 1])})
+    more = {name: np.repeat(call[name][..., :1, :], room + 1, axis=-2) for name in ("new_key", "new_value")}
+    with pytest.raises(ArgumentError, match=r"new_key: expected no more positions .*, got 1 more \[PAGE-8\]"):
+        results_of("paged_attention", call | more)
