@@ -38,10 +38,8 @@ def attention_of_form(backend: Backend) -> Backend:
     if f"{form}_vjp" in companions:
         companions["attention_vjp"] = _by_form(backend, f"{form}_vjp", "attention_vjp")
     attention = _by_form(backend, form, "attention")
-    # The variant of the alignment is that of the form, which gets an offset for each sequence.
-    dialect = {rule: variant for rule, variant in backend.dialect.items() if rule != "MASK-3"}
     notes = (*backend.notes, f"calls of attention are made as calls of {form}")
-    return replace(backend, attention=attention, companions=companions, dialect=dialect, notes=notes)
+    return replace(backend, attention=attention, companions=companions, notes=notes)
 
 
 def _by_form(backend: Backend, form: str, operation: str) -> Callable[..., Any]:

@@ -78,6 +78,25 @@ def test_a_call_of_gradients_has_those_of_attention(option):
         np.testing.assert_allclose(result, expected, rtol=1e-10, atol=1e-13)
 
 
+def test_pages_are_aligned_at_the_end_without_an_offset():
+    paged = PORTABLE.companions["paged_attention"]
+
+    def decode(query, key_pages, value_pages, block_table, key_lengths, *, is_causal=False):
+        options = {"block_table": block_table, "key_lengths": key_lengths, "is_causal": is_causal}
+        return paged(query, key_pages, value_pages, **options)
+
+    backend = by_form("paged_attention")
+    backend = attention_of_form(
+        replace(backend, attention=no_attention, companions={"paged_attention": decode})
+    )
+    options = {"is_causal": True, "key_lengths": np.array([21, 7]), "query_offset": np.array([16, 2])}
+    np.testing.assert_allclose(
+        backend.attention(*ARRAYS, **options), attention(*ARRAYS, **options), rtol=1e-12
+    )
+    with pytest.raises(Unsupported, match="aligns this call otherwise"):
+        backend.attention(*ARRAYS, is_causal=True)
+
+
 def test_a_kernel_without_an_offset_is_asked_for_calls_that_it_aligns():
     packed = PORTABLE.companions["packed_attention"]
 
@@ -120,7 +139,7 @@ def test_the_command_finds_a_wrong_table_at_real_sizes(tmp_path, monkeypatch):
     assert CliRunner().invoke(main, ["init", "served.py:decode"]).exit_code == 0
     case = "sizes-covering-1"
     assert attnspec("check", ".", "--sizes", "--case", case, cwd=tmp_path).returncode == 0
-    wrong = source.replace('"block_table": page_table', '"block_table": page_table.clip(max=7)')
+    wrong = source.replace('"block_table": page_table', '"block_table": np.sort(page_table)')
     assert wrong != source
     Path("served.py").write_text(wrong)
     run = attnspec("check", ".", "--sizes", "--case", "sizes-covering-25", cwd=tmp_path)
