@@ -142,7 +142,7 @@ def test_the_command_finds_a_wrong_table_at_real_sizes(tmp_path, monkeypatch):
     wrong = source.replace('"block_table": page_table', '"block_table": np.sort(page_table)')
     assert wrong != source
     Path("served.py").write_text(wrong)
-    run = attnspec("check", ".", "--sizes", "--case", "sizes-covering-25", cwd=tmp_path)
+    run = attnspec("check", ".", "--sizes", "--case", "sizes-covering-29", cwd=tmp_path)
     assert run.returncode == 1, run.stdout
     assert "calls of attention are made as calls of paged_attention" in run.stdout
 

@@ -60,10 +60,13 @@ WRONG = {
 
 
 def judged(steps, beginning):
-    """The verdicts on the groups whose names begin so."""
+    """The verdicts on the calls of attention of the groups whose names begin so."""
     backend = backend_of(functions(steps)["attention"], {})
     chosen = [group for group in groups() if group.name.startswith(beginning)]
-    return [judge(backend, item) for group in chosen for item in group.items()]
+    items = [item for group in chosen for item in group.items()]
+    return [
+        judge(backend, item) for item in items if {case.operation for case in item.calls} == {"attention"}
+    ]
 
 
 @pytest.mark.parametrize("beginning", WRONG)

@@ -48,7 +48,7 @@ results by rule, in cases
 ┃ rule       ┃ title                                       ┃ numpy 2.4              ┃
 ┡━━━━━━━━━━━━╇━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━╇━━━━━━━━━━━━━━━━━━━━━━━━┩
 │ MASK-1     │ A boolean mask says where to attend         │ pass 1                 │
-│ MASK-3     │ Causal means not after the query            │ deviation 1 of 1       │
+│ MASK-3     │ Causal attention excludes later keys        │ deviation 1 of 1       │
 │ MASK-6     │ A row with nothing to attend to gives zero  │ known 1 of 1           │
 │ SOFT-1     │ Weights are the softmax of each row         │ pass 1                 │
 │ SOFT-5     │ A sink is one more logit in the denominator │ unsupported            │
