@@ -57,6 +57,12 @@ def true_ignores(q, k, v, attn_mask=None, need_weights=False):
     return _attend(q, k, v, mask=mask, return_weights=need_weights)
 
 
+def of_two_alignments(query, key, value, causal=False, window_size=None):
+    """Causal at the top left, and a window at the bottom right, which no variant describes."""
+    offset = key.shape[-2] - query.shape[-2] if window_size else 0
+    return _attend(query, key, value, is_causal=causal, window=window_size, query_offset=offset)
+
+
 def unscaled(query, key, value, sm_scale=1.0, causal=False):
     return _attend(query, key, value, scale=sm_scale, is_causal=causal)
 

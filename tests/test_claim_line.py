@@ -5,12 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from reported import ACCEPTED, DEVIATION, FAIL, PASS, PERFECT, SUBJECT, perfect
+from reported import ACCEPTED, DEVIATION, FAIL, KNOWN, PASS, PERFECT, SUBJECT, perfect
 
 import attnspec
 from attnspec import SpecError
 from attnspec.backends import load
-from attnspec.conformance.attribution.report import Report
+from attnspec.conformance.attribution.report import Outcome, Report
 from attnspec.conformance.claim import CLASSES, FIELDS, claim_of, class_of, read_claim
 from attnspec.conformance.render.markdown import to_markdown
 from attnspec.conformance.render.screen import screen
@@ -41,6 +41,14 @@ def test_a_claim_of_conformance_is_read_back():
     assert "grouped" in claim["levels"]
     assert not {"strict", "masked"} & {*claim["levels"]}, "they lack SHAPE-6 and MASK-3"
     assert re.fullmatch(r"1/\d+ MASK-8", claim["declined"])
+
+
+def test_there_is_no_claim_of_a_run_with_known_failures():
+    subject = replace(SUBJECT, kind="function")
+    results = perfect(FAIL, subjects=(subject,))
+    report = Report(results, [KNOWN])
+    assert report.outcome_of(subject) is Outcome.GOOD
+    assert claim_of(report, subject) == ""
 
 
 @pytest.mark.parametrize(

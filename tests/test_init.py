@@ -44,6 +44,7 @@ CONVENTIONS = {
     "unscaled_always": SCALED_BY_ONE,
     "scaled_by_depth": {"layout": "BHSD", "given": ["scale"], "names": {"scale": "sm_scale"}},
     "of_three_axes": {"layout": "BHSD", "mask": "attend", "axes": 3},
+    "of_two_alignments": {"names": {"is_causal": "causal"}, "ignore": ["window_size"], "layout": "BHSD"},
     "of_some_depths": {"layout": "BHSD", "depths": [64, 128], "names": {"query": "q", "scale": "sm_scale"}},
 }
 

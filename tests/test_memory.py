@@ -9,6 +9,7 @@ from functools import partial, wraps
 import numpy as np
 import pytest
 
+from attnspec import Case
 from attnspec.backends import BackendError, implementation, load
 from attnspec.backends.check import check_backend
 from attnspec.backends.user.function import backend_of
@@ -16,13 +17,28 @@ from attnspec.backends.user.settings import Settings
 from attnspec.conformance import check
 from attnspec.conformance.gallery import entry
 from attnspec.conformance.judge.judge import judge
-from attnspec.conformance.relations.memory import RUNS
+from attnspec.conformance.relations.memory import RUNS, in_any_surroundings
 from attnspec.conformance.suite import memory
 
 PORTABLE = load("numpy-portable")
 right = PORTABLE.attention
 ITEMS = {item.name: item for group in memory.chapter for item in group.items()}
 ARRAYS = ("query", "key", "value")
+
+
+@pytest.mark.parametrize("change", ["raises", "returns", "nothing"])
+def test_a_call_may_not_depend_on_what_lies_around_its_arrays(change):
+    def attention(query, key, value):
+        before = query.base[0, 0, 0]  # outside of the array
+        if change == "raises" and before > 0:
+            raise ValueError("query: expected another neighbour")
+        return right(query, key, value) + before * (change == "returns")
+
+    arrays = {name: np.ones((2, 3, 4)) for name in ARRAYS}
+    case = Case("errors-own", "", "errors", "attention", ("ERR-19",), arrays, group="own")
+    found = in_any_surroundings(replace(PORTABLE, attention=attention), (case,))
+    assert (found is None) == (change == "nothing")
+    assert ("raises with some" in str(found)) == (change == "raises")
 
 
 def wrong(change):

@@ -21,6 +21,7 @@ from attnspec.conformance.render.finding import finding_text
 from attnspec.conformance.run.child import with_traits
 from attnspec.conformance.suite import groups_of
 from attnspec.reference import attention, indexer_scores, listed_attention, select_keys
+from attnspec.reference.budget.budget import budget
 from attnspec.reference.exact import evaluate as exact
 from attnspec.reference.rational import evaluate as rational
 
@@ -163,6 +164,18 @@ def test_the_scores_of_an_indexer_are_those_of_a_loop_in_rationals():
     assert np.array_equal(indexer_scores(**arguments), expected)
     assert np.array_equal(exact.evaluate("indexer_scores", arguments)["index_scores"].values, expected)
     assert np.array_equal(rational.evaluate("indexer_scores", arguments)["index_scores"], expected)
+
+
+def test_the_budget_of_an_indexer_has_the_roundings_of_its_sum_over_heads():
+    """Two heads cancel, so that the score is 0 and the roundings of the weighted products are left."""
+    arguments = {
+        "index_query": np.ones((2, 1, 1), np.float32),
+        "index_key": np.full((1, 1), 3.0, np.float32),
+        "index_weights": np.array([[0.1], [-0.1]], np.float32),
+    }
+    (allowed,) = budget("indexer_scores", arguments, "float32")["index_scores"].ravel()
+    terms = 2 * 3 * 0.1
+    assert 2 * 2.0**-24 * terms < allowed < 8 * 2.0**-24 * terms
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])

@@ -23,15 +23,17 @@ WORDS = pytest.mark.parametrize(
 )
 
 
-def bottom_right(query, key, value, *, is_causal=False, return_lse=False):
-    offset = key.shape[-2] - query.shape[-2] if is_causal else 0
-    return right(query, key, value, is_causal=is_causal, query_offset=offset, return_lse=return_lse)
+def bottom_right(query, key, value, *, is_causal=False, window=None, return_lse=False):
+    options = {"is_causal": is_causal, "window": window, "return_lse": return_lse}
+    offset = key.shape[-2] - query.shape[-2] if is_causal or window else 0
+    return right(query, key, value, query_offset=offset, **options)
 
 
 @WORDS
-def test_a_variant_fails_undeclared_and_is_a_deviation_declared(item):
+@pytest.mark.parametrize("options", [{"is_causal": True}, {"window": (5, 2)}], ids=str)
+def test_a_variant_fails_undeclared_and_is_a_deviation_declared(item, options):
     backend = replace(PORTABLE, name="own", attention=bottom_right)
-    short = replace(item, formula=replace(item.formula, options={"is_causal": True}))
+    short = replace(item, formula=replace(item.formula, options=options))
     verdict = judge(backend, short)
     assert (verdict.status, verdict.rule, verdict.difference.output) == ("fail", "MASK-3", "output")
     declared = judge(replace(backend, dialect={"MASK-3": "bottom-right"}), short)

@@ -110,6 +110,7 @@ def in_any_surroundings(backend: Backend, calls: tuple[Case, ...]) -> Found:
     if len(results) == 1:
         return "raises with some numbers around its arrays, and not with others"
     for name, array in results[0].items() if results else ():
+        # A sum may be rounded otherwise elsewhere in memory. The numbers around are far larger than that.
         if not np.allclose(array, results[1][name], rtol=1e-2, atol=1e-2, equal_nan=True):
             return same_bits(name, array, results[1][name])
     return None

@@ -104,7 +104,7 @@ def select_keys(arguments: Arguments, dialect: Dialect) -> Arrays:
         allowed = sources(arguments, dialect, shape, index)
         for i in range(queries):
             place, row = (*index[:-1], i), scores[(*index[:-1], i)].tolist()
-            known = [(j, x) for j, x in enumerate(row) if allowed.allow(i, j) and x != -math.inf and x == x]  # noqa: PLR0124
+            known = [(j, x) for j, x in enumerate(row) if allowed.allow(i, j) and x > -math.inf]
             for j, x in known:
                 above, beside = sum(y > x for _, y in known), sum(y == x for _, y in known)
                 result[(*place, j)] = (above < places) / (2 if above + beside > places else 1)
