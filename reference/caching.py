@@ -35,7 +35,7 @@ def check_append(call: Call, cache: Array, new: Array, lengths: Any) -> Any:
     shape, got = tuple(cache.shape), tuple(new.shape)
     need("cache", len(shape) >= 2, "two axes or more", f"shape {shape}", "ERR-16")
     fits = len(got) == len(shape) and (*got[:-2], got[-1]) == (*shape[:-2], shape[-1])
-    need("new", fits, f"{shape} but for the positions", got, "SHAPE-6")
+    need("new", fits, f"{shape} but for the positions", got, "ERR-16")
     room = shape[-2] - got[-2]
     need("lengths", room >= 0, f"room for {got[-2]} more", f"a capacity of {shape[-2]}", "CACHE-2")
     lengths = integers(call, "lengths", lengths, shape[:-3], "ERR-16")

@@ -203,7 +203,7 @@ APPEND_CACHE = Operation(
             "keys or values to append",
             "CACHE-1",
             (BATCH, "H", "N", "D"),
-            rules(mixed="ERR-1", shape="SHAPE-6"),
+            rules(mixed="ERR-1", shape="ERR-16"),
         ),
     ),
     (
