@@ -144,10 +144,11 @@ def _of_argument(argument: Argument) -> tuple[str, ...]:
 
 def _of_output(output: Output, form: Operation) -> tuple[str, ...]:
     asked = f"with `{output.option or output.of}`" if output.option or output.of in form.options else "always"
+    of = form.arguments.get(output.of)
     return (
         f"gives `{output.name}`",
         "int32 or int64" if output.lists else _KINDS[output.numbers],
-        shape_of(output),
+        f"that of `{of.name}`" if of and of.broadcasts else shape_of(output),
         asked,
         "",
         "",

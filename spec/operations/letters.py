@@ -21,12 +21,8 @@ class Letter:
     divides: str = ""  # the letter that it must divide, for grouped heads
 
 
-def _heads(name: str, meaning: str, noun: str = "heads", **rules: str) -> Letter:
+def _size(name: str, meaning: str, noun: str = "depth", **rules: str) -> Letter:
     return Letter(name, meaning, noun, may_be_empty=False, **rules)
-
-
-def _depth(name: str, meaning: str, empty: str = "", noun: str = "depth") -> Letter:
-    return Letter(name, meaning, noun, may_be_empty=False, empty=empty)
 
 
 #: Every letter, those of the operator first.
@@ -35,8 +31,8 @@ LETTERS: Mapping[str, Letter] = MappingProxyType(
         letter.name: letter
         for letter in (
             Letter(BATCH, "batch axes, any number of them or none", "batch"),
-            _heads("Hq", "heads of queries and of the output", "query heads", zero="ERR-17"),
-            _heads(
+            _size("Hq", "heads of queries and of the output", "query heads", zero="ERR-17"),
+            _size(
                 "Hkv",
                 "heads of keys and values; `H` if the number equals `Hq`",
                 "key heads",
@@ -45,12 +41,12 @@ LETTERS: Mapping[str, Letter] = MappingProxyType(
             ),
             Letter("L", "query positions", "queries"),
             Letter("S", "key positions, which are also the value positions", "keys"),
-            _depth("D", "depth of queries and keys", empty="ERR-5"),
-            _depth("Dv", "depth of values", empty="ERR-5", noun="depth of the values"),
-            _depth("E", "depth of tokens, before projection"),
-            _depth("E'", "depth of a memory, before projection"),
-            _depth("F", "depth of tokens, after projection", noun="features"),
-            _heads("H", "heads of an array of a companion"),
+            _size("D", "depth of queries and keys", empty="ERR-5"),
+            _size("Dv", "depth of values", "depth of the values", empty="ERR-5"),
+            _size("E", "depth of tokens, before projection"),
+            _size("E'", "depth of a memory, before projection"),
+            _size("F", "depth of tokens, after projection", "features"),
+            _size("H", "heads of an array of a companion", "heads"),
             Letter("N", "positions of an array of a companion", "positions"),
             Letter("M", "parts that are merged", "parts"),
             Letter("C", "positions that a cache has room for, or that a table has", "capacity"),
@@ -58,15 +54,15 @@ LETTERS: Mapping[str, Letter] = MappingProxyType(
             Letter("K", "positions of a page", "positions of a page"),
             Letter("T", "pages of a sequence", "pages of a sequence"),
             Letter("G", "sequences of a packed row", "sequences"),
-            Letter("Lb", "queries of a block", "queries of a block", may_be_empty=False),
-            Letter("Sb", "keys of a block", "keys of a block", may_be_empty=False),
+            _size("Lb", "queries of a block", "queries of a block", zero="SPARSE-10"),
+            _size("Sb", "keys of a block", "keys of a block", zero="SPARSE-10"),
             Letter("W", "places of a list", "places of a list"),
-            _depth("Dc", "depth of the latent", noun="depth of the latent"),
-            _depth("Dr", "depth of the rotary part beside a latent", noun="depth of the rotary part"),
-            _depth("R", "rotary depth; `D` if none is given", noun="rotary depth"),
-            Letter("A", "axes of positions", "axes of positions", may_be_empty=False),
+            _size("Dc", "depth of the latent", "depth of the latent"),
+            _size("Dr", "depth of the rotary part beside a latent", "depth of the rotary part"),
+            _size("R", "rotary depth; `D` if none is given", "rotary depth", zero="POS-6"),
+            _size("A", "axes of positions", "axes of positions"),
             Letter("U", "blocks of codes of a row", "blocks"),
-            Letter("Y", "bytes of the codes of a block", "bytes of a block", may_be_empty=False),
+            _size("Y", "bytes of the codes of a block", "bytes of a block", zero="QUANT-9"),
         )
     }
 )
