@@ -35,7 +35,7 @@ def class_of(name: str, backend: "Backend") -> str:
 
 
 def claim_of(report: Report, subject: Subject) -> str:
-    """Return the claim that a run supports. Empty if a part was not run, or something fails."""
+    """Return the claim that a run supports. Empty if a part was not run, something fails, or most is declined."""
     known = any(verdict.backend == subject.name for verdict in report.known_verdicts)
     partial = not report.results.whole and not report.results.level
     if not subject.kind or partial or known or report.outcome_of(subject) is not Outcome.GOOD:
@@ -48,6 +48,8 @@ def claim_of(report: Report, subject: Subject) -> str:
     passing = {verdict.dtype for verdict in verdicts if verdict.status == "pass"}
     declined = [verdict.main_rule for verdict in verdicts if verdict.declined]
     offered = len(declined) + sum(verdict.status != "unsupported" for verdict in verdicts)
+    if 2 * len(declined) > offered:
+        return ""
     product = f"{subject.name} ({subject.library} {subject.version})".replace(";", ",")
     contents = {
         "attnspec": report.results.headers[0].attnspec,

@@ -57,9 +57,10 @@ def test_there_is_no_claim_of_a_run_with_known_failures():
         perfect(FAIL),
         perfect(headers=(Header("1", "quick"),)),
         perfect(subjects=(replace(SUBJECT, problem="x"),)),
+        perfect(*(replace(PASS, case=f"d-{n}", status="unsupported", declined=True) for n in range(999))),
     ],
 )
-def test_there_is_no_claim_of_a_run_that_fails_or_is_not_whole(results):
+def test_there_is_no_claim_of_a_run_that_fails_is_not_whole_or_declines_most_calls(results):
     (subject,) = (replace(one, kind="function") for one in results.subjects)
     report = Report(replace(results, subjects=(subject,)))
     assert claim_of(report, subject) == ""
