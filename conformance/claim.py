@@ -35,7 +35,7 @@ def class_of(name: str, backend: "Backend") -> str:
 
 
 def claim_of(report: Report, subject: Subject) -> str:
-    """Return the claim that a run supports. Empty if a part was not run, something fails, or most is declined."""
+    """Return the claim that a run supports. Empty if it is partial, something fails, or most is declined."""
     known = any(verdict.backend == subject.name for verdict in report.known_verdicts)
     partial = not report.results.whole and not report.results.level
     if not subject.kind or partial or known or report.outcome_of(subject) is not Outcome.GOOD:
