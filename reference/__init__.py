@@ -14,12 +14,14 @@ from attnspec.reference.frequencies import rotary_frequencies
 from attnspec.reference.functions import function, functions
 from attnspec.reference.gradients import attention_vjp
 from attnspec.reference.gradients_of_companions import (
+    alibi_bias_vjp,
     merge_partials_vjp,
     multi_head_attention_vjp,
     rotary_vjp,
 )
 from attnspec.reference.gradients_of_forms import (
     block_sparse_attention_vjp,
+    latent_attention_vjp,
     listed_attention_vjp,
     packed_attention_vjp,
 )
@@ -42,6 +44,7 @@ from attnspec.reference.stacks import reduced  # noqa: F401 - declares the opera
 __all__ = [
     "ArgumentError",
     "alibi_bias",
+    "alibi_bias_vjp",
     "allowed_keys",
     "append_cache",
     "attention",
@@ -55,6 +58,7 @@ __all__ = [
     "gather_pages",
     "indexer_scores",
     "latent_attention",
+    "latent_attention_vjp",
     "listed_attention",
     "listed_attention_vjp",
     "low_precision_attention",

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from attnspec.reference.attention import check_arguments, dropped
 from attnspec.reference.call import Array, Call, Mask, part, step
-from attnspec.reference.errors import Shape, check_lse_dtype, dtype_name, need, real
+from attnspec.reference.errors import Shape, check_lse_dtype, dtype_name, flag, need, real
 from attnspec.reference.functions import public
 from attnspec.reference.heads import shared
 from attnspec.reference.masking import allowed
@@ -21,6 +21,7 @@ class Gradients(Attention):
 
     d_output: Array = None  # (*B, Hq, L, Dv)
     d_lse: Array = None  # (*B, Hq, L)
+    return_d_scale: bool = False
 
 
 def attention_vjp_of(
@@ -49,6 +50,7 @@ attention_vjp = public(attention_vjp_of)
 @step
 def check_cotangents(call: Gradients) -> Gradients:
     """Check that cotangents have the shapes and dtypes of the outputs (GRAD-16)."""
+    flag("return_d_scale", call.return_d_scale)
     shape = (*call.query.shape[:-1], call.value.shape[-1])
     own = tuple(real(call, "d_output", call.d_output, "ERR-2").shape)
     need("d_output", own == shape, f"shape {shape}", own, "GRAD-16")
@@ -70,7 +72,8 @@ def attention_vjp_part(given: Gradients) -> tuple[Array, ...]:
         results = [array[0, ...] if place < 3 else array for place, array in enumerate(results)]
     arrays = [given.query, given.key, given.value, given.bias, given.sinks]
     of = [array for array in arrays if array is not None]
-    return tuple(narrow(call, d, stored(call, array)) for d, array in zip(results, of, strict=True))
+    last = results[len(of) :]  # the gradient of the scale, if it is asked for, is as precise as an lse
+    return (*(narrow(call, d, stored(call, array)) for d, array in zip(results, of, strict=False)), *last)
 
 
 @step
@@ -86,7 +89,7 @@ def given_cotangents(call: Gradients) -> Gradients:
 
 @step
 def backward(call: Gradients) -> list[Array]:
-    """Compute the gradients of query, key and value, and of bias and sinks if these are given (GRAD-1)."""
+    """Compute the gradients of query, key and value, and those of bias, sinks and scale if asked (GRAD-1)."""
     p, lse, seen = forward_again(call)  # (*B, Hq, L, S), (*B, Hq, L) and (*B, Hq, L, S)
     r = d_weights(call)  # (*B, Hq, L, S)
     row = delta(call, p, r, seen)  # (*B, Hq, L, 1)
@@ -95,6 +98,7 @@ def backward(call: Gradients) -> list[Array]:
     results = [d_query(call, u, seen), d_key(call, u, seen), d_value(call, p, seen)]
     results += [] if call.bias is None else [d_bias(call, t)]
     results += [] if call.sinks is None else [d_sinks(call, lse, row)]
+    results += [d_scale(call, u, seen)] if call.return_d_scale else []
     return results
 
 
@@ -170,6 +174,12 @@ def d_sinks(call: Gradients, lse: Array, delta: Array) -> Array:
     p = xp.where(call.sink == -math.inf, 0.0, xp.exp(call.sink - lse[..., None]))  # (*B, Hq, L, 1)
     moved = xp.where(p == 0, 0.0, p * (call.d_lse - delta))
     return summed_to(xp, moved[..., 0], (*moved.shape[-3:-2], 1))[..., 0]
+
+
+@step
+def d_scale(call: Gradients, u: Array, allowed: Mask) -> Array:
+    """Sum the dot products of all pairs, each times its gradient before the scale (GRAD-24)."""
+    return call.xp.sum(call.xp.where(allowed, u * product(call), 0.0))
 
 
 @step

@@ -1,4 +1,4 @@
-"""The gradients of companions: merging, rotary embedding and multi-head attention (GRAD-21 to GRAD-23)."""
+"""The gradients of companions: merging, rotary embedding, multi-head attention, ALiBi (GRAD-21 to GRAD-25)."""
 
 import math
 from typing import Any
@@ -11,8 +11,9 @@ from attnspec.reference.functions import public
 from attnspec.reference.gradients import attention_vjp_of, summed_to
 from attnspec.reference.heads import merge_heads_of, split_heads_of
 from attnspec.reference.multi_head import check_multi_head
-from attnspec.reference.notation import largest, narrow, stored, wide
-from attnspec.reference.positions import Rotary, check_rotary, rotated
+from attnspec.reference.masking import key_position, position
+from attnspec.reference.notation import Attention, largest, narrow, stored, wide
+from attnspec.reference.positions import Rotary, check_alibi, check_rotary, distant, rotated
 from attnspec.reference.projection import check_projection, project
 
 
@@ -117,6 +118,44 @@ rotary_vjp = public(rotary_vjp_of)
 def turned_back(call: Rotary, g: Array) -> Array:
     """Rotate each pair by its negative angle. A cotangent past the rotary depth does not change (GRAD-22)."""
     return rotated(call, g, back=True)
+
+
+def alibi_bias_vjp_of(
+    call: Call, query: Array, key: Array, d_bias: Array, *, slopes: Array, **positions: Any
+) -> Array:
+    """Gradient of the bias of ALiBi with respect to its slopes, for a given cotangent.
+
+    Notes
+    -----
+    Rule GRAD-25.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnspec.reference import alibi_bias_vjp
+    >>> one = np.ones((2, 1))
+    >>> alibi_bias_vjp(one, one, np.array([[1.0, 2.0], [4.0, 8.0]]), slopes=[0.5]).tolist()
+    [-6.0]
+    """
+    checked = check_alibi(Attention(call.steps, call.xp, call.dtype, query, key, key, **positions), slopes)
+    check_cotangent(call, "d_bias", d_bias, query, checked.shape)
+    return _d_slopes(checked, d_bias, slopes)
+
+
+alibi_bias_vjp = public(alibi_bias_vjp_of)
+
+
+@part
+def _d_slopes(call: Attention, d_bias: Array, slopes: Array) -> Array:
+    g = wide(call, d_bias)
+    moved = distant(call, call.xp.ones_like(g[..., :1, :1]), position(call), key_position(call)) * g
+    return narrow(call, d_slopes(call, moved if moved.ndim > 2 else moved[None, ...]), stored(call, slopes))
+
+
+@step
+def d_slopes(call: Call, moved: Array) -> Array:
+    """Sum over the pairs of all batch entries, ``(Hq,)`` (GRAD-25)."""
+    return summed_to(call.xp, moved, (moved.shape[-3], 1, 1))[:, 0, 0]
 
 
 _OPTIONS = ("scale", "mask", "is_causal")

@@ -321,14 +321,19 @@ def alibi_bias_of(call: Call, query: Array, key: Array, *, slopes: Array, **posi
     [[[-0.00390625, -0.0, -0.00390625]]]
     """
     each = Attention(call.steps, call.xp, call.dtype, query, key, key, **positions)
-    for check in (check_dtypes, check_axes, check_heads, check_query_and_key_positions, check_integers):
-        each = check(each)
-    if slopes is not None:
-        check_slopes(each, slopes)
-    return _alibi_bias(each, slopes)
+    return _alibi_bias(check_alibi(each, slopes), slopes)
 
 
 alibi_bias = public(alibi_bias_of)
+
+
+def check_alibi(call: Attention, slopes: Array) -> Attention:
+    """Check the arguments of ALiBi."""
+    for check in (check_dtypes, check_axes, check_heads, check_query_and_key_positions, check_integers):
+        call = check(call)
+    if slopes is not None:
+        check_slopes(call, slopes)
+    return call
 
 
 @step

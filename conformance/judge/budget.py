@@ -58,12 +58,11 @@ def _computed(backend: Backend, case: Case, accuracy: Accuracy, *, probed: bool)
         "capped_bias": (capped := backend.dialect.get("SCORE-5") == "after-bias"),
         "capped_infinity": capped and backend.dialect.get("MASK-2") == "added",
     }
-    if operation == "alibi_bias" and backend.dialect.get("POS-8") == "key-position":
+    if primal(operation) == "alibi_bias" and backend.dialect.get("POS-8") == "key-position":
         # Compute each row for a query at position 0, whose distance from key j is j.
-        first = {**arguments, "query": arguments["query"][..., :1, :], "query_offset": 0}
-        first.pop("query_positions", None)
-        row = budget(operation, first, dtype, **options)["bias"]
-        return {"bias": np.broadcast_to(row, (*arguments["query"].shape[:-1], row.shape[-1]))}
+        query = arguments["query"]
+        first = np.zeros((*query.shape[:-3], query.shape[-2]), np.int64)
+        return budget(operation, {**arguments, "query_offset": 0, "query_positions": first}, dtype, **options)
     if primal(operation) != "attention":
         arguments = _aligned_sequences(arguments, backend.dialect)
         return budget(operation, arguments, dtype, **options)

@@ -31,6 +31,9 @@ _PACKED = _ones(query=(2, 3, 4), key=(2, 3, 4), value=(2, 3, 4)) | {
     "query_starts": _STARTS,
     "key_starts": _STARTS,
 }
+_LATENT = _ones(query=(2, 3, 4), query_rotary=(2, 3, 2), latent=(4, 5), key_rotary=(4, 2)) | _ones(
+    key_weight=(2, 5, 4), value_weight=(2, 5, 3)
+)
 _DROPPED = _ones(query=(2, 3, 4), key=(2, 3, 4), value=(2, 3, 4)) | {"dropout_p": 0.5, "seed": 1}
 
 _SPARSE: Mapping[str, Mapping[str, Any]] = MappingProxyType(
@@ -78,14 +81,15 @@ FITTING_CALLS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         },
         "seeded_dropout_attention": _DROPPED,
         "seeded_dropout_attention_vjp": _DROPPED | _ones(d_output=(2, 3, 4)),
-        "latent_attention": _ones(query=(2, 3, 4), query_rotary=(2, 3, 2), latent=(4, 5), key_rotary=(4, 2))
-        | _ones(key_weight=(2, 5, 4), value_weight=(2, 5, 3)),
+        "latent_attention": _LATENT,
+        "latent_attention_vjp": _LATENT | _ones(d_output=(2, 3, 3)),
         "indexer_scores": _ones(index_query=(2, 3, 4), index_key=(5, 4), index_weights=(2, 3)),
         "select_keys": _ones(scores=(3, 4)) | {"top_k": 2},
         "rotary": _ones(features=(1, 3, 4)),
         "rotary_frequencies": _ones(features=(1, 3, 4)),
         "rotary_vjp": _ones(features=(1, 3, 4), d_rotated=(1, 3, 4)),
         "alibi_bias": _ones(query=(2, 3, 4), key=(2, 3, 4)),
+        "alibi_bias_vjp": _ones(query=(2, 3, 4), key=(2, 3, 4), d_bias=(2, 3, 3), slopes=(2,)),
     }
 )
 

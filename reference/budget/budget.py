@@ -38,6 +38,7 @@ from attnspec.reference.budget.forms import (
 )
 from attnspec.reference.budget.gradients import gradient_budget
 from attnspec.reference.budget.gradients_of_companions import multi_head_gradient_budget
+from attnspec.reference.budget.gradients_of_latent import latent_gradient_budget
 from attnspec.reference.budget.positions import frequencies_budget, rotary_budget, rotary_gradient_budget
 from attnspec.reference.budget.stacks import packed_gradient_budget, stacked_budget
 from attnspec.reference.heads import merge_heads, split_heads
@@ -155,11 +156,25 @@ def _alibi_bias(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> dict[st
     return {"bias": rounded(value, roundings * work.unit * np.abs(value), storage)}
 
 
+def _alibi_gradient(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
+    work, g = arithmetic.work, arguments["d_bias"]
+    own = {name: arguments[name] for name in OPERATIONS["alibi_bias"].options if name in arguments}
+    # The bias of a slope of 1 is minus the distance.
+    own["slopes"] = np.ones(arguments["slopes"].shape)
+    terms = alibi_bias(arguments["query"], arguments["key"], **own) * g
+    terms = np.moveaxis(terms[(*(None,) * (3 - terms.ndim), ...)], -3, 0).reshape(len(own["slopes"]), -1)
+    # The distance and the product are rounded, and every term but one adds a rounding.
+    roundings = arithmetic.profile.summing(terms.shape[-1], work.unit) + 2 * work.unit
+    error = roundings * np.abs(terms).sum(axis=-1) + (terms != 0).sum(axis=-1) * work.normal
+    return {"d_slopes": rounded(terms.sum(axis=-1), error, arithmetic.lse)}
+
+
 #: The gradients of attention, on its own arrays and on packed ones.
 _GRADIENTS: Mapping[str, Callable[..., dict[str, Budget]]] = MappingProxyType(
     {
         "attention_vjp": gradient_budget,
         "packed_attention_vjp": packed_gradient_budget,
+        "latent_attention_vjp": latent_gradient_budget,
         "seeded_dropout_attention_vjp": seeded_gradient_budget,
     }
 )
@@ -182,5 +197,6 @@ _COMPANIONS: Mapping[str, Callable[[Mapping[str, Any], Arithmetic], dict[str, Bu
         "rotary_vjp": rotary_gradient_budget,
         "rotary_frequencies": frequencies_budget,
         "alibi_bias": _alibi_bias,
+        "alibi_bias_vjp": _alibi_gradient,
     }
 )

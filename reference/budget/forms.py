@@ -80,16 +80,21 @@ def latent_budgets(
     arguments: Mapping[str, Any], arithmetic: Arithmetic, inherited: Budget | None = None
 ) -> dict[str, Budget]:
     """Return the larger budgets of the two forms, where the latent vectors have errors of their own."""
-    depth = arguments["query"].shape[-1] + arguments["query_rotary"].shape[-1]
-    scale = arguments.get("scale")
-    arguments = {**arguments, "scale": 1 / np.sqrt(depth) if scale is None else scale}
+    arguments = {**arguments, "scale": scale_of_latent(arguments)}
     latent = arguments["latent"][..., None, :, :]
     error = np.zeros(latent.shape) if inherited is None else inherited[..., None, :, :]
     projected, absorbed = (form(arguments, latent, error, arithmetic) for form in (_projected, _absorbed))
     return {name: np.maximum(own, absorbed[name]) for name, own in projected.items()}
 
 
-def _joined(own: Budget, rotary: Budget) -> Budget:
+def scale_of_latent(arguments: Mapping[str, Any]) -> float:
+    """Return the given scale, or that of the depth of the projected form (LATENT-2)."""
+    depth = arguments["query"].shape[-1] + arguments["query_rotary"].shape[-1]
+    scale = arguments.get("scale")
+    return float(1 / np.sqrt(depth)) if scale is None else scale
+
+
+def join(own: Budget, rotary: Budget) -> Budget:
     """Join the rotary part, which all heads share if it has no axis of heads."""
     rotary = np.broadcast_to(rotary, (*own.shape[:-1], rotary.shape[-1]))
     return np.concatenate([own, rotary], axis=-1)
@@ -110,11 +115,11 @@ def _projected(
 ) -> Mapping[str, Budget]:
     """Attend over keys and values that are projected for each head."""
     rotary = arguments["key_rotary"][..., None, :, :]  # (*B, 1, S, Dr)
-    query = _joined(arguments["query"], arguments["query_rotary"])
+    query = join(arguments["query"], arguments["query_rotary"])
     key, of_key = _product(latent, arguments["key_weight"], arithmetic, error)
     value, of_value = _product(latent, arguments["value_weight"], arithmetic, error)
-    errors = (np.zeros(query.shape), _joined(of_key, 0 * rotary), of_value)
-    return attention_budget((query, _joined(key, rotary), value), arguments, arithmetic, errors)
+    errors = (np.zeros(query.shape), join(of_key, 0 * rotary), of_value)
+    return attention_budget((query, join(key, rotary), value), arguments, arithmetic, errors)
 
 
 def _absorbed(
@@ -125,8 +130,8 @@ def _absorbed(
 
     rotary = arguments["key_rotary"][..., None, :, :]
     own, of_own = _product(arguments["query"], np.swapaxes(arguments["key_weight"], -1, -2), arithmetic)
-    query, key = _joined(own, arguments["query_rotary"]), _joined(latent, rotary)
-    errors = (_joined(of_own, 0 * arguments["query_rotary"]), _joined(error, 0 * rotary), error)
+    query, key = join(own, arguments["query_rotary"]), join(latent, rotary)
+    errors = (join(of_own, 0 * arguments["query_rotary"]), join(error, 0 * rotary), error)
     results = attention_budget((query, key, latent), arguments, arithmetic, errors)
     asked = ("return_lse", "return_weights", "return_max")
     names = [name for name in OPERATIONS["attention"].options if name in arguments and name not in asked]

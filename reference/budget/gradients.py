@@ -108,6 +108,9 @@ def _of_heads(
         cast = added[0], added[1] + _cast(added, 1.0, arithmetic)
         pair = _summed(cast, allowed & active, np.shape(arguments["bias"]), arithmetic)
         budgets["d_bias"] = rounded(*pair, FORMATS[dtypes["bias"]])
+    if arguments.get("return_d_scale"):
+        pair = _of_scale(sloped, (query, q_error), keys, allowed & active, arithmetic)
+        budgets["d_scale"] = rounded(*pair, arithmetic.lse)
     if "sinks" in arguments:
         there = np.isfinite(arguments["sinks"])[:, None, None] & active  # (*B, Hq, L, 1)
         z = _differences((np.zeros(h.shape), np.zeros(h.shape)), delta, h, arithmetic)
@@ -224,6 +227,28 @@ def _of_products(t: _Pair, arguments: Mapping[str, Any], arithmetic: Arithmetic)
     scale = 1 / np.sqrt(max(arguments["query"].shape[-1], 1)) if scale is None else float(scale)
     value, error = scale * t[0], abs(scale) * t[1]
     return value, error + _cast((value, error), max(abs(scale), 1.0), arithmetic)
+
+
+def _of_scale(
+    u: _Pair,
+    query: tuple[Budget, Budget | None],
+    key: tuple[Budget, Budget | None],
+    where: NDArray[np.bool_],
+    arithmetic: Arithmetic,
+) -> _Pair:
+    """Return the sum over all pairs of a gradient times its dot product, or over all queries (GRAD-24)."""
+    work, profile = arithmetic.work, arithmetic.profile
+    bounds = [np.abs(array) if its is None else np.abs(array) + its for array, its in (query, key)]
+    size = bounds[0] @ _across(bounds[1])  # (*B, Hq, L, S)
+    moved = size - np.abs(query[0]) @ _across(np.abs(key[0]))
+    product = np.where(where, query[0] @ _across(key[0]), 0)
+    value, error = u[0], u[1] + _cast(u, 1.0, arithmetic)
+    across, pairs = where.sum(axis=-1, keepdims=True), where.sum()
+    sums = profile.summing(query[0].shape[-1], work.unit) + profile.summing(across, work.unit)
+    sums = sums + profile.product + (pairs + SCALING) * work.unit
+    terms = error * np.abs(product) + (np.abs(value) + error) * (moved + sums * size)
+    terms = terms + (query[0].shape[-1] + across + 2) * work.normal
+    return np.sum(value * product), np.where(where, terms, 0).sum()
 
 
 def slope_and_error(x: Budget, x_error: Budget, softcap: float, arithmetic: Arithmetic) -> _Pair:

@@ -13,7 +13,7 @@ from attnspec.reference.budget.gradients import gradient_budget
 from attnspec.reference.heads import merge_heads, split_heads
 
 #: A number and its error, element by element.
-_Pair = tuple[Budget, Budget]
+Pair = tuple[Budget, Budget]
 _NAMES = ("query", "key", "value")
 
 
@@ -53,27 +53,27 @@ def multi_head_gradient_budget(
     merged_error = merge_heads(attention_budget(values, call, arithmetic, errors)["output"])
 
     tokens, source = arguments["tokens"], arguments.get("memory", arguments["tokens"])
-    inputs: dict[str, _Pair] = {
+    inputs: dict[str, Pair] = {
         "query": (tokens, np.zeros(tokens.shape)),
         "key": (source, np.zeros(source.shape)),
         "value": (source, np.zeros(source.shape)),
         "output": (merged, merged_error),
     }
-    results: dict[str, _Pair] = {}
+    results: dict[str, Pair] = {}
     for name, d in ds.items():
-        results[f"{name}_weight"] = _product(_turned(_rows(inputs[name])), _rows(d), arithmetic)
+        results[f"{name}_weight"] = multiply(_turned(_rows(inputs[name])), _rows(d), arithmetic)
         ones = np.ones((1, _rows(d)[0].shape[0]))
-        shift = _product((ones, np.zeros(ones.shape)), _rows(d), arithmetic)
+        shift = multiply((ones, np.zeros(ones.shape)), _rows(d), arithmetic)
         results[f"{name}_bias"] = shift[0][0], shift[1][0]
     parts = []
     for name in _NAMES:
         matrix = arguments[f"{name}_weight"].T
-        part = _product(ds[name], (matrix, np.zeros(matrix.shape)), arithmetic)
+        part = multiply(ds[name], (matrix, np.zeros(matrix.shape)), arithmetic)
         parts.append((part[0], rounded(*part, arithmetic.storage)))
     if "memory" in arguments:
-        results["tokens"], results["memory"] = parts[0], _summed(parts[1:], arithmetic)
+        results["tokens"], results["memory"] = parts[0], summed(parts[1:], arithmetic)
     else:
-        results["tokens"] = _summed(parts, arithmetic)
+        results["tokens"] = summed(parts, arithmetic)
     return {
         f"d_{name}": rounded(*results[name], FORMATS[dtypes[name]])
         for name in results
@@ -81,17 +81,17 @@ def multi_head_gradient_budget(
     }
 
 
-def _rows(pair: _Pair) -> _Pair:
+def _rows(pair: Pair) -> Pair:
     """Concatenate the positions of all batch entries."""
     width = pair[0].shape[-1]
     return pair[0].reshape(-1, width), pair[1].reshape(-1, width)
 
 
-def _turned(pair: _Pair) -> _Pair:
+def _turned(pair: Pair) -> Pair:
     return pair[0].T, pair[1].T
 
 
-def _product(left: _Pair, right: _Pair, arithmetic: Arithmetic) -> _Pair:
+def multiply(left: Pair, right: Pair, arithmetic: Arithmetic) -> Pair:
     """Multiply two matrices with errors."""
     work, profile, depth = arithmetic.work, arithmetic.profile, left[0].shape[-1]
     size = (np.abs(left[0]) + left[1]) @ (np.abs(right[0]) + right[1])
@@ -100,7 +100,7 @@ def _product(left: _Pair, right: _Pair, arithmetic: Arithmetic) -> _Pair:
     return left[0] @ right[0], error + (depth + 1) * work.normal * (size > 0)
 
 
-def _summed(parts: list[_Pair], arithmetic: Arithmetic) -> _Pair:
+def summed(parts: list[Pair], arithmetic: Arithmetic) -> Pair:
     """Add up gradients. Each sum of two is stored."""
     value = sum((part[0] for part in parts), np.zeros(()))
     size = sum((np.abs(part[0]) + part[1] for part in parts), np.zeros(()))

@@ -47,7 +47,7 @@ class Balls:
 
 def parts_of(arguments: Mapping[str, Any], variant: str | None) -> list[Part]:
     """Collect the data of each query head."""
-    arguments = _cleaned(arguments, variant)
+    arguments = cleaned(arguments, variant)
     query, key, value = (np.asarray(arguments[name]) for name in ("query", "key", "value"))
     shape = (*query.shape[:-1], key.shape[-2])
     d_output, d_lse = np.asarray(arguments["d_output"]), np.asarray(arguments.get("d_lse", 0.0))
@@ -136,7 +136,7 @@ def _slope(head: Head, i: int, j: int) -> arb:
     return 4 * small / (1 + small) ** 2
 
 
-def _cleaned(arguments: Mapping[str, Any], variant: str | None) -> dict[str, Any]:
+def cleaned(arguments: Mapping[str, Any], variant: str | None) -> dict[str, Any]:
     """Replace non-finite numbers by 0 if no gradient depends on them (GRAD-12)."""
     query, key, value = (np.asarray(arguments[name], np.float64) for name in ("query", "key", "value"))
     given = {name: np.asarray(arguments[name], np.float64) for name in ("bias", "d_output", "d_lse")

@@ -34,6 +34,7 @@ from attnspec.reference.exact.gradients_of_companions import (
     evaluate_multi_head_gradients,
 )
 from attnspec.reference.exact.head import Head, exact_mean, matrix, rational, weights_and_lse
+from attnspec.reference.exact.latent import evaluate_latent_gradients
 from attnspec.reference.exact.stacks import evaluate_stack
 
 #: The variants whose values the oracle computes.
@@ -203,6 +204,7 @@ _OPERATIONS: Mapping[str, Evaluate] = MappingProxyType(
         "merge_partials_vjp": evaluate_merge_gradients,
         "block_sparse_attention_vjp": evaluate_sparse_gradients,
         "listed_attention_vjp": evaluate_sparse_gradients,
+        "latent_attention_vjp": evaluate_latent_gradients,
         **COMPANIONS,
     }
 )

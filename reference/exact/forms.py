@@ -1,4 +1,4 @@
-"""The forms of attention for the exact oracle: packed, paged, sparse, latent, of codes, dropout by seed."""
+"""The forms of attention for the exact oracle: packed, paged, sparse, of codes, dropout by seed."""
 
 from collections.abc import Callable, Mapping
 from fractions import Fraction
@@ -6,14 +6,12 @@ from math import inf, isfinite, nan
 from typing import Any
 
 import numpy as np
-from flint import fmpq_mat
 from numpy.typing import NDArray
 
 from attnspec.dtypes import FORMATS
-from attnspec.reference.exact.attention import attend, evaluate_attention, head_of
+from attnspec.reference.exact.attention import evaluate_attention
 from attnspec.reference.exact.balls import OracleError, Settled, nearest
 from attnspec.reference.exact.gradients import evaluate_gradients
-from attnspec.reference.exact.head import matrix
 
 
 def evaluate_packed_gradients(
@@ -125,31 +123,6 @@ def _by_list(arguments: Mapping[str, Any], shape: tuple[int, ...], key_outer: tu
         return bool((indices[(*head, i)] == j).any())
 
     return allows
-
-
-def attend_latent(arguments: Mapping[str, Any], variant: str | None, dtype: str) -> dict[str, Settled]:
-    """Attend over projected keys and values, which are not rounded (LATENT-1)."""
-    query, latent = np.asarray(arguments["query"]), np.asarray(arguments["latent"])
-    shape = (*query.shape[:-1], latent.shape[-2])  # (*B, Hq, L, S)
-    heads = []
-    for index in np.ndindex(*query.shape[:-2]):
-        *batch, h = index
-        shared = matrix(latent[tuple(batch)])
-        own = shared * matrix(arguments["key_weight"][h])
-        key = _joined(own, matrix(arguments["key_rotary"][tuple(batch)]))
-        q = _joined(matrix(query[index]), matrix(arguments["query_rotary"][index]))
-        head = head_of(q, key, arguments, index, shape, variant, None)
-        heads.append((head, shared * matrix(arguments["value_weight"][h])))
-    depth = np.asarray(arguments["value_weight"]).shape[-1]
-    maxima = bool(arguments.get("return_max", False))
-    return attend(heads, query.shape[:-1], shape[-1], depth, variant, dtype, maxima=maxima)
-
-
-def _joined(left: fmpq_mat, right: fmpq_mat) -> fmpq_mat:
-    """Put two matrices side by side."""
-    rows = range(left.nrows())
-    entries = [side[row, column] for row in rows for side in (left, right) for column in range(side.ncols())]
-    return fmpq_mat(left.nrows(), left.ncols() + right.ncols(), entries)
 
 
 def evaluate_seeded(arguments: Mapping[str, Any], variant: str | None, dtype: str) -> dict[str, Settled]:

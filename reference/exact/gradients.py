@@ -12,8 +12,9 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from flint import arb, arb_mat, ctx, fmpq
+from flint import arb, arb_mat, ctx, fmpq, fmpq_mat
 
+from attnspec.dtypes import FORMATS
 from attnspec.reference.exact.backward import (
     Balls,
     Index,
@@ -35,9 +36,12 @@ _Gradient = tuple[tuple[int, ...], Callable[[], list[arb]], Callable[[int], fmpq
 def evaluate_gradients(arguments: Mapping[str, Any], variant: str | None, dtype: str) -> dict[str, Settled]:
     """Compute the gradients of a call, by output name."""
     parts = parts_of(arguments, variant)
-    of = [name for name in _MAKERS if arguments.get(name.removeprefix("d_")) is not None]
+    of = [
+        name for name in _MAKERS if name != "d_scale" and arguments.get(name.removeprefix("d_")) is not None
+    ]
     shapes = {name: np.shape(arguments[name.removeprefix("d_")]) for name in of}
-    results = settled(parts, shapes, variant, dict.fromkeys(of, dtype))
+    shapes |= {"d_scale": ()} if arguments.get("return_d_scale") else {}
+    results = settled(parts, shapes, variant, dict.fromkeys(shapes, dtype))
     if variant == "nan":
         _put_nan(results, parts, arguments)
     return results
@@ -59,7 +63,10 @@ def settled(
         return list(zip(parts, balls(ctx.prec), strict=True))
 
     return {
-        name: settle(*_MAKERS[name](shape, parts, terms, variant), dtypes[name])
+        name: settle(
+            *_MAKERS[name](shape, parts, terms, variant),
+            FORMATS[dtypes[name]].lse if name == "d_scale" else dtypes[name],
+        )
         for name, shape in shapes.items()
     }
 
@@ -193,6 +200,31 @@ def _d_sinks(shape: tuple[int, ...], parts: list[Part], results: Any, variant: s
     return shape, enclose, exactly
 
 
+def _d_scale(shape: tuple[int, ...], parts: list[Part], results: Any, variant: str | None) -> _Gradient:
+    @cache
+    def products() -> list[fmpq_mat]:
+        return [part.query * part.key.transpose() for part in parts]
+
+    def enclose() -> list[arb]:
+        pairs = [
+            arb(x) * y
+            for own, (_, balls) in zip(products(), results(), strict=True)
+            for x, y in zip(own.entries(), balls.products.entries(), strict=True)
+        ]
+        return [sum(pairs, arb(0))]
+
+    def exactly(_flat: int) -> fmpq | None:
+        return total(
+            term
+            for own, part in zip(products(), parts, strict=True)
+            for i in range(part.head.shape[0])
+            for j in part.head.keys(i)
+            for term in terms(part, i, j, own[i, j], variant, inner=True)
+        )
+
+    return shape, enclose, exactly
+
+
 def _sink_of(part: Part) -> int:
     return part.index[-1] if part.index else 0
 
@@ -209,8 +241,6 @@ def _collected(shape: tuple[int, ...], parts: list[Part]) -> dict[Index, Any]:
 
 def _put_nan(results: Mapping[str, Settled], parts: list[Part], arguments: Mapping[str, Any]) -> None:
     """Fill in the NaN that rows without an allowed key cause by 0 / 0 (`nan` of GRAD-10)."""
-    bias = arguments.get("bias")
-    collected = {} if bias is None else _collected(np.shape(bias), parts)
     for part in parts:
         empty = ~part.head.allowed.any(axis=-1)
         if not empty.any() or not part.head.shape[1]:
@@ -218,12 +248,27 @@ def _put_nan(results: Mapping[str, Settled], parts: list[Part], arguments: Mappi
         results["d_query"].values[part.index][empty] = np.nan
         for name in ("d_key", "d_value"):
             results[name].values[part.other] = np.nan
-        if bias is not None:
-            results["d_bias"].values.reshape(-1)[collected[part.index][empty]] = np.nan
-        if "d_sinks" in results:
-            results["d_sinks"].values[_sink_of(part)] = np.nan
+        put_nan(results, part, parts, arguments.get("bias"), empty)
+
+
+def put_nan(results: Mapping[str, Settled], part: Part, parts: list[Part], bias: Any, empty: Any) -> None:
+    """Fill in the NaN of a head in the gradients of bias, sinks and scale."""
+    if bias is not None:
+        collected = _collected(np.shape(bias), parts)
+        results["d_bias"].values.reshape(-1)[collected[part.index][empty]] = np.nan
+    if "d_sinks" in results:
+        results["d_sinks"].values[_sink_of(part)] = np.nan
+    if "d_scale" in results:
+        results["d_scale"].values[...] = np.nan
 
 
 _MAKERS: Mapping[str, Callable[..., _Gradient]] = MappingProxyType(
-    {"d_query": _d_query, "d_key": _d_key, "d_value": _d_value, "d_bias": _d_bias, "d_sinks": _d_sinks}
+    {
+        "d_query": _d_query,
+        "d_key": _d_key,
+        "d_value": _d_value,
+        "d_bias": _d_bias,
+        "d_sinks": _d_sinks,
+        "d_scale": _d_scale,
+    }
 )

@@ -103,7 +103,7 @@ def evaluate_multi_head_gradients(
             continue
         factors = [_factors(name, place, entries, weights) for place in places]
         enclose = partial(_enclose, factors, balls)
-        results[f"d_{name}"] = settle(shape, enclose, partial(_exactly, factors, variant), dtype)
+        results[f"d_{name}"] = settle(shape, enclose, partial(_at, factors, variant), dtype)
     return results
 
 
@@ -219,12 +219,16 @@ def _enclose(factors: list[_Factors], balls: Callable[[int], dict[int, Balls]]) 
     return results
 
 
-def _exactly(factors: list[_Factors], variant: str | None, flat: int) -> fmpq | None:
+def _at(factors: list[_Factors], variant: str | None, flat: int) -> fmpq | None:
+    return exactly(factors[flat], variant)
+
+
+def exactly(factors: _Factors, variant: str | None) -> fmpq | None:
     """Return an element if it is rational, else None. An irrational scale multiplies only the products."""
     of_products: list[Term] = []
     of_weights: list[Term] = []
     part = None
-    for part, products, weights in factors[flat]:
+    for part, products, weights in factors:
         for i, row in enumerate(part.rows):
             for j in part.head.keys(i):
                 if products is not None:

@@ -223,11 +223,42 @@ def alibi_bias(arguments: Arguments, variant: str | None, dtype: str) -> dict[st
     """Subtract in proportion to the distance (POS-7, POS-8, POS-26)."""
     query, key = np.asarray(arguments["query"]), np.asarray(arguments["key"])
     heads = query.shape[-3] if query.ndim > 2 else 1
-    starts = np.broadcast_to(arguments.get("query_offset", 0), query.shape[:-3])
-    shape = (*query.shape[:-1], key.shape[-2])
-    standing, stored = arguments.get("query_positions"), arguments.get("key_positions")
     exponents, given = _exponents(heads), arguments.get("slopes")
-    places = list(np.ndindex(*shape))
+    factors = _factors_of_slopes(arguments, variant)
+
+    def balls() -> list[arb]:
+        slopes = [
+            arb(2) ** arb(exponents[h]) if given is None else arb(rational(given[h])) for h in range(heads)
+        ]
+        return [slopes[h] * times for h, times in factors]
+
+    def exactly(flat: int) -> fmpq | None:
+        h, times = factors[flat]
+        if times == 0:
+            return fmpq(0)
+        if given is not None:
+            return times * rational(given[h])
+        return fmpq(times) * fmpq(2) ** int(exponents[h].p) if exponents[h].q == 1 else None
+
+    return {"bias": settle((*query.shape[:-1], key.shape[-2]), balls, exactly, dtype)}
+
+
+def alibi_bias_vjp(arguments: Arguments, variant: str | None, dtype: str) -> dict[str, Settled]:
+    """Add up the cotangents of each head, each times the factor of the slope (GRAD-25)."""
+    sums = [fmpq(0)] * len(arguments["slopes"])
+    cotangents = np.asarray(arguments["d_bias"]).ravel()
+    for (h, times), g in zip(_factors_of_slopes(arguments, variant), cotangents, strict=True):
+        sums[h] += times * rational(g)
+    return {
+        "d_slopes": settle((len(sums),), lambda: list(map(arb, sums)), sums.__getitem__, FORMATS[dtype].lse)
+    }
+
+
+def _factors_of_slopes(arguments: Arguments, variant: str | None) -> list[tuple[int, int]]:
+    """Return the head of each element of the bias, and the factor of its slope."""
+    query, key = np.asarray(arguments["query"]), np.asarray(arguments["key"])
+    starts = np.broadcast_to(arguments.get("query_offset", 0), query.shape[:-3])
+    standing, stored = arguments.get("query_positions"), arguments.get("key_positions")
 
     def factor(place: Place) -> tuple[int, int]:
         *outer, i, j = place
@@ -239,21 +270,7 @@ def alibi_bias(arguments: Arguments, variant: str | None, dtype: str) -> dict[st
         factors = {"signed": ahead, "key-position": at}
         return outer[-1] if outer else 0, factors.get(variant or "", -abs(ahead))
 
-    def balls() -> list[arb]:
-        slopes = [
-            arb(2) ** arb(exponents[h]) if given is None else arb(rational(given[h])) for h in range(heads)
-        ]
-        return [slopes[h] * times for h, times in map(factor, places)]
-
-    def exactly(flat: int) -> fmpq | None:
-        h, times = factor(places[flat])
-        if times == 0:
-            return fmpq(0)
-        if given is not None:
-            return times * rational(given[h])
-        return fmpq(times) * fmpq(2) ** int(exponents[h].p) if exponents[h].q == 1 else None
-
-    return {"bias": settle(shape, balls, exactly, dtype)}
+    return list(map(factor, np.ndindex(*query.shape[:-1], key.shape[-2])))
 
 
 def _exponents(heads: int) -> list[fmpq]:

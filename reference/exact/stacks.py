@@ -8,7 +8,8 @@ import numpy as np
 from attnspec.operations import OPERATIONS
 from attnspec.reference.exact.attention import evaluate_attention
 from attnspec.reference.exact.balls import Settled
-from attnspec.reference.exact.forms import attend_latent, merged_proof, whole, with_mask
+from attnspec.reference.exact.forms import merged_proof, whole, with_mask
+from attnspec.reference.exact.latent import attend_latent
 
 Arguments = dict[str, Any]
 Index = tuple[int, ...]

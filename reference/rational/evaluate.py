@@ -37,13 +37,13 @@ from attnspec.reference.rational.forms import (
     seeded_dropout_attention,
     seeded_dropout_attention_vjp,
 )
-from attnspec.reference.rational.gradients import attention_vjp
+from attnspec.reference.rational.gradients import attention_vjp, latent_attention_vjp
 from attnspec.reference.rational.gradients_of_companions import (
     merge_partials_vjp,
     multi_head_attention_vjp,
     rotary_vjp,
 )
-from attnspec.reference.rational.positions import alibi_bias, rotary, rotary_frequencies
+from attnspec.reference.rational.positions import alibi_bias, alibi_bias_vjp, rotary, rotary_frequencies
 from attnspec.reference.rational.scores import checked
 from attnspec.reference.rational.stacks import stacked_attention
 
@@ -69,7 +69,9 @@ _WITH_DIALECT: Mapping[str, Callable[[Mapping[str, Any], Mapping[str, str]], Arr
         "rotary_vjp": rotary_vjp,
         "rotary_frequencies": rotary_frequencies,
         "alibi_bias": alibi_bias,
+        "alibi_bias_vjp": alibi_bias_vjp,
         "block_sparse_attention_vjp": block_sparse_attention_vjp,
+        "latent_attention_vjp": latent_attention_vjp,
         "listed_attention_vjp": listed_attention_vjp,
         "low_precision_attention": low_precision_attention,
     }

@@ -16,9 +16,12 @@ from numpy.typing import NDArray
 from attnspec.reference.rational.attention import indices, shared_head
 from attnspec.reference.rational.scores import of_head, sources
 from attnspec.reference.rational.tape import (
+    Absorbed,
     Head,
     Leaves,
     Node,
+    Rows,
+    Options,
     combination,
     options_of,
     reach,
@@ -55,6 +58,25 @@ def attention_vjp(arguments: Arguments, dialect: Mapping[str, str]) -> Arrays:
     return run(arguments, dialect, arrays, heads_of(arguments, arrays, dialect, shape))
 
 
+#: The arrays of latent attention. The axes of batch entries and of heads are those before the last two.
+_LATENT = ("query", "query_rotary", "latent", "key_rotary", "key_weight", "value_weight")
+
+
+def latent_attention_vjp(arguments: Arguments, dialect: Mapping[str, str]) -> Arrays:
+    """Compute the gradients with respect to each array of a call, in the absorbed form.
+
+    Raises
+    ------
+    ValueError
+        If a number that a gradient depends on is not finite.
+    """
+    dialect = of_gradients(arguments, dialect)
+    names = [name for name in (*_LATENT, "bias", "sinks") if arguments.get(name) is not None]
+    arrays = {name: np.asarray(arguments[name]).astype(np.float64) for name in names}
+    shape = (*arrays["query"].shape[:-1], arrays["latent"].shape[-2])  # (*B, Hq, L, S)
+    return run(arguments, dialect, arrays, heads_of(arguments, arrays, dialect, shape))
+
+
 def of_gradients(arguments: Arguments, dialect: Mapping[str, str]) -> dict[str, str]:
     """Select the variants that change gradients.
 
@@ -74,20 +96,26 @@ def heads_of(arguments: Arguments, arrays: Arrays, dialect: Mapping[str, str], s
 def run(arguments: Arguments, dialect: Mapping[str, str], arrays: Arrays, heads: list[Head]) -> Arrays:
     """Compute the gradients of arrays by way of some heads, whose places are those of the arrays."""
     leaves = Leaves(arrays)
+    rows = Absorbed if "latent" in arrays else Rows
+    depth = arrays["query"].shape[-1]
+    depth += arrays["query_rotary"].shape[-1] if "latent" in arrays else 0
     with localcontext() as context:
-        far, deep = _digits(arrays, heads, arguments, dialect)
+        far, deep = _digits(arrays, heads, options_of(arguments, dialect, depth))
         context.prec = CLEAR + GUARD + far + deep
         noise = Decimal(10) ** -(CLEAR + deep)
-        options = options_of(arguments, dialect, arrays["query"].shape[-1])
+        options = options_of(arguments, dialect, depth)
         for head in heads:
             tape: list[Node] = []
-            found = results(tape, leaves, head, options)
+            found = results(rows(tape, leaves, head), options)
             combination(tape, [node for node, _ in found], [cotangent for _, cotangent in found])  # the loss
             run_back(tape, noise)
         gradients = {f"d_{name}": np.zeros(array.shape) for name, array in arrays.items()}
         for (name, place), node in leaves.used.items():
             settle(node, noise)
             gradients[f"d_{name}"].flat[place] = float(node.slope) + 0.0
+        if options.scale_node is not None:
+            settle(options.scale_node, noise)
+            gradients["d_scale"] = np.array(float(options.scale_node.slope) + 0.0)
     if dialect.get("GRAD-10") == "nan":
         for head in heads:
             _put_nan(gradients, head)
@@ -98,7 +126,8 @@ def _head(
     arguments: Arguments, arrays: Arrays, dialect: Mapping[str, str], shape: Index, index: Index
 ) -> Head:
     queries, keys = shape[-2:]
-    shared = shared_head(index, shape, arrays["key"].shape, dialect)
+    latent = "latent" in arrays
+    shared = index if latent else shared_head(index, shape, arrays["key"].shape, dialect)
     places = {}
     for name, array in arrays.items():
         numbers = np.arange(array.size).reshape(array.shape)
@@ -106,8 +135,10 @@ def _head(
             places[name] = numbers[index[-1:] or (0,)].reshape(1)
         elif name == "bias":
             places[name] = np.broadcast_to(numbers, shape)[index]
+        elif latent and not name.startswith("query"):
+            places[name] = numbers[index[-1] if name.endswith("weight") else index[:-1]]
         else:
-            places[name] = numbers[index if name == "query" else shared]
+            places[name] = numbers[index if name.startswith("query") else shared]
     allowed = sources(arguments, dialect, shape, index)
     rows = [[j for j in range(keys) if allowed.allow(i, j)] for i in range(queries)]
     there = queries if allowed.query_length is None else allowed.query_length
@@ -125,14 +156,15 @@ def _head(
     )
 
 
-def _digits(
-    arrays: Arrays, heads: list[Head], arguments: Arguments, dialect: Mapping[str, str]
-) -> tuple[int, int]:
+def _digits(arrays: Arrays, heads: list[Head], options: Options) -> tuple[int, int]:
     """Bound the digits of the largest score before its point, and those between two weights of a row."""
-    options = options_of(arguments, dialect, arrays["query"].shape[-1])
     far, deep = 0, Decimal(0)
     for head in heads:
         there = {name: arrays[name].ravel()[places] for name, places in head.places.items()}
+        if "latent" in there:  # projected in float64, with one more bit
+            there["query"] = np.concatenate([there["query"], there["query_rotary"]], axis=-1)
+            key = [there["latent"] @ there["key_weight"], there["key_rotary"]]
+            there["key"] = 2 * np.concatenate(key, axis=-1)
         queries = [i for i, row in enumerate(head.rows) if row]
         keys = sorted({j for row in head.rows for j in row})
         others = there["sinks"].tolist() if "sinks" in there else []
@@ -147,8 +179,10 @@ def _digits(
 def _put_nan(gradients: Arrays, head: Head) -> None:
     """Fill in the NaN of 0 / 0, which a row without an allowed key spreads over its head."""
     empty = [i for i, row in enumerate(head.rows) if not row]
-    if not empty or not head.places["key"].size:
+    if not empty or not head.kept[0]:
         return
+    if "d_scale" in gradients:
+        gradients["d_scale"][...] = math.nan
     for name, places in head.places.items():
-        reached = places[empty] if name in {"query", "bias"} else places
+        reached = places[empty] if name in {"query", "query_rotary", "bias"} else places
         gradients[f"d_{name}"].flat[reached.ravel()] = math.nan

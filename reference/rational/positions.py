@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Mapping
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, getcontext
+from fractions import Fraction
 from functools import lru_cache
 from math import isfinite
 from typing import Any
@@ -193,20 +194,39 @@ def alibi_bias(arguments: Arguments, dialect: Mapping[str, str]) -> dict[str, ND
     """Compute minus slope times distance for every head."""
     query, key = np.asarray(arguments["query"]), np.asarray(arguments["key"])
     result = np.zeros((*query.shape[:-1], key.shape[-2]))  # (*B, Hq, L, S)
-    batch = query.shape[:-3]
     slopes = _slopes(query.shape[-3] if query.ndim > 2 else 1)
     if arguments.get("slopes") is not None:
         slopes = [Decimal(float(slope)) for slope in arguments["slopes"]]
     for index in itertools.product(*map(range, result.shape)):
-        *entry, i, j = index
-        b = tuple(entry[:-1])
-        p = i + (of_entry(arguments.get("query_offset", 0), batch, index) or 0)
-        if arguments.get("query_positions") is not None:
-            p = int(arguments["query_positions"][b][i])
-        place = j if arguments.get("key_positions") is None else int(arguments["key_positions"][b][j])
-        times = _steps(p, place, dialect.get("POS-8"))
-        result[index] = float(slopes[entry[-1] if entry else 0] * times)
+        result[index] = float(slopes[index[-3] if len(index) > 2 else 0] * _times(arguments, index, dialect))
     return {"bias": result}
+
+
+def alibi_bias_vjp(arguments: Arguments, dialect: Mapping[str, str]) -> dict[str, NDArray[np.float64]]:
+    """Differentiate each element of the bias by the slope of its head, and apply the chain rule.
+
+    Raises
+    ------
+    ValueError
+        If a cotangent is not finite.
+    """
+    sums = [Fraction(0)] * len(arguments["slopes"])
+    for index, g in np.ndenumerate(np.asarray(arguments["d_bias"]).astype(np.float64)):
+        if not isfinite(g):
+            raise ValueError(f"d_bias: expected finite numbers, got {g} [unspecified]")
+        sums[index[-3] if len(index) > 2 else 0] += Fraction(float(g)) * _times(arguments, index, dialect)
+    return {"d_slopes": np.array([float(x) for x in sums])}
+
+
+def _times(arguments: Arguments, index: tuple[int, ...], dialect: Mapping[str, str]) -> int:
+    """Return the factor of the slope in one element of the bias."""
+    *entry, i, j = index
+    b, batch = tuple(entry[:-1]), np.shape(arguments["query"])[:-3]
+    p = i + (of_entry(arguments.get("query_offset", 0), batch, index) or 0)
+    if arguments.get("query_positions") is not None:
+        p = int(arguments["query_positions"][b][i])
+    place = j if arguments.get("key_positions") is None else int(arguments["key_positions"][b][j])
+    return _steps(p, place, dialect.get("POS-8"))
 
 
 def _steps(p: int, place: int, variant: str | None) -> int:

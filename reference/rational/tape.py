@@ -127,6 +127,7 @@ class Options:
     inside: bool  # whether the bias is added before the cap (`after-bias` of SCORE-5)
     lse_unit: Decimal  # the factor of the lse: 1, or the one for base 2 (SOFT-6)
     kept: Decimal  # the factor of a weight that dropout keeps
+    scale_node: Node | None  # the scale as a number that has a derivative, if that is asked for
 
 
 def options_of(arguments: Mapping[str, Any], dialect: Mapping[str, str], depth: int) -> Options:
@@ -142,6 +143,7 @@ def options_of(arguments: Mapping[str, Any], dialect: Mapping[str, str], depth: 
         inside=dialect.get("SCORE-5") == "after-bias",
         lse_unit=1 / Decimal(2).ln() if dialect.get("SOFT-6") == "base-2" else Decimal(1),
         kept=1 / (1 - Decimal(float(arguments.get("dropout_rate") or 0))),
+        scale_node=Node(factor, abs(factor)) if arguments.get("return_d_scale") else None,
     )
 
 
@@ -176,22 +178,63 @@ class Head:
     d_lse: NDArray[np.float64]  # (L,)
 
 
-def results(tape: Tape, leaves: Leaves, head: Head, options: Options) -> list[tuple[Node, Decimal]]:
+@dataclass(frozen=True)
+class Rows:
+    """The rows of queries, keys and values of a head, as they are given."""
+
+    tape: Tape
+    leaves: Leaves
+    head: Head
+
+    def at(self, name: str, i: int) -> list[Node]:
+        """Return one row."""
+        return self.leaves.row(name, self.head.places[name][i])
+
+    def projected(self, output: list[Node]) -> list[Node]:
+        """Return a row of the output for the mean of rows of values."""
+        return output
+
+
+class Absorbed(Rows):
+    """Queries that are multiplied by the key weight of latent vectors, which are keys and values."""
+
+    def at(self, name: str, i: int) -> list[Node]:
+        """Return one row, with its rotary part."""
+        if name == "query":
+            columns = [super(Absorbed, self).at("key_weight", c) for c in range(self._depth)]
+            own = [dot(self.tape, super(Absorbed, self).at("query", i), column) for column in columns]
+            return [*own, *super().at("query_rotary", i)]
+        own = super().at("latent", i)
+        return own if name == "value" else [*own, *super().at("key_rotary", i)]
+
+    @property
+    def _depth(self) -> int:
+        return len(self.head.places["key_weight"])
+
+    def projected(self, output: list[Node]) -> list[Node]:
+        """Project the mean of latent vectors."""
+        columns = self.head.places["value_weight"].T
+        return [dot(self.tape, output, self.leaves.row("value_weight", column)) for column in columns]
+
+
+def results(rows: Rows, options: Options) -> list[tuple[Node, Decimal]]:
     """Compute all elements of output and lse that depend on a number, with their cotangents."""
     results: list[tuple[Node, float]] = []
+    tape, leaves, head = rows.tape, rows.leaves, rows.head
     sink = _sink(leaves, head)
     for i, row in enumerate(head.rows):
         used = list(range(len(head.kept[i]))) if i in head.filled else row
-        values = [leaves.row("value", head.places["value"][j]) for j in used]
+        values = [rows.at("value", j) for j in used]
         kept = [options.kept if head.kept[i][j] else Decimal(0) for j in used]
         if i in head.filled:
-            results += zip(_mean(tape, values, kept), head.d_output[i].tolist(), strict=True)
+            mean = rows.projected(_mean(tape, values, kept))
+            results += zip(mean, head.d_output[i].tolist(), strict=True)
         if not row and sink is None:
             continue  # the lse is not finite
-        query = leaves.row("query", head.places["query"][i]) if row else []
+        query = rows.at("query", i) if row else []
         scores = []
         for j in row:
-            key = leaves.row("key", head.places["key"][j])
+            key = rows.at("key", j)
             if options.inside and options.softcap is not None and _is_minus_infinity(leaves, head, i, j):
                 scores.append(leaf(-float(options.softcap)))  # tanh of minus infinity, which has no slope
                 continue
@@ -200,7 +243,8 @@ def results(tape: Tape, leaves: Leaves, head: Head, options: Options) -> list[tu
         weights, lse = softmax(tape, scores, sink, options.lse_unit)
         results.append((lse, float(head.d_lse[i])))
         if row:
-            results += zip(averaged(tape, weights, values, kept), head.d_output[i].tolist(), strict=True)
+            mean = rows.projected(averaged(tape, weights, values, kept))
+            results += zip(mean, head.d_output[i].tolist(), strict=True)
     return [(node, Decimal(_finite("cotangent", number))) for node, number in results]
 
 
@@ -227,7 +271,11 @@ def score(
     tape: Tape, query: Sequence[Node], key: Sequence[Node], bias: Node | None, options: Options
 ) -> Node:
     """Compute one score: scaled, capped, and with its bias."""
-    result = scaled(tape, dot(tape, query, key), options.scale)
+    result = dot(tape, query, key)
+    if options.scale_node is None:
+        result = scaled(tape, result, options.scale)
+    else:
+        result = dot(tape, [result], [options.scale_node])
     if bias is not None and options.inside:
         result = added(tape, [result, bias])
     if options.softcap is not None:

@@ -58,6 +58,7 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
         "multi_head_attention": companions.MULTI_HEAD_ATTENTION,
         "multi_head_attention_vjp": gradients.MULTI_HEAD_ATTENTION_VJP,
         "latent_attention": stacks.FORMS["latent_attention"],
+        "latent_attention_vjp": stacks.LATENT_ATTENTION_VJP,
         "append_cache": companions.APPEND_CACHE,
         "gather_pages": companions.GATHER_PAGES,
         "merge_partials": companions.MERGE_PARTIALS,
@@ -81,6 +82,7 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
         "rotary_vjp": gradients.ROTARY_VJP,
         "rotary_frequencies": positions.ROTARY_FREQUENCIES,
         "alibi_bias": positions.ALIBI_BIAS,
+        "alibi_bias_vjp": gradients.ALIBI_BIAS_VJP,
         **stacks.STACKS,
     }
 )

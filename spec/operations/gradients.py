@@ -5,10 +5,10 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Literal
 
-from attnspec.operations.attention import ATTENTION
+from attnspec.operations.attention import ATTENTION, RETURN_LSE
 from attnspec.operations.companions import MERGE_PARTIALS, MULTI_HEAD_ATTENTION
 from attnspec.operations.operation import REQUIRED, Argument, Operation, Output
-from attnspec.operations.positions import ROTARY
+from attnspec.operations.positions import ALIBI_BIAS, ROTARY
 
 #: The end of the name of an operation that computes the gradients of another.
 VJP = "_vjp"
@@ -100,9 +100,46 @@ def vjp(form: Operation, rule: str = "GRAD-1", rules: Mapping[str, str] = _NONE)
     )
 
 
+def dated(form: Operation, since: str) -> Operation:
+    """Let a version of the standard be the first that has an operation."""
+    return replace(
+        form,
+        positional=tuple(replace(argument, since=since) for argument in form.positional),
+        named=tuple(replace(argument, since=since) for argument in form.named),
+        results=tuple(replace(output, since=since) for output in form.results),
+    )
+
+
+_D_SCALE = Output(
+    "d_scale", (), "lse", option="return_d_scale", rule="GRAD-24", apart=True, since="2026.11.25"
+)
+_RETURN_D_SCALE = replace(
+    RETURN_LSE,
+    name=_D_SCALE.option,
+    meaning="return the gradient with respect to the scale, too",
+    rule=_D_SCALE.rule,
+    since=_D_SCALE.since,
+)
+
+
+def with_gradient_of_scale(form: Operation) -> Operation:
+    """Let a call ask for the gradient with respect to the scale, which is no array."""
+    return replace(form, named=(*form.named, _RETURN_D_SCALE), results=(*form.results, _D_SCALE))
+
+
 ATTENTION_VJP = replace(
-    vjp(ATTENTION, rules={"bias": "GRAD-4", "sinks": "GRAD-7"}),
+    with_gradient_of_scale(vjp(ATTENTION, rules={"bias": "GRAD-4", "sinks": "GRAD-7"})),
     forward=tuple(map(result, ATTENTION.results[:2])),
+)
+_SLOPES = replace(ALIBI_BIAS.arguments["slopes"], default=REQUIRED)
+ALIBI_BIAS_VJP = dated(
+    replace(
+        ALIBI_BIAS,
+        positional=(*ALIBI_BIAS.positional, cotangent(ALIBI_BIAS.results[0], "GRAD-25")),
+        named=(_SLOPES, *(option for option in ALIBI_BIAS.named if option.name != _SLOPES.name)),
+        results=(gradient(_SLOPES, "GRAD-25"),),
+    ),
+    "2026.11.25",
 )
 MERGE_PARTIALS_VJP = vjp(MERGE_PARTIALS, "GRAD-21")
 ROTARY_VJP = vjp(ROTARY, "GRAD-22")

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from attnspec.operations import forms, quantization
 from attnspec.operations.attention import ATTENTION
-from attnspec.operations.gradients import vjp
+from attnspec.operations.gradients import dated, vjp, with_gradient_of_scale
 from attnspec.operations.letters import BATCH
 from attnspec.operations.operation import Argument, Operation, Shape
 
@@ -241,12 +241,8 @@ def _dated(option: Argument, first: tuple[str, ...]) -> Argument:
 
 def _of_stack(form: Operation) -> Operation:
     """Date everything, and let the rule of stacks define the results."""
-    return replace(
-        form,
-        positional=tuple(replace(argument, since=_STACKS) for argument in form.positional),
-        named=tuple(replace(argument, since=_STACKS) for argument in form.named),
-        results=tuple(replace(output, rule="STACK-1", since=_STACKS) for output in form.results),
-    )
+    form = dated(form, _STACKS)
+    return replace(form, results=tuple(replace(output, rule="STACK-1") for output in form.results))
 
 
 def _result(shape: Shape, layers: tuple[str, ...]) -> Shape:
@@ -275,9 +271,10 @@ FORMS, STACKS = (
 def _gradients(name: str, rule: str = "GRAD-1") -> Operation:
     """Declare the gradients of a form."""
     rules = {} if name == "packed" else {"bias": "GRAD-4", "sinks": "GRAD-7"}
-    form = vjp(FORMS[name_of([name])], rule, rules)
+    form = with_gradient_of_scale(vjp(FORMS[name_of([name])], rule, rules))
     return replace(form, reduces="attention_vjp", layers=())
 
 
 PACKED_ATTENTION_VJP = _gradients("packed", "PACK-7")
 BLOCK_SPARSE_ATTENTION_VJP, LISTED_ATTENTION_VJP = map(_gradients, ("block_sparse", "listed"))
+LATENT_ATTENTION_VJP = dated(_gradients("latent", "LATENT-5"), _OPTIONS)
