@@ -3,10 +3,14 @@
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from functools import wraps
 from importlib import import_module
+from inspect import Parameter, signature
 from pathlib import Path
+from typing import Any
 
-from attnspec.backends.backend import Backend, for_release, with_declarations_noted
+from attnspec import OPERATIONS
+from attnspec.backends.backend import Backend, for_release, gradients_of, with_declarations_noted
 from attnspec.backends.check import check_backend, check_device
 from attnspec.backends.errors import BackendError
 from attnspec.backends.library import LIBRARIES, load_library
@@ -119,13 +123,34 @@ def _portable(name: str, library_name: str) -> Backend:
     """Make a backend of the reference, through the Array API of a library."""
     library = load_library(library_name)
     library.prepare_eager()
+    known = functions(compiler=library.compile, constant=library.constant)
     offered = {
         operation: function
-        for operation, function in functions(compiler=library.compile, constant=library.constant).items()
+        for operation, function in known.items()
         if operation not in library.lacks
         and (operation == primal(operation) or library.differentiate is None)
     }
+    for operation in known.keys() - offered.keys() - {*library.lacks}:
+        vjp = gradients_of(known[primal(operation)], library, operation)
+        if vjp is not None and "return_d_scale" in OPERATIONS[operation].options:
+            offered[operation] = _with_scale(vjp, known[operation])
     return Backend(name, library, offered.pop("attention"), library.dtypes, offered)
+
+
+def _with_scale(vjp: Callable[..., Any], formulas: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the gradient of the scale by the formulas of the reference to those that the library computes."""
+    known, name = signature(vjp), "return_d_scale"
+
+    @wraps(vjp)
+    def run(*arrays: Any, return_d_scale: bool = False, **options: Any) -> Any:
+        results = vjp(*arrays, **options)
+        if not return_d_scale:
+            return results
+        return (*results, formulas(*arrays, **options, **{name: True})[-1])
+
+    asked = Parameter(name, Parameter.KEYWORD_ONLY, default=False)
+    run.__signature__ = known.replace(parameters=[*known.parameters.values(), asked])  # type: ignore[attr-defined] # read by inspect
+    return run
 
 
 def _load_registered(name: str) -> Backend:

@@ -114,7 +114,7 @@ def _means(
 def _folded(allowed: Budget, case: Case, name: str) -> Budget:
     """Add up the budgets of a gradient over the copies of a key head, where `in_plain_words` made copies."""
     of = next(result.of for result in OPERATIONS[case.operation].results if result.name == name)
-    shape = case.arguments[of].shape
+    shape = case.arguments[of].shape if of else ()  # the scale is a number
     if allowed.shape == shape:
         return allowed
     folded: Budget = allowed.reshape((*shape[:-3], -1, *shape[-3:])).sum(axis=-4)

@@ -29,7 +29,7 @@ FILES = {
     "positions": ("positions",),
     "sparsity": ("sparsity",),
     "selection": ("selection",),
-    "latent": ("latent",),
+    "latent": ("latent", "gradients_of_latent"),
     "stacks": ("stacks", "stacks_at_sizes"),
     "dropout": ("dropout",),
     "gradients": (

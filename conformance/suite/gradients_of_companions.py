@@ -8,7 +8,9 @@ import numpy as np
 from attnspec.conformance.judge.dtypes import lse_dtype
 from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
 from attnspec.conformance.suite.heads import tokens_and_weights
-from attnspec.conformance.suite.problem import grid
+from attnspec.conformance.suite.options import positions
+from attnspec.conformance.suite.problem import MASKED, Problem, Shape, grid
+from attnspec.dtypes import DTYPES
 
 chapter = Chapter("gradients")
 
@@ -134,6 +136,74 @@ def turned_back_from_an_offset(draw: Draw, offset: str) -> Iterator[Yielded]:
         yield arguments | {
             "offset": random.integers(low, high, batch) if own else int(random.integers(low, high))
         }
+
+
+_ALIBI = "alibi_bias_vjp"
+
+
+def _of_bias(problem: Problem) -> dict[str, Any]:
+    """Draw slopes, a cotangent, and queries and keys, whose numbers do not matter."""
+    heads = problem.query.shape[-3] if problem.query.ndim > 2 else 1
+    slopes = np.round(problem.random.normal(size=heads) * 2**16) / 2**16
+    return {
+        "query": problem.query,
+        "key": problem.key,
+        "d_bias": problem.array(*problem.shape),
+        "slopes": slopes.astype(lse_dtype(str(problem.query.dtype))),
+    }
+
+
+def _slopes(draw: Draw, *shapes: Shape, dtypes: tuple[str, ...] = tuple(DTYPES)) -> Iterator[dict[str, Any]]:
+    for index, shape in enumerate(shapes):
+        yield from map(_of_bias, draw.in_each_dtype(shape, dtypes=dtypes, index=index))
+
+
+@chapter.group("GRAD-25", "GRAD-2", operation=_ALIBI, each=(1, 2, 3, 6, 8))
+def slopes_of_heads(draw: Draw, heads: int) -> Iterator[Yielded]:
+    """Each slope collects from all pairs of its head and from all batch entries, whatever the slopes are."""
+    yield from _slopes(draw, Shape((3, heads), 3, 4, 2, 2), Shape((heads,), 5, 2, 2, 2))
+
+
+@chapter.group("GRAD-25", "POS-8", operation=_ALIBI, each=("one", "each its own", "far"))
+def slopes_from_an_offset(draw: Draw, offset: str) -> Iterator[Yielded]:
+    """Distances are counted from the queries' positions, also where there are fewer key heads."""
+    offsets = {"one": 3, "each its own": np.array([2, -4]), "far": 100_003}
+    for call in _slopes(draw, Shape((2, 6), 3, 5, 2, 2, groups=3)):
+        yield call | {"query_offset": offsets[offset]}
+
+
+@chapter.group("GRAD-25", "POS-8", "MASK-14", operation=_ALIBI, each=("queries", "keys", "both"))
+def slopes_at_positions(draw: Draw, of: str) -> Iterator[Yielded]:
+    """The distance is that of the positions that are given, a negative one like any other."""
+    for problem in draw.problems(MASKED):
+        drawn = positions(problem)
+        names = {"queries": ("query_positions",), "keys": ("key_positions",)}.get(of, tuple(drawn))
+        yield _of_bias(problem) | {name: drawn[name] for name in names}
+
+
+@chapter.group("GRAD-25", operation=_ALIBI, each=("queries", "keys", "batch entries"))
+def slopes_of_many_pairs(draw: Draw, many: str) -> Iterator[Yielded]:
+    """The sum runs over more than a tile holds, and no order of it changes it beyond the budget."""
+    sizes = {"queries": ((2,), 131, 17), "keys": ((2,), 17, 131), "batch entries": ((33, 2), 3, 5)}
+    outer, queries, keys = sizes[many]
+    yield from _slopes(draw, Shape(outer, queries, keys, 2, 2), dtypes=("float32", "bfloat16"))
+
+
+@chapter.group("GRAD-25", "GRAD-13", operation=_ALIBI, each=("zero", "causal", "one head"))
+def slopes_of_masked_pairs(draw: Draw, what: str) -> Iterator[Yielded]:
+    """Pairs with a cotangent of 0 add nothing. Arrays of two axes have one slope."""
+    shape = Shape((), 3, 5, 2, 2) if what == "one head" else Shape((2, 3), 3, 5, 2, 2)
+    for call in _slopes(draw, shape, dtypes=("float32", "float16")):
+        g = call["d_bias"]
+        masked = {"zero": 0 * g, "causal": np.tril(g, 1), "one head": g}[what]
+        yield Call(call | {"d_bias": masked}, ("GRAD-25", "SHAPE-2" if what == "one head" else "GRAD-13"))
+
+
+@chapter.group("GRAD-25", "GRAD-15", operation=_ALIBI, each=("transposed", "reversed", "sliced"))
+def slopes_from_strides(draw: Draw, layout: str) -> Iterator[Yielded]:
+    """The cotangent of the bias is read with its strides."""
+    for call in _slopes(draw, Shape((2, 3), 3, 5, 2, 2), dtypes=("float32", "float16")):
+        yield Call(call, layout={"d_bias": layout})
 
 
 _VJP = "multi_head_attention_vjp"

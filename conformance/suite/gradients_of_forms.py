@@ -1,4 +1,4 @@
-"""The chapter `gradients`: each option in the backward pass of packed rows, of blocks and of lists."""
+"""The chapter `gradients`: each option in the backward pass of packed rows, blocks, lists and latent vectors."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -28,23 +28,25 @@ _RULES = {
     "packed_attention": "PACK-7",
     "block_sparse_attention": "SPARSE-12",
     "listed_attention": "SPARSE-12",
+    "latent_attention": "LATENT-5",
 }
 _OPTIONS = tuple(name for name in OPTIONS if name not in ("nothing", "left padding"))
 
 
-@chapter.group("PACK-7", "SPARSE-12", each=_OPTIONS)
+@chapter.group("PACK-7", "SPARSE-12", "LATENT-5", each=_OPTIONS)
 def gradients_in_forms_with(draw: Draw, option: str) -> Iterator[Yielded]:
     """Each option of attention acts in the backward pass of a form, and of packed rows at sizes of tiles."""
-    names = [name for name in _RULES if option in options_of(STORED[name].layers)]
+    *names, latent = (name for name in _RULES if option in options_of(STORED[name].layers))
     calls = [replace(Sizes(rest=(2, 1)), name=name) for name in (*names, names[0])]
     calls.append(replace(TILES["16"], name=names[0]))
+    calls += [replace(sizes, name=latent) for sizes in (Sizes(), Sizes(), TILES["16"])]
     for random, dtype, sizes in draw_in_turn(draw, *calls):
         call = draw_call(random, dtype, STORED[sizes.name].layers, sizes, option)
         rules = tuple(dict.fromkeys((_RULES[sizes.name], "STACK-2", *OPTIONS[option][0])))
         yield Call(call | _cotangents(random, call), rules, operation=f"{sizes.name}_vjp")
 
 
-@chapter.group("PACK-7", "SPARSE-12", "STACK-2", each=tuple(TOGETHER))
+@chapter.group("PACK-7", "SPARSE-12", "LATENT-5", "STACK-2", each=tuple(TOGETHER))
 def gradients_in_forms_of_options_together(draw: Draw, together: str) -> Iterator[Yielded]:
     """Options that change each other's gradients act at once, and a bias is shared by rows or by keys."""
     for random, dtype, sizes in draw_in_turn(draw, *(replace(UNEVEN, name=name) for name in _RULES)):
@@ -56,6 +58,18 @@ def gradients_in_forms_of_options_together(draw: Draw, together: str) -> Iterato
             call["bias"] = call["bias"][:, :1]
         rules = ("STACK-2", _RULES[sizes.name], "GRAD-4", "GRAD-5", "GRAD-7")
         yield Call(call | _cotangents(random, call), rules, operation=f"{sizes.name}_vjp")
+
+
+@chapter.group("GRAD-24", each=tuple(_RULES))
+def scale_of_a_form(draw: Draw, form: str) -> Iterator[Yielded]:
+    """The scale has a gradient in each form too, the default one and one that is given."""
+    sizes = (Sizes(name=form), replace(TILES["16"], name=form), replace(UNEVEN, name=form))
+    for index, (random, dtype, own) in enumerate(draw_in_turn(draw, *sizes)):
+        option = ("nothing", "scale", "all together")[index]
+        call = draw_call(random, dtype, STORED[form].layers, own, option)
+        asked = _cotangents(random, call) | {"return_d_scale": True}
+        rules = ("GRAD-24", _RULES[form], *OPTIONS[option][0][:1])
+        yield Call(call | asked, rules, operation=f"{form}_vjp", outputs=("d_query", "d_scale"))
 
 
 @chapter.group("PACK-7", "MASK-8")
@@ -78,7 +92,7 @@ def gradients_of_many_packed_queries(draw: Draw) -> Iterator[Yielded]:
 
 def _cotangents(random: np.random.Generator, call: dict[str, Any]) -> dict[str, Any]:
     """Draw cotangents of output and lse for the arrays of a call."""
-    query, depth = call["query"], call["value"].shape[-1]
+    query, depth = call["query"], call["value_weight" if "latent" in call else "value"].shape[-1]
     wide = query.dtype if query.dtype == np.float64 else np.dtype(np.float32)
     return {
         "d_output": grid(random, (*query.shape[:-1], depth), 1.0).astype(query.dtype),

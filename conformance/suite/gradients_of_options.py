@@ -26,6 +26,53 @@ _PAIRS = sorted(
 )
 
 
+#: A given scale, and none for the default.
+_SCALES = {"given": 0.375, "default": None, "zero": 0.0, "negative": -1.25}
+_ASKED: dict[str, Any] = {"return_d_scale": True}
+_WITH_SCALE = ("d_query", "d_scale")
+
+
+@chapter.group("GRAD-24", operation=_VJP, each=tuple(_SCALES))
+def scale_with_a_gradient(draw: Draw, scale: str) -> Iterator[Yielded]:
+    """One number collects from all pairs of all heads and batch entries."""
+    rules = ("GRAD-24", "SCORE-2" if scale == "default" else "SCORE-3")
+    for index, problem in enumerate(draw.problems((*MASKED, *GROUPED))):
+        own = _ASKED | cotangents(problem, lse=index % 2 == 1)
+        own |= {} if _SCALES[scale] is None else {"scale": _SCALES[scale]}
+        yield Call(problem.arguments | own, rules, outputs=_WITH_SCALE)
+
+
+@chapter.group("GRAD-24", operation=_VJP, each=tuple(name for name in _NAMES if name != "scale"))
+def scale_beside(draw: Draw, option: str) -> Iterator[Yielded]:
+    """Pairs that an option disallows add nothing to the gradient of the scale, and others what it changes."""
+    for problem in draw.problems((MASKED[0], GROUPED[0])):
+        needs, own = draw_option(problem, option)
+        call = problem.arguments | needs | own | cotangents(problem, lse=True) | {"scale": 0.75}
+        yield Call(call | _ASKED, ("GRAD-24", OPTIONS[option].rule), outputs=_WITH_SCALE)
+
+
+@chapter.group("GRAD-24", operation=_VJP, each=("queries", "keys", "heads", "causal"))
+def scale_over_many(draw: Draw, many: str) -> Iterator[Yielded]:
+    """The sum runs over more queries, keys or heads than a tile holds."""
+    sizes = {"queries": Shape((2,), 130, 9, 4, 3), "keys": Shape((2,), 3, 260, 4, 3)}
+    shape = sizes.get(many, Shape((2, 16) if many == "heads" else (2,), 33, 65, 8, 8))
+    shape = Shape((2, 16), 3, 5, 4, 4, groups=8) if many == "heads" else shape
+    for problem in draw.problems((shape,)):
+        own = {"is_causal": True} if many == "causal" else {}
+        yield Call(problem.arguments | cotangents(problem) | own | _ASKED, outputs=_WITH_SCALE)
+
+
+@chapter.group("GRAD-24", "GRAD-13", operation=_VJP, each=("cotangents", "queries", "keys"))
+def scale_without_a_gradient(draw: Draw, none: str) -> Iterator[Yielded]:
+    """Where all cotangents are 0, or there are no pairs, the scale has a gradient of 0."""
+    sizes = {"cotangents": MASKED[0], "queries": Shape((2, 2), 0, 5, 4, 4), "keys": Shape((2, 2), 3, 0, 4, 4)}
+    for problem in draw.in_each_dtype(sizes[none]):
+        own = cotangents(problem, lse=True)
+        own = {name: 0 * array for name, array in own.items()} if none == "cotangents" else own
+        rules = ("GRAD-24", "GRAD-13") if none == "cotangents" else ("GRAD-24", "SHAPE-7")
+        yield Call(problem.arguments | own | _ASKED, rules, outputs=_WITH_SCALE)
+
+
 @chapter.group("GRAD-4", operation=_VJP)
 def bias_that_is_broadcast(draw: Draw) -> Iterator[Yielded]:
     """The bias has every shape that broadcasts, and its gradient is summed to that shape."""

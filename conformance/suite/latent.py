@@ -28,7 +28,7 @@ class Sizes(NamedTuple):
 
 
 #: A latent deeper than keys, as in models, and one that is not so deep; one query; one head; no batch axis.
-_SIZES = (
+SIZES = (
     Sizes((2,), 3, 4, 6, 5, 2, 8, 7),
     Sizes((), 2, 1, 7, 3, 4, 5, 6),
     Sizes((2, 1), 1, 5, 3, 4, 2, 3, 2),
@@ -38,7 +38,8 @@ _SIZES = (
 _TILES = (16, 17, 64, 65)
 
 
-def _problem(random: Random, dtype: str, sizes: Sizes, amplitude: float = 1.0) -> Given:
+def problem(random: Random, dtype: str, sizes: Sizes, amplitude: float = 1.0) -> Given:
+    """Draw the arrays of a call."""
     rows, keys = (*sizes.batch, sizes.heads, sizes.queries), (*sizes.batch, sizes.keys)
     # Weights that keep projected keys and values at about the size of the latent.
     small = 1 / np.sqrt(sizes.latent)
@@ -57,14 +58,14 @@ def _problem(random: Random, dtype: str, sizes: Sizes, amplitude: float = 1.0) -
 def attended_latent(draw: Draw, amplitude: float) -> Iterator[Yielded]:
     """Keys and values are projected from the latent, and all heads share the rotary part of the keys."""
     for index, (random, dtype) in enumerate(draw.generators(4)):
-        yield _problem(random, dtype, _SIZES[index // 2], amplitude)
+        yield problem(random, dtype, SIZES[index // 2], amplitude)
 
 
 @chapter.group("LATENT-4", "LATENT-1", operation="latent_attention", each=_TILES)
 def latent_of_many_keys(draw: Draw, keys: int) -> Iterator[Yielded]:
     """Numbers of keys around the sizes of tiles."""
     for random, dtype in draw.generators(1):
-        yield _problem(random, dtype, Sizes((), 2, 2, keys, 4, 2, 6, 3))
+        yield problem(random, dtype, Sizes((), 2, 2, keys, 4, 2, 6, 3))
 
 
 @chapter.group("LATENT-2", "LATENT-4", "LATENT-1", operation="latent_attention")
@@ -72,15 +73,15 @@ def latent_of_a_model(draw: Draw) -> Iterator[Yielded]:
     """The depths of DeepSeek-V3: 128 and 64 of keys, 512 of the latent, 128 of values."""
     random = np.random.default_rng(draw.number())
     for dtype in ("float32", "bfloat16"):
-        yield _problem(random, dtype, Sizes((), 1, 2, 3, 128, 64, 512, 128))
+        yield problem(random, dtype, Sizes((), 1, 2, 3, 128, 64, 512, 128))
 
 
 @chapter.group("LATENT-1", operation="latent_attention", each=("keys", "queries", "batch entries"))
 def latent_of_nothing(draw: Draw, without: str) -> Iterator[Yielded]:
     """Without keys the output is 0 and the lse minus infinity, and without queries there is no output."""
-    sizes = _SIZES[0]._replace(**{without: 0} if without != "batch entries" else {"batch": (0,)})
+    sizes = SIZES[0]._replace(**{without: 0} if without != "batch entries" else {"batch": (0,)})
     for random, dtype in draw.generators(1):
-        yield Call(_problem(random, dtype, sizes), ("LATENT-1", "MASK-6") if without == "keys" else ())
+        yield Call(problem(random, dtype, sizes), ("LATENT-1", "MASK-6") if without == "keys" else ())
 
 
 def _lengths(random: Random, arguments: Given, sizes: Sizes) -> Given:
@@ -128,8 +129,8 @@ _CITED = {
 def latent_with(draw: Draw, option: str) -> Iterator[Yielded]:
     """Each option acts on the scores as in the operator."""
     for index, (random, dtype) in enumerate(draw.generators(2)):
-        sizes = _SIZES[(0, 3)[index // 2]]
-        arguments = _problem(random, dtype, sizes)
+        sizes = SIZES[(0, 3)[index // 2]]
+        arguments = problem(random, dtype, sizes)
         yield Call(arguments | _OPTIONS[option](random, arguments, sizes), ("LATENT-3", *_CITED[option]))
 
 
@@ -137,8 +138,8 @@ def latent_with(draw: Draw, option: str) -> Iterator[Yielded]:
 def latent_with_several_options(draw: Draw) -> Iterator[Yielded]:
     """A step of decoding with a cache, a softcap, a window and sinks."""
     for random, dtype in draw.generators(2):
-        sizes = _SIZES[0]
-        arguments = _problem(random, dtype, sizes)
+        sizes = SIZES[0]
+        arguments = problem(random, dtype, sizes)
         arguments |= _lengths(random, arguments, sizes) | _sinks(random, arguments, sizes)
         yield arguments | {
             "softcap": 2.0,
@@ -153,5 +154,5 @@ def latent_with_several_options(draw: Draw) -> Iterator[Yielded]:
 def latent_in_another_layout(draw: Draw, layout: str) -> Iterator[Yielded]:
     """Arrays are views with other strides, such as the latent and the rotary part of one cache."""
     for random, dtype in draw.generators(1):
-        arguments = _problem(random, dtype, _SIZES[0])
+        arguments = problem(random, dtype, SIZES[0])
         yield Call(arguments, ("LATENT-1", "NUM-8"), layout=dict.fromkeys(arguments, layout))
