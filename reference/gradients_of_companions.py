@@ -1,4 +1,4 @@
-"""The gradients of companions: merging, rotary embedding, multi-head attention, ALiBi (GRAD-21 to GRAD-25)."""
+"""The gradients of companions: merging, rotary embedding, multi-head attention and ALiBi."""
 
 import math
 from typing import Any
@@ -10,8 +10,8 @@ from attnspec.reference.errors import Shape, check_lse_dtype, dtype_name, need, 
 from attnspec.reference.functions import public
 from attnspec.reference.gradients import attention_vjp_of, summed_to
 from attnspec.reference.heads import merge_heads_of, split_heads_of
-from attnspec.reference.multi_head import check_multi_head
 from attnspec.reference.masking import key_position, position
+from attnspec.reference.multi_head import check_multi_head
 from attnspec.reference.notation import Attention, largest, narrow, stored, wide
 from attnspec.reference.positions import Rotary, check_alibi, check_rotary, distant, rotated
 from attnspec.reference.projection import check_projection, project
@@ -147,15 +147,15 @@ alibi_bias_vjp = public(alibi_bias_vjp_of)
 
 @part
 def _d_slopes(call: Attention, d_bias: Array, slopes: Array) -> Array:
-    g = wide(call, d_bias)
-    moved = distant(call, call.xp.ones_like(g[..., :1, :1]), position(call), key_position(call)) * g
-    return narrow(call, d_slopes(call, moved if moved.ndim > 2 else moved[None, ...]), stored(call, slopes))
+    return narrow(call, d_slopes(call, wide(call, d_bias)), stored(call, slopes))
 
 
 @step
-def d_slopes(call: Call, moved: Array) -> Array:
-    """Sum over the pairs of all batch entries, ``(Hq,)`` (GRAD-25)."""
-    return summed_to(call.xp, moved, (moved.shape[-3], 1, 1))[:, 0, 0]
+def d_slopes(call: Attention, g: Array) -> Array:
+    """Sum the cotangents of each head, each times minus its distance, ``(Hq,)`` (GRAD-25)."""
+    terms = distant(call, call.xp.ones_like(g[..., :1, :1]), position(call), key_position(call)) * g
+    terms = terms if terms.ndim > 2 else terms[None, ...]
+    return summed_to(call.xp, terms, (terms.shape[-3], 1, 1))[:, 0, 0]
 
 
 _OPTIONS = ("scale", "mask", "is_causal")

@@ -135,6 +135,19 @@ def latent_attention_vjp_of(call: Call, **arguments: Any) -> tuple[Array, ...]:
     """
     arguments = check_declared(call, "latent_attention_vjp", arguments)
     given = arguments | {name: wide(call, arguments[name]) for name in (*ARRAYS, "d_output")}
+    results = latent_backward(call, given)
+    rounded = (
+        narrow(call, d, stored(call, arguments[name])) for name, d in zip(ARRAYS, results, strict=False)
+    )
+    return (*rounded, *results[len(ARRAYS) :])
+
+
+latent_attention_vjp = public(latent_attention_vjp_of)
+
+
+@step
+def latent_backward(call: Call, given: Arguments) -> tuple[Array, ...]:
+    """Pass the gradients of projected keys and values on to what they are projected from (LATENT-5)."""
     depth = given["query"].shape[-1]
     query = call.xp.concat([given["query"], given["query_rotary"]], axis=-1)
     options = {name: thing for name, thing in given.items() if name not in ARRAYS}
@@ -143,21 +156,15 @@ def latent_attention_vjp_of(call: Call, **arguments: Any) -> tuple[Array, ...]:
         call, query, latent_keys(call, given), latent_values(call, given), **options
     )
     d_own = d_keys[..., :depth]
-    results = (
+    return (
         d_joined[..., :depth],
         d_joined[..., depth:],
         d_latent(call, given, d_own, d_values),
         d_shared_rotary(call, d_keys[..., depth:]),
         d_latent_weight(call, given, d_own),
         d_latent_weight(call, given, d_values),
+        *rest,
     )
-    rounded = (
-        narrow(call, d, stored(call, arguments[name])) for name, d in zip(ARRAYS, results, strict=True)
-    )
-    return (*rounded, *rest)
-
-
-latent_attention_vjp = public(latent_attention_vjp_of)
 
 
 @step

@@ -17,7 +17,8 @@ def both(call, rule=None, variant=None):
     other = rational("attention_vjp", call, {rule: variant} if rule else None)
     assert tuple(one) == tuple(other) == OPERATIONS["attention_vjp"].wanted(call)
     for name, found in one.items():
-        assert found.shape == other[name].shape == np.shape(call[name.removeprefix("d_")])
+        assert found.shape == other[name].shape
+        assert found.shape == (() if name == "d_scale" else np.shape(call[name.removeprefix("d_")]))
         assert not (np.signbit(found) & (found == 0)).any()
         assert not (np.signbit(other[name]) & (other[name] == 0)).any()
         np.testing.assert_array_max_ulp(np.nan_to_num(found, nan=7), np.nan_to_num(other[name], nan=7), 1)
@@ -85,6 +86,7 @@ def drawn(seed):
             "dropout_mask": random.random(broadcast()) < 0.6,
             "dropout_rate": float(random.choice([0, 0.25, 0.1])),
         },
+        {"return_d_scale": True},
     ]
     call = {
         "query": draw((*outer, queries, depth)),

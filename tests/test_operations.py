@@ -98,9 +98,9 @@ def test_an_output_cites_a_rule_and_is_asked_for_by_an_option(operation):
     assert [output.name for output in gradients] == [f"d_{output.of}" for output in gradients]
     assert {output.of for output in gradients} <= set(form.arguments)
     others = [output for output in form.results if not output.of]
-    asked = [f"return_{output.name}" for output in others[1:]]
-    assert [output.option for output in others] == ["", *asked][: len(others)]
-    assert asked == list(form.names("asks"))
+    others = others if gradients else others[1:]  # the first result is always returned
+    asked = [f"return_{output.name}" for output in others]
+    assert [output.option for output in others] == asked == list(form.names("asks"))
     for output in form.results:
         find_rule(output.rule)
 

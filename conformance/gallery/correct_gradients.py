@@ -5,8 +5,11 @@ from typing import Any
 import numpy as np
 
 from attnspec.conformance.gallery.entry import Array, base, correct
-from attnspec.reference.call import Mask
-from attnspec.reference.gradients import Gradients
+from attnspec.reference.attention import attention_of
+from attnspec.reference.call import Arguments, Call, Mask
+from attnspec.reference.gradients import Gradients, attention_vjp_of
+from attnspec.reference.latent import ARRAYS
+from attnspec.reference.notation import Attention
 
 _TILE = 4
 
@@ -159,3 +162,55 @@ def one_query_differentiated_at_a_time(call: Gradients) -> Any:
         alone = {name: np.where(call.i == query, getattr(call, name), 0) for name in ("d_output", "d_lse")}
         result = [total + d for total, d in zip(result, base.backward(call.but(**alone)), strict=True)]
     return result
+
+
+@correct("latent_backward")
+def latent_gradients_absorbed(call: Call, given: Arguments) -> Any:
+    """Attend over the latent with absorbed queries and cotangents, and project the gradients."""
+    return _absorbed(call, given)
+
+
+def _absorbed(call: Call, given: Arguments) -> tuple[Array, ...]:
+    inner, names = given["latent"].shape[-1], (*ARRAYS, "d_output", "d_lse", "return_d_scale")
+    weights = {name: given[f"{name}_weight"] for name in ("key", "value")}
+    own = given["query"] @ weights["key"].swapaxes(-1, -2)  # (*B, Hq, L, Dc)
+    query = np.concatenate([own, given["query_rotary"]], axis=-1)
+    key = np.concatenate([given["latent"], given["key_rotary"]], axis=-1)[..., None, :, :]
+    latent = given["latent"][..., None, :, :]
+    options = {name: x for name, x in given.items() if name not in ARRAYS}
+    options["scale"] = base.latent_scale(call, given)
+    options["d_output"] = given["d_output"] @ weights["value"].swapaxes(-1, -2)
+    d_query, d_key, d_latent, *rest = attention_vjp_of(call, query, key, latent, **options)
+    plain = {name: x for name, x in options.items() if name not in names}
+    context = attention_of(call, query, key, latent, **plain)  # (*B, Hq, L, Dc)
+    d_own = d_query[..., :inner]
+    products = (
+        d_own.swapaxes(-1, -2) @ given["query"],
+        context.swapaxes(-1, -2) @ given["d_output"],
+    )
+    d_key = d_key[..., 0, :, :]
+    return (
+        d_own @ weights["key"],
+        d_query[..., inner:],
+        d_key[..., :inner] + d_latent[..., 0, :, :],
+        d_key[..., inner:],
+        *(product.reshape(-1, *product.shape[-3:]).sum(axis=0) for product in products),
+        *rest,
+    )
+
+
+@correct("d_scale")
+def gradient_of_the_scale_from_d_query(call: Gradients, u: Array, allowed: Mask) -> Any:
+    """Sum queries times their gradients before the scale."""
+    return np.sum(call.query * base.d_query(call.but(scale=1.0), u, allowed))
+
+
+@correct("d_slopes")
+def gradient_of_slopes_by_rows(call: Attention, g: Array) -> Any:
+    """Multiply the cotangents of a row by its distances as vectors, and add up the rows from the last."""
+    distance = abs(base.key_position(call) - base.position(call)).astype(g.dtype)
+    rows = -(g * np.broadcast_to(distance, g.shape if distance.ndim < g.ndim else distance.shape)).sum(
+        axis=-1
+    )
+    rows = (rows if rows.ndim > 1 else rows[None])[..., ::-1]
+    return rows.sum(axis=(*range(rows.ndim - 2), -1))

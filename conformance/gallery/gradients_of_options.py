@@ -132,7 +132,8 @@ ENTRIES = rows(
      lambda call: again(call, alter(call, mask=lambda mask: first(mask, -3))),
      "Take the mask of the first head for all, in the backward pass."),
     ("gradients_of_tiled_heads", "summed_heads", "GRAD-3", "D",
-     lambda _call, d, like: d.reshape(*d.shape[:-3], -1, like.shape[-3], *d.shape[-2:]).sum(axis=-4),
+     lambda _call, d, like: d.reshape(*d.shape[:-3], d.shape[-3] // like.shape[-3], like.shape[-3],
+                                      *d.shape[-2:]).sum(axis=-4),
      "Assign query head h to key head h % Hkv, only in the backward pass."),
     ("offset_of_the_first_entry_backward", "forward_again", "GRAD-9", "A",
      lambda call: base.forward_again(call) if isinstance(call.query_offset, int) or not call.query_offset.size

@@ -45,6 +45,16 @@ def long_sums_of_one_sign(draw: Draw, over: str) -> Iterator[Yielded]:
         yield {name: array.astype(dtype) for name, array in arrays.items()}
 
 
+@chapter.group("GRAD-24", "NUM-5", operation=_VJP)
+def scale_from_terms_of_one_sign(draw: Draw) -> Iterator[Yielded]:
+    """The gradient of the scale is a sum over hundreds of queries, in which every pair adds to the others."""
+    for arguments in long_sums_of_one_sign(draw, "queries"):
+        assert isinstance(arguments, dict)  # noqa: S101 - for the type checker: it yields arguments
+        key = np.broadcast_to(np.array([[0.5], [-0.5]]), arguments["key"].shape)
+        asked = {"key": key.astype(arguments["key"].dtype), "return_d_scale": True}
+        yield Call(arguments | asked, outputs=("d_query", "d_scale"))
+
+
 @chapter.group("NUM-5", "GRAD-19", operation=_VJP)
 def cotangents_of_many_queries(draw: Draw) -> Iterator[Yielded]:
     """The gradient of the value of a single key is the sum of all cotangents, which is rounded once."""

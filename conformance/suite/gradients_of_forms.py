@@ -1,4 +1,4 @@
-"""The chapter `gradients`: each option in the backward pass of packed rows, blocks, lists and latent vectors."""
+"""The chapter `gradients`: each option in the backward pass of packed rows, blocks, lists, latent vectors."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -68,7 +68,7 @@ def scale_of_a_form(draw: Draw, form: str) -> Iterator[Yielded]:
         option = ("nothing", "scale", "all together")[index]
         call = draw_call(random, dtype, STORED[form].layers, own, option)
         asked = _cotangents(random, call) | {"return_d_scale": True}
-        rules = ("GRAD-24", _RULES[form], *OPTIONS[option][0][:1])
+        rules = ("GRAD-24", "GRAD-6", _RULES[form], *OPTIONS[option][0][:1])
         yield Call(call | asked, rules, operation=f"{form}_vjp", outputs=("d_query", "d_scale"))
 
 

@@ -56,7 +56,7 @@ def gradients_of_many(draw: Draw, many: str) -> Iterator[Yielded]:
 
 @chapter.group("LATENT-6", "LATENT-2", "LATENT-5", operation=_VJP)
 def gradients_at_the_proportions_of_a_model(draw: Draw) -> Iterator[Yielded]:
-    """The latent is four times as deep as keys, as in DeepSeek-V3, and the default scale is that of the keys."""
+    """The latent is four times as deep as keys, as in DeepSeek-V3. The default scale is that of the keys."""
     random = np.random.default_rng(draw.number())
     for dtype in ("float32", "bfloat16"):
         yield _call(random, dtype, Sizes((), 2, 2, 3, 16, 8, 64, 16))

@@ -248,7 +248,7 @@ def _of_scale(
     sums = sums + profile.product + (pairs + SCALING) * work.unit
     terms = error * np.abs(product) + (np.abs(value) + error) * (moved + sums * size)
     terms = terms + (query[0].shape[-1] + across + 2) * work.normal
-    return np.sum(value * product), np.where(where, terms, 0).sum()
+    return np.asarray(np.sum(value * product)), np.asarray(np.where(where, terms, 0).sum())
 
 
 def slope_and_error(x: Budget, x_error: Budget, softcap: float, arithmetic: Arithmetic) -> _Pair:

@@ -8,7 +8,6 @@ import numpy as np
 from attnspec.operations import OPERATIONS
 from attnspec.reference.budget.arithmetic import Arithmetic, Budget, rounded
 from attnspec.reference.budget.attention import attention_budget
-from attnspec.reference.budget.companions import projected_budget
 from attnspec.reference.budget.forms import join, scale_of_latent
 from attnspec.reference.budget.gradients import Inherited, gradient_budget
 from attnspec.reference.budget.gradients_of_companions import Pair, multiply, summed
@@ -46,10 +45,10 @@ def _through(pair: Pair, weight: Budget, arithmetic: Arithmetic) -> Pair:
 
 def _over(axis: int, pair: Pair, arithmetic: Arithmetic) -> Pair:
     """Add up the parts of an axis."""
-    parts = range(pair[0].shape[axis])
-    if not parts:
-        return pair[0].sum(axis=axis), pair[1].sum(axis=axis)
-    return summed([(pair[0].take(n, axis), pair[1].take(n, axis)) for n in parts], arithmetic)
+    value, error = (np.moveaxis(array, axis, 0) for array in pair)
+    if not len(value):
+        return value.sum(axis=0), error.sum(axis=0)
+    return summed(list(zip(value, error, strict=True)), arithmetic)
 
 
 def _of_weight(left: Pair, right: Pair, arithmetic: Arithmetic) -> Pair:
@@ -80,7 +79,9 @@ def _of_attention(
     return ds, rest
 
 
-def _rounded(results: Mapping[str, Pair], rest: Mapping[str, Budget], arithmetic: Arithmetic) -> Any:
+def _rounded(
+    results: Mapping[str, Pair], rest: Mapping[str, Budget], arithmetic: Arithmetic
+) -> dict[str, Budget]:
     return {f"d_{name}": rounded(*pair, arithmetic.storage) for name, pair in results.items()} | dict(rest)
 
 

@@ -13,7 +13,13 @@ from numpy.typing import NDArray
 from attnspec.dtypes import FORMATS
 from attnspec.reference.exact.balls import Settled, nearest, settle
 from attnspec.reference.exact.head import allowed_pairs, matrix, rational
-from attnspec.reference.exact.positions import alibi_bias, alibi_bias_vjp, rotary, rotary_frequencies, rotary_vjp
+from attnspec.reference.exact.positions import (
+    alibi_bias,
+    alibi_bias_vjp,
+    rotary,
+    rotary_frequencies,
+    rotary_vjp,
+)
 
 
 def block(features: fmpq_mat, head: int, count: int) -> fmpq_mat:

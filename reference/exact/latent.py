@@ -59,26 +59,29 @@ class _Summand:
         result = inner.transpose() * arb_mat(self.right)
         return result if self.left is None else arb_mat(self.left) * result
 
-    def element(self, row: int, column: int) -> tuple[Part, fmpq_mat | None, fmpq_mat | None]:
+    def pairs(self, row: int, column: int) -> fmpq_mat:
         """Return the factor of each pair in one element."""
         queries, keys = self.part.head.shape
         rows = [[int(row == j) for j in range(keys)]] if self.left is None else self.left.tolist()
         own = fmpq_mat(queries, 1, [self.right[i, column] for i in range(queries)])
         pairs = own * fmpq_mat(1, keys, list(rows[0 if self.left is None else row]))
         if self.of_products:
-            return self.part, pairs, None
-        kept = [
-            pairs[i, j] * kept for i, row in enumerate(self.part.head.kept) for j, kept in enumerate(row)
-        ]
-        return self.part, None, fmpq_mat(queries, keys, kept)
+            return pairs
+        kept = [pairs[i, j] * kept for i, row in enumerate(self.part.head.kept) for j, kept in enumerate(row)]
+        return fmpq_mat(queries, keys, kept)
+
+    def element(self, row: int, column: int) -> tuple[Part, fmpq_mat | None, fmpq_mat | None]:
+        """Return the factors of the gradients of products and of weights in one element."""
+        pairs = self.pairs(row, column)
+        return (self.part, pairs, None) if self.of_products else (self.part, None, pairs)
 
     def filled(self, row: int, column: int, variant: str | None) -> fmpq:
         """Return what rows without a key add, whose output is the mean of all values (`uniform`)."""
         head = self.part.head
-        if self.of_products:
+        empty = [i for i in range(head.shape[0]) if not head.keys(i) and head.filled(i, variant)]
+        if self.of_products or not empty:
             return fmpq(0)
-        _, _, pairs = self.element(row, column)
-        empty = (i for i in range(head.shape[0]) if not head.keys(i) and head.filled(i, variant))
+        pairs = self.pairs(row, column)
         return sum((pairs[i, j] / head.shape[1] for i in empty for j in range(head.shape[1])), fmpq(0))
 
 
@@ -119,14 +122,16 @@ def _cleaned(arguments: Mapping[str, Any], variant: str | None) -> dict[str, Any
     """Replace non-finite numbers by 0 if no gradient depends on them (GRAD-12)."""
     depth, inner = (np.shape(arguments[name])[-1] for name in ("query", "latent"))
     query = np.concatenate([arguments["query"], arguments["query_rotary"]], axis=-1, dtype=np.float64)
-    key = np.concatenate([arguments["latent"], arguments["key_rotary"]], axis=-1, dtype=np.float64)
-    key = key[..., None, :, :]
+    stored = np.concatenate([arguments["latent"], arguments["key_rotary"]], axis=-1, dtype=np.float64)
+    key = stored[..., None, :, :]
     result = cleaned({**arguments, "query": query, "key": key, "value": key[..., :inner]}, variant)
     query, key = result["query"], result["key"][..., 0, :, :]
     return {
         **result,
-        **{"query": query[..., :depth], "query_rotary": query[..., depth:]},
-        **{"latent": key[..., :inner], "key_rotary": key[..., inner:]},
+        "query": query[..., :depth],
+        "query_rotary": query[..., depth:],
+        "latent": key[..., :inner],
+        "key_rotary": key[..., inner:],
     }
 
 

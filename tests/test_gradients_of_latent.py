@@ -1,0 +1,110 @@
+"""The gradients of latent attention, of the scale and of slopes, against differences of the forward pass."""
+
+import numpy as np
+import pytest
+
+from attnspec import OPERATIONS
+from attnspec.conformance.suite.latent import SIZES, problem
+from attnspec.reference import (
+    ArgumentError,
+    alibi_bias,
+    alibi_bias_vjp,
+    attention,
+    attention_vjp,
+    latent_attention,
+    latent_attention_vjp,
+)
+from attnspec.reference.exact.evaluate import evaluate as exact
+from attnspec.reference.rational.evaluate import evaluate as rational
+
+STEP = 1e-5
+VJP = OPERATIONS["latent_attention_vjp"]
+
+
+def latent_call(seed, **options):
+    """A call in float64, with cotangents of output and lse."""
+    random, sizes = np.random.default_rng(seed), SIZES[seed % len(SIZES)]
+    call = problem(random, "float64", sizes)
+    rows = call["query"].shape[:-1]
+    return (
+        call
+        | {"d_output": random.normal(size=(*rows, sizes.values)), "d_lse": random.normal(size=rows)}
+        | options
+    )
+
+
+def slope(run, call, cotangents, name, direction):
+    """The derivative of the sum of results times cotangents along a direction, from two calls."""
+    ends = []
+    for sign in (1, -1):
+        results = run(**call | {name: call[name] + sign * STEP * direction})
+        results = results if isinstance(results, tuple) else (results,)
+        ends.append(sum((x * d).sum() for x, d in zip(results, cotangents, strict=True)))
+    return (ends[0] - ends[1]) / (2 * STEP)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_gradients_of_a_latent_are_the_slopes_of_the_forward_pass(seed):
+    call = latent_call(seed, scale=0.3, softcap=2.0, is_causal=True, query_offset=1)
+    given = VJP.wanted(call | {"return_d_scale": True})
+    gradients = dict(zip(given, latent_attention_vjp(**call, return_d_scale=True), strict=True))
+    cotangents = [call.pop("d_output"), call.pop("d_lse")]
+    random = np.random.default_rng(seed)
+    for name, found in gradients.items():
+        direction = random.normal(size=found.shape) if found.ndim else 1.0
+        own = slope(
+            latent_attention, call | {"return_lse": True}, cotangents, name.removeprefix("d_"), direction
+        )
+        assert own == pytest.approx((found * direction).sum(), rel=1e-6, abs=1e-8), name
+
+
+@pytest.mark.parametrize("variant", [None, "nan", "uniform", "base-2", "ignored"])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_oracles_agree_on_the_gradients_of_a_latent_in_each_variant(seed, variant):
+    call = latent_call(seed, sinks=None, return_d_scale=True)
+    scores = (*call["query"].shape[:-1], call["latent"].shape[-2])
+    mask = np.random.default_rng(seed).random(scores) < 0.7
+    mask[..., 0, :] = False
+    call |= {"mask": mask, "bias": np.linspace(-1, 1, scores[-1])}
+    rule = {"base-2": "SOFT-6", "ignored": "GRAD-6"}.get(variant, "GRAD-10")
+    one = exact("latent_attention_vjp", call, variant)
+    other = rational("latent_attention_vjp", call, {rule: variant} if variant else None)
+    assert tuple(one) == tuple(other)
+    for name, settled in one.items():
+        np.testing.assert_array_max_ulp(
+            np.nan_to_num(settled.values, nan=7), np.nan_to_num(other[name], nan=7), 1
+        )
+
+
+def test_a_latent_that_is_not_used_may_be_nan():
+    call = latent_call(0, key_lengths=np.array([2, 6]))
+    plain = latent_attention_vjp(**call)
+    for name in ("latent", "key_rotary"):
+        call[name][0, 2:] = np.nan
+    assert all(map(np.array_equal, latent_attention_vjp(**call), plain))
+
+
+def test_the_scale_is_shared_by_all_pairs():
+    random = np.random.default_rng(3)
+    sizes = {"query": (2, 4, 3, 5), "key": (2, 2, 6, 5), "value": (2, 2, 6, 3), "d_output": (2, 4, 3, 3)}
+    call = {name: random.normal(size=size) for name, size in sizes.items()} | {"scale": 0.4}
+    *_, found = attention_vjp(**call, return_d_scale=True)
+    cotangent = call.pop("d_output")
+    assert slope(attention, call, [cotangent], "scale", 1.0) == pytest.approx(found, rel=1e-6)
+
+
+def test_slopes_have_the_gradient_of_the_bias_of_alibi():
+    random = np.random.default_rng(4)
+    call = {"query": np.ones((2, 4, 3, 1)), "key": np.ones((2, 2, 6, 1)), "slopes": random.normal(size=4)}
+    call["query_offset"] = np.array([2, -1])
+    cotangent, direction = random.normal(size=(2, 4, 3, 6)), random.normal(size=4)
+    found = alibi_bias_vjp(**call, d_bias=cotangent)
+    own = slope(alibi_bias, call, [cotangent], "slopes", direction)
+    assert own == pytest.approx((found * direction).sum(), rel=1e-6)
+
+
+@pytest.mark.parametrize("given", [1, None, "yes"])
+def test_the_flag_is_a_flag(given):
+    one = np.ones((2, 3))
+    with pytest.raises(ArgumentError, match="return_d_scale"):
+        attention_vjp(one, one, one, one, return_d_scale=given)
