@@ -25,10 +25,10 @@ enum { ATTNSPEC_AXES = 8, ATTNSPEC_PARTS = 32, ATTNSPEC_NAME = 160, ATTNSPEC_LIN
 
 /* The outputs of all operations: a name that is not here is a mistake, and not an output that a case does not judge. */
 static const char attnspec_names_of_outputs[] =
-    " appended attention_factor bias d_bias d_features d_key d_key_bias d_key_weight d_lses d_memory d_output_bias "
-    "d_output_weight d_outputs d_query d_query_bias d_query_weight d_sinks d_tokens d_value d_value_bias "
-    "d_value_weight dequantized gathered index_scores inverse_frequencies key_indices lse max merged output projected "
-    "rotated scores split weights ";
+    " appended attention_factor bias d_bias d_features d_key d_key_bias d_key_rotary d_key_weight d_latent d_lses "
+    "d_memory d_output_bias d_output_weight d_outputs d_query d_query_bias d_query_rotary d_query_weight d_scale "
+    "d_sinks d_slopes d_tokens d_value d_value_bias d_value_weight dequantized gathered index_scores "
+    "inverse_frequencies key_indices lse max merged output projected rotated scores split weights ";
 
 typedef struct { /* an argument, or an output that is expected */
     char name[ATTNSPEC_NAME], dtype[64]; /* of an output: all dtypes that it may have, with commas */
