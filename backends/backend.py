@@ -132,6 +132,12 @@ class Backend:
         whole = self.function(primal(operation))
         return None if whole is None else gradients_of(whole, self.array_library, operation)
 
+    def with_function(self, operation: str, function: Callable[..., Any]) -> "Backend":
+        """Return the same backend with another function for an operation."""
+        if operation == "attention":
+            return replace(self, attention=function)
+        return replace(self, companions={**self.companions, operation: function})
+
     def has(self, operation: str, argument: str) -> bool:
         """Whether the backend has the operation and its function takes the argument."""
         function = self.function(operation)

@@ -127,4 +127,9 @@ def part(function: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[C, P]
 
 
 def _moves(thing: Any) -> bool:
-    return isinstance(thing, float) or is_array_api_obj(thing)
+    return isinstance(thing, float) or is_moving(thing)
+
+
+def is_moving(thing: Any) -> bool:
+    """Whether an argument is an array, whose numbers may differ in the next call of a compiled function."""
+    return bool(is_array_api_obj(thing))

@@ -17,6 +17,7 @@ from attnspec.dtypes import FORMATS, name_of
 from attnspec.operations import Argument, Output
 from attnspec.operations.letters import BATCH
 from attnspec.reference.call import STEPS, Call, Step, Steps
+from attnspec.reference.captured import captures
 from attnspec.reference.errors import ArgumentError, described, need
 from attnspec.reference.numpy_namespace import xp
 from attnspec.tables import kind_of, shape_of
@@ -214,6 +215,8 @@ def _function(name: str, steps: Steps) -> Step:
     run.__name__ = run.__qualname__ = name
     run.__doc__ = (compute.__doc__ or "").partition("\n")[0]
     run.__signature__ = signature  # type: ignore[attr-defined] # read by inspect.signature
+    if steps.compiler is None and steps.constant is None:  # other libraries compile what they capture
+        run.captured = captures(run, bind, steps)  # type: ignore[attr-defined] # read by `backends.captured`
     return run
 
 

@@ -107,6 +107,7 @@ LIBRARY = Library(
     _to_numpy,
     **array_properties("jax"),
     compile=jax.jit,
+    capture=jax.jit,
     differentiate=_differentiate,
     constant=jax.lax.stop_gradient,
     prepare_eager=_prepare_eager,

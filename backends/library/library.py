@@ -51,6 +51,8 @@ class Library:
         Operations that the reference cannot compute on the library.
     compile : callable, optional
         Compiles the parts of the reference that do not read values. Without it they run eagerly.
+    capture : callable, optional
+        Compiles a function of arrays as a whole at its first call. Later calls replay it.
     differentiate : callable, optional
         Takes a function of arrays, the arrays, and a cotangent for each of its outputs. Returns the
         gradient with respect to each array, None for one that the outputs do not depend on.
@@ -81,6 +83,7 @@ class Library:
     strides: Literal["none", "positive", "any"] = "none"
     lacks: tuple[str, ...] = ()
     compile: Compiler | None = None
+    capture: Compiler | None = None
     differentiate: Differentiate | None = None
     constant: Callable[[Any], Any] | None = None
     prepare_eager: Callable[[], object] = _nothing

@@ -48,6 +48,12 @@ def _differentiate(
     return gradients
 
 
+def _capture(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Capture the graph of a function, without the compilation of its kernels."""
+    compiled: Callable[..., Any] = torch.compile(function, dynamic=False, backend="aot_eager")
+    return compiled
+
+
 LIBRARY = Library(
     "torch",
     torch.__version__,
@@ -55,6 +61,7 @@ LIBRARY = Library(
     _to_library,
     _to_numpy,
     **array_properties("torch"),
+    capture=_capture,
     differentiate=_differentiate,
     constant=torch.Tensor.detach,
 )

@@ -7,6 +7,7 @@ import shlex
 import shutil
 import tempfile
 from collections.abc import Mapping
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +49,11 @@ def program_backend(
     program = Program(name, words, seconds, folder)
     atexit.register(program.close)
     said = program.handshake
+    numbers = count(1)
     functions = {
-        operation: as_function(operation, options, program.run)
+        operation: as_function(
+            operation, options, program.run, numbers if operation in said.captures else None
+        )
         for operation, options in said.operations.items()
     }
     attention = functions.pop("attention", no_attention)
@@ -80,11 +84,13 @@ class Program:
             self.close()
             raise
 
-    def run(self, operation: str, arguments: Mapping[str, Any]) -> NDArray[Any] | tuple[NDArray[Any], ...]:
+    def run(
+        self, operation: str, arguments: Mapping[str, Any], captured: int = 0
+    ) -> NDArray[Any] | tuple[NDArray[Any], ...]:
         """Make one call."""
         _empty(self._folder)  # no result may be left from an earlier call
         self._number += 1
-        line = write_call(self._number, operation, arguments, self._folder, str(self._folder))
+        line = write_call(self._number, operation, arguments, self._folder, str(self._folder), captured)
         want = OPERATIONS[operation].wanted(arguments)
         call = (fingerprint(line, self._folder), *want)
         if call in self._hung:

@@ -7,8 +7,9 @@ import hashlib
 import inspect
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ class Handshake:
     operations: Mapping[str, tuple[str, ...]]
     dialect: Mapping[str, Any] = field(default_factory=dict)
     claims: tuple[str, ...] = ()
+    captures: tuple[str, ...] = ()  # the operations whose calls it captures and replays
 
 
 def parse_handshake(name: str, line: str) -> Handshake:
@@ -72,19 +74,25 @@ def parse_handshake(name: str, line: str) -> Handshake:
     dialect = said.get("dialect", {})
     if not isinstance(dialect, dict):
         raise BackendError(f"backend {name}: hello: dialect: expected an object, got {dialect!r}")
-    claims = said.get("claims", [])
-    if not isinstance(claims, list) or not set(map(str, claims)) <= set(claimable()):
-        raise BackendError(
-            f"backend {name}: hello: claims: expected some of {', '.join(claimable())}, got {claims!r}"
-        )
     return Handshake(
         str(said.get("name", "")),
         str(said.get("version", "")),
         tuple(dtypes),
         {operation: tuple(options) for operation, options in operations.items()},
         dialect,
-        tuple(claims),
+        _some_of(name, said, "claims", claimable()),
+        _some_of(name, said, "captures", operations),
     )
+
+
+def _some_of(name: str, said: Mapping[str, Any], key: str, known: Collection[str]) -> tuple[str, ...]:
+    """Read a list that may be left out, and that has some of the known words."""
+    words = said.get(key, [])
+    if not isinstance(words, list) or not set(map(str, words)) <= set(known):
+        raise BackendError(
+            f"backend {name}: hello: {key}: expected some of {', '.join(known)}, got {words!r}"
+        )
+    return tuple(words)
 
 
 def parse_json(line: str) -> Any:
@@ -104,8 +112,13 @@ HELLO = json.dumps({"do": "hello", "protocol": PROTOCOL})
 STOP = json.dumps({"do": "stop"})
 
 
-def write_call(number: int, operation: str, arguments: Mapping[str, Any], folder: Path, said: str) -> str:
-    """Write the arrays of a call to a folder, and return the call as a line."""
+def write_call(
+    number: int, operation: str, arguments: Mapping[str, Any], folder: Path, said: str, captured: int = 0
+) -> str:
+    """Write the arrays of a call to a folder, and return the call as a line.
+
+    Calls of the same number `captured` are one call that is captured and replayed. Other calls have 0.
+    """
     tensors, options = {}, {}
     for name, value in arguments.items():
         if isinstance(value, np.ndarray):
@@ -116,6 +129,7 @@ def write_call(number: int, operation: str, arguments: Mapping[str, Any], folder
             options[name] = _plain(name, value)
     want = list(OPERATIONS[operation].wanted(arguments))
     call = {"do": "run", "id": number, "operation": operation, "folder": said, "want": want}
+    call |= {"captured": captured} if captured else {}
     # Names of folders are not escaped, so that a program can search the text.
     return json.dumps(call | {"options": options, "tensors": tensors}, allow_nan=False, ensure_ascii=False)
 
@@ -196,9 +210,15 @@ def read_array(path: Path, tensor: Any) -> NDArray[Any]:
 
 
 def as_function(
-    operation: str, options: Sequence[str], run: Callable[[str, Mapping[str, Any]], Any]
+    operation: str,
+    options: Sequence[str],
+    run: Callable[..., Any],
+    captured: Iterator[int] | None = None,
 ) -> Callable[..., Any]:
-    """Make a function with the canonical names of an operation, and only the given options."""
+    """Make a function with the canonical names of an operation, and only the given options.
+
+    With numbers for captured calls, it offers them (`attnspec.backends.captured`).
+    """
     kind = inspect.Parameter
     parameters = [kind(name, kind.POSITIONAL_OR_KEYWORD) for name in OPERATIONS[operation].arrays]
     parameters += [kind(name, kind.KEYWORD_ONLY, default=None) for name in options]
@@ -206,6 +226,12 @@ def as_function(
 
     def function(*arrays: Any, **given: Any) -> Any:
         return run(operation, signature.bind(*arrays, **given).arguments)
+
+    if captured is not None:
+        function.captured = lambda: partial(_captured, next(captured))  # type: ignore[attr-defined] # read by `capture`
+
+    def _captured(number: int, *arrays: Any, **given: Any) -> Any:
+        return run(operation, signature.bind(*arrays, **given).arguments, number)
 
     function.__signature__ = signature  # type: ignore[attr-defined] # read by inspect
     function.__name__ = operation

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from attnspec import OPERATIONS, Operation
+from attnspec.backends.captured import pass_on
 from attnspec.backends.errors import Unsupported
 from attnspec.backends.user.convention import OTHER, PACKED, SIZES, Convention, check_convention
 from attnspec.backends.user.signature import native_names, required_parameters
@@ -83,6 +84,7 @@ def adapt(name: str, function: Callable[..., Any], convention: Convention, xp: A
     run.__signature__ = signature  # type: ignore[attr-defined] # read by inspect
     run.__wrapped__ = function  # type: ignore[attr-defined] # reports show where it is defined
     run.convention = convention  # type: ignore[attr-defined] # marks it as adapted
+    pass_on(run, function, lambda fresh: adapt(name, fresh, convention, xp))
     return run
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from attnspec import OPERATIONS, Operation
 from attnspec.backends.backend import Backend
+from attnspec.backends.captured import pass_on
 from attnspec.backends.errors import BackendError, Unsupported
 from attnspec.backends.user.adapter import with_own_meaning, without_always
 from attnspec.backends.user.convention import OTHER, Convention, check_convention
@@ -78,6 +79,7 @@ def adapt_companion(
 
     run.__signature__ = signature  # type: ignore[attr-defined] # read by inspect
     run.__wrapped__ = function  # type: ignore[attr-defined] # reports show where it is defined
+    pass_on(run, function, lambda fresh: adapt_companion(name, operation, fresh, convention))
     return run
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from attnspec import OPERATIONS
+from attnspec.backends.captured import pass_on
 from attnspec.backends.constraints import Constraints
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import BackendError, Broken, ConversionError, Unsupported
@@ -73,6 +74,7 @@ class Conversion:
 
         run.__wrapped__ = function  # type: ignore[attr-defined] # reports show where it is defined
         run.__signature__ = signature  # type: ignore[attr-defined] # read by inspect
+        pass_on(run, function, self.wrap)
         return run
 
 

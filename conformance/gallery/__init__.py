@@ -6,6 +6,7 @@ from typing import Any
 from attnspec import rules
 from attnspec.conformance.gallery import (
     caching,
+    captured,
     correct,
     correct_gradients,
     correct_tiles,
@@ -78,6 +79,7 @@ _WRONG = (
     layouts,
     invariance,
     errors,
+    captured,
     *edges.MODULES,
 )
 

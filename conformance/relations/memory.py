@@ -13,6 +13,7 @@ import numpy as np
 
 from attnspec import Case
 from attnspec.backends import Backend, Unsupported
+from attnspec.backends.captured import capture, replaying
 from attnspec.conformance.judge.call import call, without
 from attnspec.conformance.judge.comparison import same_bits
 from attnspec.conformance.judge.dtypes import Outputs
@@ -57,6 +58,17 @@ def in_the_same_arrays(backend: Backend, calls: tuple[Case, ...]) -> Found:
     """Make the calls with the arrays of the first one, in which the numbers of the others are written."""
     rewriting = _rewriting(backend)
     results = [_outputs(rewriting, case) for case in calls]
+    return _worst([_judged(backend, case, outputs) for case, outputs in zip(calls, results, strict=True)])
+
+
+def captured_and_replayed(backend: Backend, calls: tuple[Case, ...]) -> Found:
+    """Capture the first call of each set of options, and replay it with the numbers of the others."""
+    operation = calls[0].operation
+    backend = without(backend, "return_weights")
+    if capture(backend, operation) is None:
+        raise Missing(f"{backend.name} captures no calls of {operation}", f"captured calls of {operation}")
+    again = replaying(backend, operation)
+    results = [_outputs(again, case) for case in calls]
     return _worst([_judged(backend, case, outputs) for case, outputs in zip(calls, results, strict=True)])
 
 
@@ -148,6 +160,7 @@ def from_threads(backend: Backend, calls: tuple[Case, ...]) -> Found:
 RUNS: Sequence[Callable[[Backend, tuple[Case, ...]], Found]] = (
     each_in_turn,
     in_the_same_arrays,
+    captured_and_replayed,
     in_freed_memory,
     kept_by_the_caller,
     beside_a_refused_call,

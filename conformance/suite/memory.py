@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from attnspec import OPERATIONS
 from attnspec.case import Misuse
 from attnspec.conformance.relations.memory import (
     beside_a_refused_call,
+    captured_and_replayed,
     each_in_turn,
     from_threads,
     in_freed_memory,
@@ -21,6 +23,7 @@ from attnspec.conformance.relations.memory import (
     repeated_often,
 )
 from attnspec.conformance.relations.relation import Found
+from attnspec.conformance.suite.drawn_stacks import Sizes, draw_call
 from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
 from attnspec.conformance.suite.options import OPTIONS, Options, biased, draw_option, sinks
 from attnspec.conformance.suite.problem import Problem, Shape
@@ -93,6 +96,69 @@ def other_numbers_in_the_same_arrays(draw: Draw, name: str) -> Iterator[Yielded]
     for shape in (_FEW, _ONE):
         before, after = _with_other_numbers(draw, name, shape)
         yield _relate(in_the_same_arrays, before, after, before)
+
+
+@chapter.group("ERR-20", each=tuple(_WRITTEN))
+def captured_with_other_numbers(draw: Draw, name: str) -> Iterator[Yielded]:
+    """A call that is captured once gives the results of the numbers that its arrays hold at each replay."""
+    before, after = _with_other_numbers(draw, name, _FEW)
+    yield _relate(captured_and_replayed, before, after, before)
+
+
+#: Options that are no arrays, each with two values.
+_FIXED: Mapping[str, tuple[Any, Any]] = MappingProxyType(
+    {"scale": (0.25, 0.75), "softcap": (0.5, 2.0), "is_causal": (True, False), "window": ((5, 1), (2, 40))}
+)
+
+
+@chapter.group("ERR-20", each=tuple(_FIXED))
+def captured_beside_another(draw: Draw, option: str) -> Iterator[Yielded]:
+    """Two calls of the same shapes are captured, and each is replayed with its own option."""
+    calls = [_problem(draw, _FEW, index).arguments for index in range(2)]
+    one, other = ({option: value} for value in _FIXED[option])
+    yield _relate(captured_and_replayed, calls[0] | one, calls[0] | other, calls[1] | one, calls[1] | other)
+
+
+#: Operations whose tables, lengths and lists are written anew.
+_CAPTURED = (
+    "attention_vjp",
+    "packed_attention",
+    "paged_attention",
+    "quantized_attention",
+    "block_sparse_attention",
+    "listed_attention",
+    "latent_attention",
+    "packed_paged_attention",
+)
+
+
+@chapter.group("ERR-20", each=_CAPTURED)
+def captured_tables(draw: Draw, operation: str) -> Iterator[Yielded]:
+    """Sequences of other lengths, in other pages and with other lists, take the place of those before."""
+    calls: list[Options] = []
+    for index in range(20):  # until two have the same shapes
+        call = _of_operation(draw, operation, index)
+        calls += [call] if not calls or _shapes(call) == _shapes(calls[0]) else []
+        if len(calls) == 2:
+            break
+    named = [Call(call, operation=operation) for call in (*calls, calls[0])]
+    yield Calls(tuple(named), captured_and_replayed, live=True)
+
+
+def _of_operation(draw: Draw, operation: str, index: int) -> Options:
+    random = np.random.default_rng(draw.number(index))
+    if operation == "attention_vjp":
+        problem = _problem(draw, _SMALL, index)
+        return problem.arguments | {"d_output": problem.array(*problem.query.shape)}
+    layers = OPERATIONS[operation].layers
+    turned = np.roll((3, 1, 4), index).tolist()
+    queries = tuple(turned) if "packed" in layers else (3, 3, 3)
+    sizes = Sizes(queries=queries, keys=tuple(np.roll((5, 7, 2), index).tolist()), encoding="int8")
+    return draw_call(random, "float32", layers, sizes, "causality")
+
+
+def _shapes(call: Options) -> dict[str, tuple[int, ...]]:
+    return {name: np.shape(x) for name, x in call.items()}
 
 
 @chapter.group("ERR-13", each=("all three", "mask", "bias", "key_lengths", "segments"))
