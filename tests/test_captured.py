@@ -33,7 +33,13 @@ def captured():
     return again
 flash.captured = captured
 """
-NAMES = '[backend]\nfunction = "./own.py:flash"\naxes = 4\nlayout = "BSHD"\nnames = { query = "q", key = "k", value = "v", key_lengths = "lens" }\n'
+NAMES = """
+[backend]
+function = "./own.py:flash"
+axes = 4
+layout = "BSHD"
+names = { query = "q", key = "k", value = "v", key_lengths = "lens" }
+"""
 
 PROGRAM = """
 import json, sys
