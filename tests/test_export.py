@@ -221,6 +221,8 @@ def test_a_kernel_in_c_is_judged_as_a_function_of_python_is(exported, program, t
             )
             and not getattr(item, "live", False)
             and not getattr(item, "bits", False)
+            # In C, the calls of this relation are judged by their values.
+            and not item.name.startswith("errors-option-has-an-effect-")
         ]
         assert len(mine) > 30
         verdicts = {item.name: judge(backend, item).status for item in mine}
