@@ -129,7 +129,8 @@ def mixed_dtypes(operation: str, dtype: str, other: str) -> Iterator[Malformed]:
     """Make calls in a dtype with one array in another (ERR-1)."""
     known = OPERATIONS[operation].arguments
     alike = [name for name, argument in known.items() if "mixed" in argument.refusals]
-    for name in (OPERATIONS[operation].arrays[0], *alike) if alike else ():
+    arrays = OPERATIONS[operation].arrays
+    for name in (arrays[0], *alike) if alike else ():
         call = fitting(operation) | _with(operation, known[name if name in alike else alike[0]])
         cast = {
             key: x.astype(numpy_dtype(other if key == name else dtype))
@@ -140,7 +141,9 @@ def mixed_dtypes(operation: str, dtype: str, other: str) -> Iterator[Malformed]:
         argument = name if name in alike else alike[0]
         words = f"{known[name].noun} of {other} beside {dtype} in {operation}"
         rule = known[argument].refusals["mixed"]
-        yield Malformed(words, rule, argument, (argument, name), operation, MappingProxyType(cast))
+        # Where the first array has the other dtype, each other array differs from it.
+        names = (argument, *(arrays if name == arrays[0] else (name,)))
+        yield Malformed(words, rule, argument, names, operation, MappingProxyType(cast))
 
 
 def _with(operation: str, argument: Argument, sizes: Mapping[str, int] = SIZES) -> dict[str, Any]:
