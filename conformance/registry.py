@@ -20,9 +20,10 @@ from attnspec.reference.budget.arithmetic import PROFILES
 #: The ids that no text has any more, and the last version that had each. They stay reserved.
 WITHDRAWN: Mapping[str, str] = MappingProxyType({})
 _SPEC = Path(attnspec.__file__).parent
-#: The sections that define a budget, and the formulas in a section: indented lines, and blocks of LaTeX.
+#: The sections that define a budget, and the formulas in a section: blocks of Python and of LaTeX, and
+#: indented lines.
 _SECTION = re.compile(r"^## [^\n]*\bbudget\b[^\n]*\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
-_FORMULA = re.compile(r"^ {4,}\S.*$|^```math\n.*?^```$", re.MULTILINE | re.DOTALL)
+_FORMULA = re.compile(r"^```(?:python|math)\n.*?^```$|^ {4,}\S.*$", re.MULTILINE | re.DOTALL)
 
 
 def registry() -> Iterator[tuple[str, str, str]]:

@@ -36,7 +36,7 @@ def test_a_change_of_each_part_is_seen(monkeypatch):
     assert [*parts] == ["rules", "levels", "budgets", "operations", "vectors", "cases"]
     monkeypatch.setattr(attention, "SCALING", 7)
     assert [name for name, digest in registry.digests().items() if digest != before[name]] == ["budgets"]
-    assert any("dlse[i]" in formula for formula in parts["budgets"])
+    assert any("lse_error[i]" in formula for formula in parts["budgets"])
     assert any("Delta w_{ij}" in formula for formula in parts["budgets"])
 
 

@@ -43,8 +43,9 @@ class Profile:
     #: normalised yet, and of at least `NORMALISED` if it is.
     weights: float = 0.0
     least: float = 0.0  # half of the smallest positive number of that format
-    sums: float = 2.0**-24  # unit of the format in which blocks are added
-    truncated: bool = True  # whether bits that are shifted out of a block are truncated instead of rounded
+    #: Unit of the sums of scores and outputs where it is not that of float32: of factors of 8 bits on Hopper.
+    products: float = 0.0
+    flushed: bool = False  # whether subnormal factors may be taken as 0
 
     @property
     def product(self) -> float:
@@ -55,8 +56,20 @@ class Profile:
         """Return the error of a sum of products, relative to the sum of their absolute values."""
         if not self.block:
             return count * unit
-        blocks = np.ceil(np.multiply(count, self.terms) / self.block)
-        return blocks * (self.block + 1) * (2 if self.truncated else 1) * self.sums
+        return _in_blocks(np.multiply(count, self.terms), self.block, 2.0**-24)
+
+    def summing_products(self, count: Any, unit: float) -> Any:
+        """Return the error of the sum of a score or of an output."""
+        return _in_blocks(count, SHORT_BLOCK, self.products) if self.products else self.summing(count, unit)
+
+
+#: The products of 8-bit factors that are added at a time: 16 on Ada, 32 on Hopper. Fewer have larger errors.
+SHORT_BLOCK = 16
+
+
+def _in_blocks(count: Any, block: int, unit: float) -> Any:
+    """Return the error of a sum whose terms are aligned, truncated and added in blocks."""
+    return np.ceil(np.divide(count, block)) * (block + 1) * 2 * unit
 
 
 #: The least factors of weights that are rounded to 8 bits: before their row is divided by its sum, and after.
@@ -68,23 +81,27 @@ PLAIN = Profile()
 #: Blocks of 4, the shortest in use, have the largest error.
 _UNITS = Profile(block=4)
 _SHORT = dict.fromkeys(SHORT, _UNITS)
+_FP8 = replace(_UNITS, weights=2.0**-4, least=2.0**-10)
 
 #: By name, from the tightest to the loosest, and by the dtype of the inputs. Other dtypes are plain.
 PROFILES: Mapping[str, Mapping[str, Profile]] = MappingProxyType(
     {
         "matrix": _SHORT,
+        "flushed": dict.fromkeys((*SHORT, "float32"), Profile(flushed=True)),
+        "bf16x6": {**_SHORT, "float32": Profile(left_out=2.0**-23, terms=6, block=4)},
+        "tf32x3": {**_SHORT, "float32": Profile(inputs=2.0**-20, left_out=2.0**-20, terms=3, block=4)},
         "bf16x3": {**_SHORT, "float32": Profile(inputs=2.0**-16, left_out=2.0**-16, terms=3, block=4)},
         "tf32": {**_SHORT, "float32": Profile(inputs=2.0**-10, block=4)},
         "bf16": {**_SHORT, "float32": Profile(inputs=2.0**-8, block=4)},
-        "fp8": dict.fromkeys((*SHORT, "float32"), Profile(block=4, weights=2.0**-4, least=2.0**-10)),
+        "fp8": dict.fromkeys((*SHORT, "float32"), _FP8),
+        "fp8-14": dict.fromkeys((*SHORT, "float32"), replace(_FP8, products=2.0**-14)),
     }
 )
 
 
 def with_short_weights(profile: Profile) -> Profile:
     """Return a profile whose weights are rounded to e4m3fn, too."""
-    short = PROFILES["fp8"]["float16"]
-    return replace(profile, weights=short.weights, least=short.least)
+    return replace(profile, weights=_FP8.weights, least=_FP8.least)
 
 
 @dataclass(frozen=True)
@@ -101,6 +118,21 @@ class Arithmetic:
     def casts(self) -> bool:
         """Whether intermediate results are rounded to a shorter format."""
         return self.accuracy == "cast" and self.storage.unit > self.work.unit
+
+    @property
+    def least(self) -> float:
+        """Return the absolute error of a number that is rounded to the storage dtype for a product."""
+        return self.storage.normal if self.profile.flushed else self.storage.subnormal / 2
+
+    def lost(self, left: Budget, right: Budget, *, of_left: bool = True) -> Budget | float:
+        """Return what a product loses where subnormal factors, or those of one matrix, are taken as 0."""
+        if not self.profile.flushed:
+            return 0.0
+        small_left, small_right = (
+            np.abs(factor) * (np.abs(factor) < self.storage.normal) for factor in (left, right)
+        )
+        lost: Budget = np.abs(left) @ small_right
+        return lost + small_left @ np.abs(right) if of_left else lost
 
 
 #: The largest part of a denominator that roundings to 0 may take: beyond it the bound is not derived.

@@ -65,8 +65,9 @@ def scores_and_errors(
     keys = np.swapaxes(repeat_heads(key, query.shape), -1, -2)
     value = factor * (query @ keys)
     size = abs(factor) * (np.abs(query) @ np.abs(keys))
-    relative = profile.summing(depth, work.unit) + SCALING * work.unit + profile.product
+    relative = profile.summing_products(depth, work.unit) + SCALING * work.unit + profile.product
     error = relative * size + (depth + SCALING) * abs(factor) * work.normal * (size > 0)
+    error = error + abs(factor) * arithmetic.lost(query, keys)
     if inherited is not None:
         query_error = inherited[0]
         key_error = np.swapaxes(repeat_heads(inherited[1], query.shape), -1, -2)
@@ -116,87 +117,73 @@ def attention_budget(
     arithmetic: Arithmetic,
     inherited: tuple[Budget, Budget, Budget] | None = None,
 ) -> dict[str, Budget]:
-    """Return the budgets of output, lse and weights."""
+    """Return the budgets of output, lse, weights and maximum, with the names of the chapter."""
     query, key, value = arrays
     storage, work, profile = arithmetic.storage, arithmetic.work, arithmetic.profile
-    s, score_error = scores_and_errors(query, key, arguments, arithmetic, inherited and inherited[:2])
-    relative, absolute, approximate = _casting(arithmetic)
+    s, s_error = scores_and_errors(query, key, arguments, arithmetic, inherited and inherited[:2])
+    unit, (weight_error, weight_least, exp_error) = work.unit, _casting(arithmetic)
     allowed = budgeted_keys(s.shape, arguments)
     if np.any(arguments["uniform_rows"]):
         filled = arguments["uniform_rows"] & means(allowed, arguments.get("sinks"))
-        s, score_error = np.where(filled, 0, s), np.where(filled, 0, score_error)
+        s, s_error = np.where(filled, 0, s), np.where(filled, 0, s_error)
         allowed = allowed | filled
-    value = repeat_heads(value, s.shape)
-    kept = np.broadcast_to(arguments.get("dropout_mask", True), s.shape) / (
-        1 - arguments.get("dropout_rate", 0.0)
+    value, rate = repeat_heads(value, s.shape), arguments.get("dropout_rate", 0.0)
+    kept = np.broadcast_to(arguments.get("dropout_mask", True), s.shape) / (1 - rate)
+    dropping = DROPPING * unit if "dropout_mask" in arguments else 0.0
+    asked = {"max": _largest(s, s_error, allowed, arithmetic)} if arguments.get("return_max") else {}
+    s, s_error, allowed = _with_sink(s, s_error, allowed, arguments.get("sinks"))
+    (p, lse), count = softmax(s, allowed), allowed.sum(axis=-1, keepdims=True)  # with a column for the sink
+    several, one = count > 1, count == 1
+    top, distance = _below_the_top(s, allowed)
+    exponent = s_error + SHIFTING * unit * distance + EXPONENTIAL * unit + exp_error
+    eps = np.expm1(np.minimum(np.where(allowed & several, exponent, 0), 700))
+    gain, loss, rest = _of_denominator(p, eps)
+    largest = np.where(count > 0, np.abs(top), 0) + (1 + EXPONENTIAL) * np.log(np.maximum(count, 1))
+    merging = 2 * unit * largest * several
+    single = np.where(one, exp_error + np.minimum(_of_one(arithmetic), unit * np.abs(top)), 0)
+    sums, sums_of_products = (
+        (of(count, unit) + NORMALISING * unit) * (count > 0)
+        for of in (profile.summing, profile.summing_products)
     )
-    dropping = DROPPING * work.unit if "dropout_mask" in arguments else 0.0
-    asked = {"max": _largest(s, score_error, allowed, arithmetic)} if arguments.get("return_max") else {}
-    s, score_error, allowed = _with_sink(s, score_error, allowed, arguments.get("sinks"))
-    p, logarithm = softmax(s, allowed)  # (*B, Hq, L, S), and a column for the sink
-    keys = allowed.sum(axis=-1, keepdims=True)
-    top, below = _below_the_top(s, allowed)
-    # Relative error of each exponential. It cancels if the key is the only one in its row. What remains there
-    # are the roundings of its product with the value and of the quotient.
-    exponent = score_error + SHIFTING * work.unit * below + EXPONENTIAL * work.unit + approximate
-    exponent = np.where(allowed & (keys > 1), exponent, 0)
-    # An exponential near 1 is rounded when it is cast, but the sum may use it uncast. It differs from 1 where
-    # it is approximate, or where the maximum is rounded in base 2 before it is subtracted.
-    shifted = np.minimum(profile.weights or relative * arithmetic.casts, work.unit * np.abs(top))
-    alone = np.where(keys == 1, approximate + shifted, 0)
-    exponential = np.expm1(np.minimum(exponent, 700))
-    sums = (profile.summing(keys, work.unit) + NORMALISING * work.unit) * (keys > 0)
-    # Parts are merged by exp(lse_part - lse). The error of each lse is that of its rounding and logarithm.
-    largest = np.where(keys > 0, np.abs(top), 0) + (1 + EXPONENTIAL) * np.log(np.maximum(keys, 1))
-    merging = 2 * work.unit * largest * (keys > 1)
-    floor = work.normal * (allowed & (keys > 1))  # an exponential may be flushed to zero
-    mean, lost, left = _of_denominator(p, exponential)
-    # The lse of a single key still has the error of its score.
     # A disallowed score may be infinite, and 0 times infinity is NaN, within which everything would lie.
-    of_one = (p * np.where(p > 0, score_error, 0)).sum(axis=-1, keepdims=True) + approximate * (keys == 1)
-    of_sum = np.where(keys > 1, _of_logarithm(mean, lost, left) + sums + merging, of_one)
-    lse = _lse_budget(logarithm, allowed, of_sum[..., 0], work, arithmetic.lse)
-    whole, (p, exponential, floor) = p, (x[..., : value.shape[-2]] for x in (p, exponential, floor))
+    of_one = (p * np.where(p > 0, s_error, 0)).sum(axis=-1, keepdims=True) + exp_error * one
+    of_sum = np.where(several, np.log1p(gain) + sums + merging, of_one)
+    of_lse = _lse_budget(lse, allowed, of_sum[..., 0], work, arithmetic.lse)
+
+    floor = work.normal * (allowed & several)  # an exponential may be flushed to zero
+    whole, (p, eps, floor) = p, (x[..., : value.shape[-2]] for x in (p, eps, floor))
     allowed = allowed[..., : value.shape[-2]]
-    # A bound above 1 carries no information.
-    moved = np.minimum(_quotient(exponential + lost, left), _MOST)
-    weight_error = kept * (np.minimum(p * (moved + sums + merging + alone), 1) + floor + dropping * p)
-    weights = rounded(kept * p, weight_error, storage)
+    moved = np.minimum(_quotient(eps + loss, rest), _MOST)
+    p_error = kept * (np.minimum(p * (moved + sums + merging + single), 1) + floor + dropping * p)
+    weights = rounded(kept * p, p_error, storage)
 
     q = kept * p
-    size, output = q @ np.abs(value), q @ value  # (*B, Hq, L, Dv)
-    spread = spread_of(p * exponential, kept, value, output)
+    mean, output = q @ np.abs(value), q @ value  # (*B, Hq, L, Dv)
+    spread = spread_of(p * eps, kept, value, output)
     if "sinks" in arguments:  # a sink has the value 0
-        spread = spread + (mean - (p * exponential).sum(axis=-1, keepdims=True)) * np.abs(output)
-    # A common factor of all weights cancels, so only the distance of a value from the output matters.
-    spread = _quotient(spread, left)
-    if exponential.max(initial=0) > _COARSE:
+        spread = spread + (gain - (p * eps).sum(axis=-1, keepdims=True)) * np.abs(output)
+    spread = _quotient(spread, rest)
+    if eps.max(initial=0) > _COARSE:
         spread = np.minimum(spread, _farthest(allowed, kept, value, output, arguments.get("sinks")))
-    # A weight of 1 is not changed by a cast, but 1 divided by a rate of keeping is.
-    cast = ((keys > 1) | (arguments.get("dropout_rate", 0.0) > 0)) * _of_cast(
-        profile, relative, whole, kept, value, output
-    )
-    # An exponential, or its product with a value, may be flushed to zero.
-    underflow = (kept * (floor + absolute * (allowed & (keys > 1)))) @ np.abs(value) + keys * (
-        keys > 1
-    ) * work.normal * (size > 0)
-    # `cast` covers the rounding of the weights. The profile adds the rounding of the values.
-    common = 2 * sums + merging + dropping + alone + profile.product - profile.inputs
-    error = spread + common * size + cast + underflow
+    rounding = (several | (rate > 0)) * _of_cast(profile, weight_error, whole, kept, value, output)
+    flushing = (kept * (floor + weight_least * (allowed & several))) @ np.abs(value)
+    flushing = flushing + count * several * work.normal * (mean > 0)
+    shared = sums + sums_of_products + merging + dropping + single + profile.product - profile.inputs
+    error = spread + shared * mean + rounding + flushing
+    error = error + arithmetic.lost(q, value, of_left=False)
     if inherited is not None:
-        error = error + (q + weight_error) @ repeat_heads(inherited[2], s.shape)
-    return {"output": rounded(output, error, storage), "lse": lse, "weights": weights, **asked}
+        error = error + (q + p_error) @ repeat_heads(inherited[2], s.shape)
+    return {"output": rounded(output, error, storage), "lse": of_lse, "weights": weights, **asked}
 
 
 def _largest(s: Budget, error: Budget, allowed: NDArray[np.bool_], arithmetic: Arithmetic) -> Budget:
-    """Return the budget of the largest score, between the largest lower end and the largest upper end."""
-    top, upper, lower = (
-        np.where(allowed, x, -np.inf).max(axis=-1, initial=-np.inf) for x in (s, s + error, s - error)
-    )
-    some = top > -np.inf
-    top, upper, lower = (np.where(some, x, 0) for x in (top, upper, lower))
-    off = np.maximum(upper - top, top - lower) + CONVERTING * arithmetic.work.unit * np.abs(top)
-    return np.where(some, rounded(top, off, arithmetic.lse), 0)
+    """Return the budget of the largest score, which is at most the largest upper end."""
+    top = np.where(allowed, s, -np.inf).max(axis=-1, keepdims=True, initial=-np.inf)
+    some = top[..., 0] > -np.inf
+    top = np.where(top > -np.inf, top, 0)
+    above = np.where(allowed & (s > -np.inf), error - (top - s), 0).max(axis=-1, initial=0.0)
+    off = above + CONVERTING * arithmetic.work.unit * np.abs(top[..., 0])
+    return np.where(some, rounded(top[..., 0], off, arithmetic.lse), 0)
 
 
 def has_capped_infinity(arguments: Mapping[str, Any]) -> bool:
@@ -227,18 +214,12 @@ def _below_the_top(s: Budget, allowed: NDArray[np.bool_]) -> tuple[Budget, Budge
         return top, np.where(allowed, top - s, 0)
 
 
-def _of_denominator(p: Budget, exponential: Budget) -> tuple[Budget, Budget, Budget]:
+def _of_denominator(p: Budget, eps: Budget) -> tuple[Budget, Budget, Budget]:
     """Return by what share the denominator may grow, what share it may lose, and what is then left of it."""
-    mean = (p * exponential).sum(axis=-1, keepdims=True)
-    lost = (p * (exponential / (1 + exponential))).sum(axis=-1, keepdims=True)
-    left = (p / (1 + exponential)).sum(axis=-1, keepdims=True)
-    return mean, lost, np.where(left > 0, left, 1)  # a row without an allowed key has no denominator
-
-
-def _of_logarithm(mean: Budget, lost: Budget, left: Budget) -> Budget:
-    """Return by how much the logarithm of the denominator may be off because of its exponentials."""
-    least = np.where(lost < _COARSE, -np.log1p(-np.minimum(lost, _COARSE)), -np.log(left))
-    return np.maximum(np.log1p(mean), least)
+    gain = (p * eps).sum(axis=-1, keepdims=True)
+    loss = (p * (eps / (1 + eps))).sum(axis=-1, keepdims=True)
+    rest = (p / (1 + eps)).sum(axis=-1, keepdims=True)
+    return gain, loss, np.where(rest > 0, rest, 1)  # a row without an allowed key has no denominator
 
 
 def _quotient(part: Budget, left: Budget) -> Budget:
@@ -258,8 +239,13 @@ def _casting(arithmetic: Arithmetic) -> tuple[float, float, float]:
     if arithmetic.profile.weights:  # `short_weights` has these
         return 0.0, 0.0, APPROXIMATE
     if arithmetic.casts:
-        return arithmetic.storage.unit, arithmetic.storage.subnormal / 2, APPROXIMATE
+        return arithmetic.storage.unit, arithmetic.least, APPROXIMATE
     return arithmetic.profile.inputs, 0.0, 0.0
+
+
+def _of_one(arithmetic: Arithmetic) -> float:
+    """Return the error of an exponential near 1 that is cast, where the sum uses it uncast."""
+    return arithmetic.profile.weights or arithmetic.storage.unit * arithmetic.casts
 
 
 def _of_cast(

@@ -32,7 +32,8 @@ def projected_budget(
     if bias is not None:
         added = bias[:, None] if columns else bias
         value, size, relative = value + added, size + np.abs(added), relative + work.unit
-    return value, relative * size + (depth + 1) * work.normal * (size > 0)
+    error = relative * size + (depth + 1) * work.normal * (size > 0)
+    return value, error + arithmetic.lost(left, right)
 
 
 def projections(
@@ -140,7 +141,7 @@ def indexer_budget(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> dict
     heads, depth = query.shape[-3], query.shape[-1]
     kept, size = np.maximum(query @ key, 0), np.abs(query) @ np.abs(key)  # (*B, H, L, S)
     relative = profile.summing(depth, work.unit) + profile.product
-    error = relative * size + (depth + 1) * work.normal * (size > 0)
+    error = relative * size + (depth + 1) * work.normal * (size > 0) + arithmetic.lost(query, key)
     # The products are weighted and added up, by a matrix product or one after the other.
     relative = profile.summing(heads, work.unit) + profile.product + work.unit
     rounding = relative * (kept + error) + work.normal * (kept + error > 0)

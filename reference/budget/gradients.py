@@ -161,6 +161,7 @@ def _cotangents_of_weights(
     r, size = kept * (g @ turned), kept * (np.abs(g) @ np.abs(turned))  # (*B, Hq, L, S)
     error = (profile.summing(depth, work.unit) + profile.product + DIVIDING * work.unit + dropping) * size
     error = error + (depth + 1) * work.normal * np.maximum(kept, 1) * (size > 0)
+    error = error + kept * arithmetic.lost(g, turned)
     return r, error + _cast((r, error), np.maximum(kept, 1), arithmetic)
 
 
@@ -270,7 +271,7 @@ def _cast(pair: _Pair, largest: Any, arithmetic: Arithmetic) -> Budget:
     if not arithmetic.casts:
         return np.zeros(pair[0].shape)
     storage, size = arithmetic.storage, np.abs(pair[0]) + pair[1]
-    error: Budget = np.maximum(storage.unit * size, largest * storage.subnormal / 2 * (size > 0))
+    error: Budget = np.maximum(storage.unit * size, largest * arithmetic.least * (size > 0))
     return error
 
 
@@ -296,7 +297,7 @@ def _matrix(
     work, (array, its) = arithmetic.work, right
     size = (np.abs(left[0]) + left[1]) @ (np.abs(array) if its is None else np.abs(array) + its)
     error = left[1] @ np.abs(array) if its is None else _moved(left, (array, its))
-    error = error + (sums + arithmetic.profile.product) * size
+    error = error + (sums + arithmetic.profile.product) * size + arithmetic.lost(left[0], array)
     return left[0] @ array, error + (terms + SCALING) * work.normal * (size > 0)
 
 

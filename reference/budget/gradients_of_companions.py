@@ -97,6 +97,7 @@ def multiply(left: Pair, right: Pair, arithmetic: Arithmetic) -> Pair:
     size = (np.abs(left[0]) + left[1]) @ (np.abs(right[0]) + right[1])
     error = left[1] @ (np.abs(right[0]) + right[1]) + np.abs(left[0]) @ right[1]
     error = error + (profile.summing(depth, work.unit) + profile.product) * size
+    error = error + arithmetic.lost(left[0], right[0])
     return left[0] @ right[0], error + (depth + 1) * work.normal * (size > 0)
 
 

@@ -55,6 +55,7 @@ BESIDE = (
     "frameworks",
     "dialects",
     "notebooks",
+    "derivation",
     "evidence",
     "generator",
     "references",

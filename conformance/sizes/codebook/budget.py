@@ -76,7 +76,8 @@ def budgets_of_rows(
     np.sqrt(np.maximum(deviation, 0, out=deviation), out=deviation)
     # The cast of an exponential that the rounding of the maximum moves off 1, where there is one key.
     shifted = np.minimum(profile.weights or storage.unit * arithmetic.casts, unit * np.abs(top)) * (keys == 1)
-    factor = 2 * sums + merging + alone + shifted + profile.product - profile.inputs
+    of_products = (profile.summing_products(keys, unit) + NORMALISING * unit) * (keys > 0)
+    factor = sums + of_products + merging + alone + shifted + profile.product - profile.inputs
     factor = factor + DROPPING * unit * dropped
     error = largest * deviation
     error += factor * size
@@ -89,7 +90,7 @@ def budgets_of_rows(
         error += (rounding + least * whole) / (1 - np.minimum(keys * least, MOST))
     elif cast := storage.unit if arithmetic.casts else profile.inputs:
         error += inexact * cast * np.maximum(size, deviation)
-    flushed = work.normal + (storage.subnormal / 2 if arithmetic.casts else 0)
+    flushed = work.normal + (arithmetic.least if arithmetic.casts else 0)
     error += several * (flushed * moments.total + keys * work.normal * (moments.size > 0))
     return rounded(output, error, storage), of_lse
 
@@ -200,7 +201,7 @@ def _of_products(
     error = scale * (slopes.of_errors * error + slopes.of_sizes * t + work.normal * counts)
     if arithmetic.casts:
         error = error + storage.unit * (size + error)
-        error = error + max(scale, 1.0) * storage.subnormal / 2 * counts * (size + error > 0)
+        error = error + max(scale, 1.0) * arithmetic.least * counts * (size + error > 0)
     relative = sums + SCALING * work.unit + arithmetic.profile.product
     found: Numbers = (error + relative * (size + error)) * (counts > 0)
     return found
@@ -214,7 +215,7 @@ def _of_r(
     r = np.minimum(sums.absolute[0] + delta[:, None] * n, sums.dotted)
     error = (relative_of_r(depth, arithmetic) + own[:, None]) * sums.dotted + (depth + 1) * work.normal * n
     if arithmetic.casts:
-        error = error + arithmetic.storage.unit * (r + error) + arithmetic.storage.subnormal / 2 * n
+        error = error + arithmetic.storage.unit * (r + error) + arithmetic.least * n
     return r, error
 
 
@@ -250,7 +251,7 @@ def columns_of(
         f * (1 + unit) * (twice * (relative_of_r(depth, arithmetic) + own) * (1 + cast) + DIFFERENCE * unit)
     )
     floor = (depth + 1) * work.normal * (1 + cast) + cast * np.abs(rows.delta)
-    floor = floor + (storage.subnormal / 2 if arithmetic.casts else 0.0) + own * np.abs(rows.delta)
+    floor = floor + (arithmetic.least if arithmetic.casts else 0.0) + own * np.abs(rows.delta)
     constant = f * (1 + unit) * (rows.difference + twice * floor)
     g = np.abs(g) * rows.shares[:, None]
     of_value = np.concatenate([g, (e + f * cast)[:, None] * g], axis=-1)
@@ -278,7 +279,7 @@ def of_value(
 ) -> Numbers:
     """Return the errors of the gradients of some values, ``(m, Dv)``."""
     work = arithmetic.work
-    floor = work.normal + (arithmetic.storage.subnormal / 2 if arithmetic.casts else 0.0)
+    floor = work.normal + (arithmetic.least if arithmetic.casts else 0.0)
     error = error + most * floor * n[:, None]
     relative = down[:, None] + arithmetic.profile.product
     error = error + relative * (size + error) + (n[:, None] + SCALING) * work.normal
