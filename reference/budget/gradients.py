@@ -241,7 +241,7 @@ def _of_scale(
     work, profile = arithmetic.work, arithmetic.profile
     bounds = [np.abs(array) if its is None else np.abs(array) + its for array, its in (query, key)]
     size = bounds[0] @ _across(bounds[1])  # (*B, Hq, L, S)
-    moved = size - np.abs(query[0]) @ _across(np.abs(key[0]))
+    moved = size - np.abs(query[0]) @ _across(np.abs(key[0])) + arithmetic.lost(query[0], _across(key[0]))
     product = np.where(where, query[0] @ _across(key[0]), 0)
     value, error = u[0], u[1] + _cast(u, 1.0, arithmetic)
     across, pairs = where.sum(axis=-1, keepdims=True), where.sum()
