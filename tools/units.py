@@ -12,7 +12,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from attnspec.dtypes import SHORT, numpy_dtype
+from attnspec.dtypes import FORMATS, SHORT, numpy_dtype
+from attnspec.reference.budget.budget import Accuracy
 from tools.algorithms import Algorithm, Array, Head, divided
 from tools.algorithms import rounded as narrowed
 
@@ -20,28 +21,52 @@ from tools.algorithms import rounded as narrowed
 Split = Callable[[Array, Array], list[tuple[Array, Array]]]
 
 
-def attend(head: Head, *, split: Split, block: int = 4, digits: int = 24) -> Array:
-    """Compute both products on the units, and everything else with NumPy."""
+#: Adds a sum so far, which comes first, and products of factors, over the last axis.
+Add = Callable[[Array], Array]
+
+
+def attend(
+    head: Head,
+    *,
+    split: Split,
+    block: int = 4,
+    digits: int = 24,
+    add: Add | None = None,
+    factor: float = 0.0,
+    result: str = "output",
+) -> Array:
+    """Compute both products on the units, and everything else with NumPy.
+
+    With a factor, the exponentials are rounded to 8 bits after a multiplication by it.
+    """
+    sum_of = add or partial(aligned_sum, digits=digits)
 
     def product(left: Array, right: Array) -> Array:
-        return multiplied(split(left, right), block=block, digits=digits)
+        form = FORMATS[str(head.storage)]
+        return multiplied([*split(*(x.astype(form.working) for x in (left, right)))], block=block, add=sum_of)
 
     scores = np.where(
         head.allowed, np.float32(head.scale) * product(head.query, head.key.T), np.float32(-np.inf)
     )
-    exponentials = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    weights = narrowed(exponentials, head.storage)
-    return divided(product(weights, head.value), exponentials.sum(axis=-1, keepdims=True))
+    top = scores.max(axis=-1, keepdims=True)
+    exponentials = np.exp(scores - top)
+    total = exponentials.sum(axis=-1, keepdims=True)
+    if result == "lse":
+        return (np.log(total) + top)[:, 0]
+    weights = (
+        to_nearest(exponentials * np.float32(factor)) if factor else narrowed(exponentials, head.storage)
+    )
+    return divided(product(weights, head.value), total * np.float32(factor or 1))
 
 
-def multiplied(pairs: list[tuple[Array, Array]], *, block: int, digits: int) -> Array:
-    """Add products of matrices to one sum, which starts at 0 and has a number of digits."""
+def multiplied(pairs: list[tuple[Array, Array]], *, block: int, add: Add) -> Array:
+    """Add products of matrices to one sum, which starts at 0."""
     total = np.zeros((len(pairs[0][0]), pairs[0][1].shape[-1]))
     for left, right in ((a.astype(np.float64), b.astype(np.float64)) for a, b in pairs):
         for start in range(0, left.shape[-1], block):
             part = slice(start, start + block)
             terms = left[:, None, part] * right.T[None, :, part]  # exact: (L, S, block)
-            total = aligned_sum(np.concatenate([total[..., None], terms], axis=-1), digits)
+            total = add(np.concatenate([total[..., None], terms], axis=-1))
     return total.astype(np.float32)
 
 
@@ -53,6 +78,38 @@ def aligned_sum(terms: Array, digits: int) -> Array:
     mantissa, exponent = np.frexp(exact)
     cut: Array = np.ldexp(np.trunc(np.ldexp(mantissa, digits)), exponent - digits)
     return cut
+
+
+def paired_sum(terms: Array) -> Array:
+    """Add products in pairs and then to the sum so far, each time rounded to nearest: CDNA 1 and 2."""
+    total, *products = np.moveaxis(terms, -1, 0).astype(np.float32)
+    while len(products) > 1:
+        products = [sum(products[i : i + 2]) for i in range(0, len(products), 2)]
+    rounded: Array = (total + products[0]).astype(np.float64)
+    return rounded
+
+
+def sum_rounded_down(terms: Array) -> Array:
+    """Align and truncate products, align their sum and that so far, and round them down: CDNA 3."""
+    total, products = terms[..., 0], terms[..., 1:]
+    spacing = np.ldexp(1.0, _exponent(np.abs(products).max(axis=-1)) - 24)
+    added = (np.trunc(products / spacing[..., None]) * spacing[..., None]).sum(axis=-1)
+    most = np.maximum(_exponent(added), _exponent(total))
+    both = sum(
+        np.floor(x / np.ldexp(1.0, most - bits)) * np.ldexp(1.0, most - bits)
+        for x, bits in ((added, 31), (total, 24))
+    )
+    rounded: Array = np.asarray(both).astype(np.float32).astype(np.float64)
+    return rounded
+
+
+def _exponent(x: Array) -> Array:
+    return np.where(x == 0, -126, np.frexp(x)[1] - 1)
+
+
+def flushed(left: Array, right: Array, *, least: float = 0.0) -> list[tuple[Array, Array]]:
+    """Take subnormal factors of float16 as 0, as CDNA 2 does, or factors below another number."""
+    return [_both(left, right, lambda x: np.where(np.abs(x) < (least or 2.0**-14), np.float32(0), x))]
 
 
 def as_they_are(left: Array, right: Array) -> list[tuple[Array, Array]]:
@@ -78,6 +135,23 @@ def split_in_two(left: Array, right: Array, *, crossed: bool = True) -> list[tup
     return [(small[0], large[1]), (large[0], small[1]), large] if crossed else [(small[0], large[1]), large]
 
 
+def split_in_three(left: Array, right: Array) -> list[tuple[Array, Array]]:
+    """Split float32 into three numbers of bfloat16, and leave out the three smallest products."""
+    first = _both(left, right, _short)
+    second = _both(left - first[0], right - first[1], _short)
+    third = _both(left - first[0] - second[0], right - first[1] - second[1], _short)
+    small = [(third[0], first[1]), (second[0], second[1]), (first[0], third[1])]
+    return [*small, (second[0], first[1]), (first[0], second[1]), first]
+
+
+def split_by_cutting(left: Array, right: Array, *, crossed: bool = True) -> list[tuple[Array, Array]]:
+    """Split float32 into two numbers of tf32, each cut off, and leave out the product of the small parts."""
+    ((large_left, large_right),) = cut_off(left, right, digits=11)
+    ((small_left, small_right),) = cut_off(left - large_left, right - large_right, digits=11)
+    small = [(small_left, large_right), (large_left, small_right)]
+    return [*(small if crossed else small[:1]), (large_left, large_right)]
+
+
 def _both(left: Array, right: Array, shorten: Callable[[Array], Array]) -> tuple[Array, Array]:
     return shorten(np.ascontiguousarray(left)), shorten(np.ascontiguousarray(right))
 
@@ -86,10 +160,16 @@ def _short(array: Array) -> Array:
     return narrowed(array, numpy_dtype("bfloat16"))
 
 
-def _unit(split: Split, profile: str, *, correct: bool = True, **options: int) -> Algorithm:
-    dtypes, accuracy = (SHORT, "cast") if profile == "matrix" else (("float32",), "full")
+def _unit(
+    split: Split, profile: str, *, correct: bool = True, dtypes: tuple[str, ...] = (), **options: Any
+) -> Algorithm:
+    dtypes = dtypes or (SHORT if profile in ("", "matrix", "fp8-14") else ("float32",))
+    accuracy: Accuracy = "full" if dtypes == ("float32",) else "cast"
     function = partial(attend, split=split, **options)
     return Algorithm(function, accuracy if correct else None, dtypes, profile=profile)
+
+
+_CDNA: Mapping[str, Any] = MappingProxyType({"add": paired_sum, "dtypes": ("float16",)})
 
 
 #: The algorithms by name: for each profile one that stays within it, and one that does not.
@@ -100,6 +180,25 @@ UNITS: Mapping[str, Algorithm] = MappingProxyType(
         "bf16x3, blocks of 4": _unit(split_in_two, "bf16x3"),
         "tf32 cut off, blocks of 4": _unit(partial(cut_off, digits=11), "tf32"),
         "bf16, blocks of 4": _unit(rounded_to_bfloat16, "bf16"),
+        "bf16x6, blocks of 8": _unit(split_in_three, "bf16x6", block=8),
+        "tf32x3 cut off, blocks of 4": _unit(split_by_cutting, "tf32x3"),
+        "CDNA 1": _unit(as_they_are, "", add=paired_sum),
+        "CDNA 2": _unit(flushed, "flushed", **_CDNA),
+        "CDNA 3": _unit(as_they_are, "matrix", block=8, add=sum_rounded_down),
+        "CDNA 3, tf32": _unit(partial(cut_off, digits=11), "tf32", add=sum_rounded_down),
+        "fp8 weights, sums of 14 digits, Hopper": _unit(
+            as_they_are, "fp8-14", block=32, digits=14, factor=256.0
+        ),
+        "fp8 weights, sums of 14 digits, Ada": _unit(
+            as_they_are, "fp8-14", block=16, digits=14, factor=256.0
+        ),
+        "bf16x6, three products": _unit(split_in_two, "bf16x6", correct=False),
+        "tf32x3, one cross term missing": _unit(
+            partial(split_by_cutting, crossed=False), "tf32x3", correct=False
+        ),
+        "CDNA 2, factors flushed below 2^-8": _unit(
+            partial(flushed, least=2.0**-8), "flushed", correct=False, **_CDNA
+        ),
         "matrix units, sums of 14 digits": _unit(as_they_are, "matrix", digits=14, correct=False),
         "bf16x3, one cross term missing": _unit(
             partial(split_in_two, crossed=False), "bf16x3", correct=False

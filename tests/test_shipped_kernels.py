@@ -1,0 +1,202 @@
+"""The arithmetic of shipped kernels is within the budget of its class or profile, a similar fault is not."""
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+
+from attnspec.conformance.suite.datasets import Problem, problem
+from attnspec.dtypes import numpy_dtype
+from attnspec.reference import attention
+from attnspec.reference.budget.budget import budget
+from tools.algorithms import ALGORITHMS, EXCEEDING, Algorithm, divided, finite, run
+from tools.units import SHORT_WEIGHTS, UNITS, aligned_sum, multiplied
+
+LOG2E = np.float32(np.log2(np.e))
+
+
+def share(algorithm, given, accuracy, profile="", **options):
+    """The largest part of its budget that any element of a result uses."""
+    wide = {name: x if x.dtype == bool else x.astype(np.float64) for name, x in given.arguments.items()}
+    exact = dict(zip(("output", "lse"), attention(**wide, **options, return_lse=True), strict=True))
+    allowed = budget("attention", wide | options, given.dtype, accuracy=accuracy, profile=profile)
+    got = run(algorithm, given).astype(np.float64)
+    with np.errstate(invalid="ignore"):  # 0 of 0
+        return np.nanmax(np.abs(got - exact[algorithm.output]) / allowed[algorithm.output])
+
+
+def fused(head, *, tile=16, maximum=np.float32, result="output"):
+    """Compute `exp2(s c - m)` by fused multiply-adds, where `m` is the rounded product of a maximum."""
+
+    def exp2(scores, top):
+        m = (top * LOG2E).astype(maximum)
+        return np.exp2((scores.astype(np.float64) * LOG2E - m).astype(np.float32))
+
+    top = np.full((len(head.query), 1), -np.inf, np.float32)
+    total, output = np.zeros_like(top), np.zeros((len(top), head.value.shape[-1]), np.float32)
+    for start in range(0, len(head.key), tile):
+        part = slice(start, start + tile)
+        scores = np.where(head.allowed[:, part], head.scores[:, part], -np.inf).astype(np.float32)
+        top, before = np.maximum(top, scores.max(axis=-1, keepdims=True)), top
+        kept = np.exp2((before - finite(top)) * LOG2E)
+        weights = exp2(scores, finite(top))
+        total = total * kept + weights.sum(axis=-1, keepdims=True)
+        output = output * kept + weights.astype(head.storage).astype(np.float32) @ head.value[part]
+    return (np.log(total) + top)[:, 0] if result == "lse" else divided(output, total)
+
+
+def capped(head, *, cap, tanh, result="output"):
+    """Apply a softcap."""
+    scores = head.masked((cap * tanh(head.scores / np.float32(cap))).astype(np.float32))
+    top = scores.max(axis=-1, keepdims=True)
+    exponentials = np.exp(scores - top)
+    total = exponentials.sum(axis=-1, keepdims=True)
+    if result == "lse":
+        return (np.log(total) + top)[:, 0]
+    return divided(exponentials.astype(head.storage).astype(np.float32) @ head.value, total)
+
+
+def approximate_tanh(x):
+    """The tanh of a GPU, which is off by up to 1.113e-5 of itself."""
+    return np.tanh(x) * (1 + 1.1e-5 * np.sin(40 * x))
+
+
+def short_tanh(x):
+    return np.tanh(x).astype(np.float16).astype(np.float32)
+
+
+class Biased:
+    """Attention whose exponentials are all too large, in tiles whose maximum rises each time."""
+
+    def __init__(self, tile, bias):
+        self.tile, self.bias = tile, bias
+
+    def __call__(self, head, *, result="output"):
+        def exponential(x):
+            return (np.exp(x.astype(np.float64)) * (1 + self.bias * (x < 0))).astype(np.float32)
+
+        top = np.full((len(head.query), 1), -np.inf, np.float32)
+        total, output = np.zeros_like(top), np.zeros((len(top), head.value.shape[-1]), np.float32)
+        for start in range(0, len(head.key), self.tile):
+            part = slice(start, start + self.tile)
+            scores = head.scores[:, part].astype(np.float32)
+            top, before = np.maximum(top, scores.max(axis=-1, keepdims=True)), top
+            kept, weights = exponential(before - top), exponential(scores - top)
+            total = total * kept + weights.sum(axis=-1, keepdims=True)
+            output = output * kept + weights @ head.value[part]
+        return (np.log(total) + top)[:, 0] if result == "lse" else divided(output, total)
+
+
+def rising(keys=1024):
+    """Scores that rise by 1e-4 from key to key."""
+    key = 1e-4 * np.arange(keys, dtype=np.float32)[:, None]
+    value = np.random.default_rng(1).normal(size=(keys, 2)).astype(np.float32)
+    return Problem("rising", np.ones((1, 1), np.float32), key, value, np.ones((1, keys), bool), 0)
+
+
+@pytest.mark.parametrize("result", ["output", "lse"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_a_tanh_of_a_gpu_is_within_the_class_cast_and_one_in_half_precision_is_not(dtype, result):
+    given = problem("amplitude-4", (16, 64, 64), dtype, 0)
+    shares = [
+        share(Algorithm(partial(capped, cap=50.0, tanh=tanh), output=result), given, "cast", softcap=50.0)
+        for tanh in (approximate_tanh, short_tanh)
+    ]
+    assert shares[0] <= 1
+    assert shares[1] > 1 or result == "output"
+
+
+@pytest.mark.parametrize("dataset", ["common-shift", "amplitude-20", "plain"])
+@pytest.mark.parametrize(
+    ("dtype", "accuracy"), [("float16", "cast"), ("bfloat16", "cast"), ("float32", "full")]
+)
+def test_exp2_after_a_fused_multiply_add_is_within_and_with_a_product_in_half_precision_it_is_not(
+    dataset, dtype, accuracy
+):
+    given = problem(dataset, (4, 128, 128), dtype, 0)
+    for result in ("output", "lse"):
+        assert share(Algorithm(fused, output=result), given, accuracy) <= 1
+    assert share(Algorithm(partial(fused, maximum=np.float16), output="lse"), given, accuracy) > 1
+
+
+@pytest.mark.parametrize("result", ["output", "lse"])
+def test_exponentials_with_a_bias_of_two_units_are_within_in_tiles_and_not_key_by_key(result):
+    """Each exponential is too large by up to `4 u`, its rounding included, and so is each rescaling."""
+    u = 2.0**-24
+    assert share(Algorithm(Biased(8, 3 * u), output=result), rising(), "full") <= 1
+    assert share(Algorithm(Biased(1, 3 * u), output="lse"), rising(), "full") > 1
+    assert share(Algorithm(Biased(8, 64 * u), output="lse"), rising(), "full") > 1
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_parts_merged_by_logarithms_are_within_and_merged_by_a_difference_are_not(dtype):
+    shares = {}
+    for name in ("split in 2", "split in 8, merged by sigmoids", "merged by difference, 8 parts"):
+        algorithm = {**ALGORITHMS, **EXCEEDING}[name]
+        of_sets = [
+            problem(dataset, (64, 16, 32), dtype, seed)
+            for dataset in ("plain", "peaked-identity")
+            for seed in (0, 1)
+        ]
+        shares[name] = max(share(algorithm, given, "full") for given in of_sets)
+    assert max(shares["split in 2"], shares["split in 8, merged by sigmoids"]) <= 1
+    assert shares["merged by difference, 8 parts"] > 1
+
+
+#: A problem on which each fault of a unit shows.
+SHOWS = ("plain", "amplitude-4", "amplitude-0.01", "identity-value", "peaked-identity", "common-shift")
+
+
+@pytest.mark.parametrize("name", [*UNITS, *SHORT_WEIGHTS])
+def test_units_are_within_their_class_or_profile_and_their_faults_are_not(name):
+    unit = {**UNITS, **SHORT_WEIGHTS}[name]
+    shares = [
+        share(
+            unit,
+            problem(dataset, size, dtype, 0),
+            "cast" if dtype != "float32" else "full",
+            unit.profile,
+        )
+        for dataset in SHOWS
+        for size in ((5, 33, 16), (6, 3, 1))
+        for dtype in unit.dtypes
+    ]
+    assert bool(max(shares) <= 1) is (unit.accuracy is not None)
+
+
+@pytest.mark.parametrize("name", ["CDNA 1", "CDNA 2", "CDNA 3"])
+def test_the_lse_of_cdna_is_within_too(name):
+    unit = replace(UNITS[name], output="lse")
+    for dataset in SHOWS:
+        assert share(unit, problem(dataset, (5, 33, 16), "float16", 0), "cast", unit.profile) <= 1
+
+
+def subnormal(dtype="float16"):
+    """Subnormal keys, and queries so large that they count; subnormal values that are all there is."""
+    random, storage = np.random.default_rng(2), numpy_dtype(dtype)
+    query, key, value = (
+        4e4 * random.normal(size=(3, 4)).clip(-1.5, 1.5),
+        3e-5 * random.normal(size=(9, 4)),
+        random.normal(size=(9, 2)),
+    )
+    arrays = (x.astype(storage) for x in (query, key, value))
+    return Problem("subnormal", *arrays, np.ones((3, 9), bool), 0)
+
+
+def test_subnormal_factors_may_be_flushed_where_it_is_declared_and_not_otherwise():
+    flushing, given = UNITS["CDNA 2"], subnormal()
+    assert share(UNITS["CDNA 1"], given, "cast") <= 1
+    assert share(flushing, given, "cast", "flushed") <= 1
+    assert share(flushing, given, "cast") > 100
+
+
+def test_a_unit_of_14_bits_is_within_its_sums_and_one_of_13_bits_is_not():
+    """One product of 1 and others that are just below what is shifted out: the largest loss."""
+    for block, digits, within in ((16, 14, True), (32, 14, True), (16, 13, False), (32, 13, False)):
+        query = np.array([[1.0, *[2.0**-7] * (4 * block - 1)]])
+        key = np.array([[1.0, *[2.0 ** (8 - digits) * (1 - 2.0**-4)] * (4 * block - 1)]])
+        arguments = {"query": query, "key": key, "scale": 1.0}
+        allowed = budget("scores", arguments, "float32", profile="fp8-14")["scores"][0, 0]
+        got = multiplied([(query, key.T)], block=block, add=partial(aligned_sum, digits=digits))[0, 0]
+        assert bool(abs(got - (query * key).sum()) <= allowed) is within
