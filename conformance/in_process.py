@@ -32,7 +32,7 @@ class Judged:
 
     @property
     def good(self) -> bool:
-        """Whether it was judged without a wrong value; calls that must be refused may be accepted."""
+        """Whether it was judged without a wrong value; calls that must be rejected may be accepted."""
         return self.report.good
 
     @property

@@ -1,6 +1,6 @@
 """The names of traits of calls, besides the names of options."""
 
-#: A call that must be refused; several calls that are compared with each other.
+#: A call that must be rejected; several calls that are compared with each other.
 REFUSED, RELATED = "refused", "related"
 #: Properties of calls of attention besides the options. Each is the condition of some bug.
 NO_SCALE, SHARED, EMPTY, SPECIAL = "no scale", "shared heads", "empty row", "special numbers"

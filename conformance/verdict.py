@@ -160,7 +160,7 @@ class Verdict:
         What the backend lacks for the case, each with its kind: ``operation rotary``, ``argument window``,
         ``dtype float16`` or ``output lse``. Empty if it is unsupported for another reason.
     refusal : bool
-        Whether the call must be refused.
+        Whether the call must be rejected.
     alone : bool
         False if the same call passes as the first call of a process. Only tried for a few failures.
     probed : bool
@@ -214,7 +214,7 @@ class Verdict:
 
     @property
     def accepts(self) -> bool:
-        """Whether it is a call that must be refused and returned a result, whatever the result is."""
+        """Whether it is a call that must be rejected and returned a result, whatever the result is."""
         return self.bad and self.code == "not refused"
 
     @property

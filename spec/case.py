@@ -81,7 +81,7 @@ class Alternative:
 
 @dataclass(frozen=True)
 class Misuse:
-    """A call that must be refused, and the argument at fault.
+    """A call that must be rejected, and the argument at fault.
 
     Attributes
     ----------
@@ -122,7 +122,7 @@ class Case:
     alternatives : tuple of Alternative
         The values of the variants of its rules.
     misuse : Misuse or None
-        Set if the call must be refused.
+        Set if the call must be rejected.
     figures : tuple of Figure
         The printed numbers that belong to it.
     provenance : Provenance
@@ -176,12 +176,12 @@ class Case:
 
     @property
     def refusal(self) -> bool:
-        """Whether the call may or must be refused."""
+        """Whether the call may or must be rejected."""
         return self.misuse is not None
 
     @property
     def must_raise(self) -> bool:
-        """Whether the call must be refused."""
+        """Whether the call must be rejected."""
         return self.misuse is not None and not self.misuse.allowed
 
     @cached_property

@@ -67,7 +67,7 @@ def ended(number, reason="was killed"):
 
 
 def refused(number, rule, **fields):
-    """Calls that must be refused and are not."""
+    """Calls that must be rejected and are not."""
     return fail(number, rule, "refused", difference=None, reason="expected an error, got output", **fields)
 
 

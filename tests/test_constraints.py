@@ -140,7 +140,7 @@ def test_a_case_is_found_by_its_name_alone():
 @pytest.mark.parametrize("constraints", [DEEP, Constraints(depths=(8, 16), multiple=(4, 1)), CAUSAL])
 def test_what_a_suffix_says_is_read_back(constraints):
     assert Constraints.of_suffix(constraints.suffix) == constraints
-    for dtype in ("float32", "int32", "bool"):  # integers are in calls that must be refused
+    for dtype in ("float32", "int32", "bool"):  # integers are in calls that must be rejected
         assert constraints_in([f"errors-x-1{FITTED}{constraints.suffix}-{dtype}"]) == constraints
 
 

@@ -1,4 +1,4 @@
-"""Calls that must be refused are, by name on every library; unusual valid ones are accepted."""
+"""Calls that must be rejected are, by name on every library; unusual valid ones are accepted."""
 
 import re
 

@@ -142,7 +142,7 @@ def test_copies_hold_the_errors_that_the_budget_allows_in_each_dtype(site, name)
         allowed = scope.get("allowed", {})
         entry = decode(json.loads(copies["json"]).get("allowed", {}))
         assert set(allowed) == set(entry) == (set() if case.misuse else set(case.expected))
-        if not allowed:  # the call must be refused
+        if not allowed:  # the call must be rejected
             continue
         operation, arguments = plain(case.operation, case.arguments)
         accuracy = "cast" if dtype in ("float16", "bfloat16") else "full"

@@ -61,7 +61,7 @@ def test_a_seed_draws_other_problems_under_the_same_names():
     fixed = {item.name: item for item in ALL if item.group}
     drawn = {item.name: item for item in items(seed=1) if item.group}
     assert list(drawn) == list(fixed)
-    # Calls that must be refused, and those of ones alone, have nothing to be drawn.
+    # Calls that must be rejected, and those of ones alone, have nothing to be drawn.
     before, after = (
         prints(item for item in made.values() if isinstance(item, Relation) or item.misuse is None)
         for made in (fixed, drawn)

@@ -122,7 +122,7 @@ def without_always(
 
 
 def _inverted(mask: Any) -> Any:
-    """Invert a mask; one of integers too, which the function must refuse."""
+    """Invert a mask; one of integers too, which the function must reject."""
     if not any(kind in str(mask.dtype) for kind in ("bool", "int")):
         raise Unsupported(f"the function takes an inverted mask, and {mask.dtype} cannot be inverted")
     return ~mask
@@ -153,7 +153,7 @@ def with_own_meaning(call: dict[str, Any], convention: Convention) -> dict[str, 
 
 
 def _with_open_sides(window: tuple[Any, ...], number: int) -> tuple[Any, ...]:
-    """Replace None by the number that opens a side of a window. A call with this number must be refused."""
+    """Replace None by the number that opens a side of a window. A call with this number must be rejected."""
     if number in window:
         raise Unsupported(f"the function opens a side of a window by {number}")
     return tuple(number if side is None else side for side in window)

@@ -11,7 +11,7 @@ from attnspec.conformance.verdict import Verdict
 
 #: ``ended``: the process ended or hung. ``raised``: an exception. ``always``: no call returns a result.
 #: ``changed``: an input was changed. ``repeated``: a repeated call has another result. ``earlier``: a call
-#: depends on earlier ones. ``refused``: a call must be refused, and is not. ``precise``: only the precision
+#: depends on earlier ones. ``refused``: a call must be rejected, and is not. ``precise``: only the precision
 #: is too low. ``traces``: weights that should be 0 are slightly larger. Empty: other wrong values.
 Kind = Literal[
     "", "ended", "raised", "always", "changed", "repeated", "earlier", "refused", "precise", "traces"

@@ -9,7 +9,7 @@ from attnspec import ConformanceLevel, SpecError, levels
 from attnspec.conformance.verdict import Verdict
 
 #: Results of a rule besides `attnspec.conformance.verdict.STATUSES`: a MAY that does not hold, a known
-#: failure, and a call that must be refused and is accepted, where a run does not require refusals.
+#: failure, and a call that must be rejected and is accepted, where a run does not require refusals.
 NOT_SHOWN, KNOWN, ACCEPTED = "not shown", "known", "accepted"
 #: What a run may require besides a level: right values, or right values and refusals.
 VALUES, REFUSALS = "values", "refusals"

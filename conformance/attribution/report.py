@@ -45,7 +45,7 @@ _GRAVEST_FIRST = (Outcome.NOT_LOADED, Outcome.FAILS, Outcome.NOT_WHOLE, Outcome.
 class Report:
     """A run, its known failures, and what decides whether it is good.
 
-    `required` is ``values``: every value must be right, and a call that must be refused may return.
+    `required` is ``values``: every value must be right, and a call that must be rejected may return.
     ``refusals`` requires both. A level requires its rules alone.
 
     The default is ``values``, because a wrong value misleads every caller, and a check that is missing only
@@ -86,7 +86,7 @@ class Report:
 
     @cached_property
     def accepted(self) -> tuple[Verdict, ...]:
-        """The calls that must be refused and are accepted, if the run does not require refusals."""
+        """The calls that must be rejected and are accepted, if the run does not require refusals."""
         known = self.known_verdicts
         return tuple(
             verdict for verdict in self.reported.verdicts if self.waives(verdict) and verdict not in known
@@ -120,7 +120,7 @@ class Report:
 
     @cached_property
     def accepted_findings(self) -> list[Finding]:
-        """A finding for each backend that accepts calls that must be refused, if this fails no run."""
+        """A finding for each backend that accepts calls that must be rejected, if this fails no run."""
         return findings(self.accepted, self.results.verdicts, seed=self.seed)
 
     @cached_property

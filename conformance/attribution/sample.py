@@ -24,7 +24,7 @@ def cases_to_diagnose(verdicts: Sequence[Verdict], *, many: bool = True) -> Iter
     The first cases are of the rule of the first cause of wrong values. All are of one dtype, the widest in
     which a value is wrong. Calls that ended the process or hung are left out, because they would do so again.
     """
-    # If values are wrong, calls that must be refused give no information.
+    # If values are wrong, calls that must be rejected give no information.
     refusals = not any(verdict.bad and REFUSED not in verdict.traits for verdict in verdicts)
     asked = [
         verdict

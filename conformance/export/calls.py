@@ -20,7 +20,7 @@ from attnspec.conformance.suite.group import Item
 from attnspec.reference.budget.budget import Budget
 from attnspec.reference.numpy_namespace import xp
 
-#: Whether a call may or must be refused.
+#: Whether a call may or must be rejected.
 Refusal = Literal["never", "may", "must"]
 
 
@@ -43,7 +43,7 @@ class ExportedCall:
     """A call that can be judged by comparing arrays.
 
     The calls of a relation, and those that show the weights of a case, have the name of the case and a
-    suffix after a plus sign. `outputs` is empty if the call must be refused; then the error has to name one
+    suffix after a plus sign. `outputs` is empty if the call must be rejected; then the error has to name one
     of the arguments `at_fault` (ERR-12). The arguments have the results of the forward pass too.
     """
 

@@ -1,4 +1,4 @@
-"""Judges calls that must be refused, and finds out which gradients an implementation does not compute."""
+"""Judges calls that must be rejected, and finds out which gradients an implementation does not compute."""
 
 import re
 from collections import deque

@@ -59,7 +59,7 @@ class Relation:
 
     @property
     def refusal(self) -> bool:
-        """A relation is no call that must be refused."""
+        """A relation is no call that must be rejected."""
         return False
 
     @property

@@ -20,7 +20,7 @@ from attnspec.dtypes import DTYPES
 _MOST_RULES, _MOST_CALLS = 8, 3
 #: The largest number of other messages that are shown, and of their characters.
 _MOST_MESSAGES, _MOST_CHARACTERS = 8, 160
-#: How the groups of calls that must be refused begin.
+#: How the groups of calls that must be rejected begin.
 _REFUSED = "refused: "
 #: The kinds of findings that are not about wrong values.
 _KINDS = {
@@ -66,7 +66,7 @@ def finding_line(finding: Finding) -> str:
 
 
 def accepted_text(finding: Finding, *, every: bool = False) -> str:
-    """Count the calls that must be refused and are accepted, by rule, and say how to see one fail."""
+    """Count the calls that must be rejected and are accepted, by rule, and say how to see one fail."""
     number, rules = len(finding.failures), [finding.rule, *finding.others]
     calls = "1 call is" if number == 1 else f"{number} calls are"
     by_rule = Counter(verdict.main_rule for verdict in finding.failures)
@@ -209,7 +209,7 @@ def _short_exception(raised: Raise) -> str:
 
 def _relation(finding: Finding) -> str:
     if finding.kind == "refused":
-        return "calls that must be refused and are not"
+        return "calls that must be rejected and are not"
     having = finding.common.traits
     if having and all({*having} <= traits_of(verdict) for verdict in finding.failures):
         return f"all of them calls {' '.join(map(trait_text, having))}"
@@ -226,7 +226,7 @@ def _by_rule(rules: Iterable[str], failures: Sequence[Verdict]) -> Iterator[str]
 
 
 def _call(verdict: Verdict) -> str:
-    """Describe a call: what is wrong with it if it must be refused, or the name of its case."""
+    """Describe a call: what is wrong with it if it must be rejected, or the name of its case."""
     if traits.REFUSED not in verdict.traits:
         return f"case {verdict.stem}"
     return verdict.group.removeprefix(_REFUSED) or _titles().get(verdict.stem, f"case {verdict.stem}")

@@ -11,7 +11,7 @@ from attnspec.conformance.verdict import LISTS, Difference, Verdict
 def reproduction(verdict: Verdict, seed: int | None = None) -> str:
     """Write the lines that reproduce a verdict.
 
-    They print the wrong element and the expected one, or the result of a call that must be refused.
+    They print the wrong element and the expected one, or the result of a call that must be rejected.
     A call that raises or ends the process does so again. A relation is judged again. A function that was
     judged in its own process and that no name leads to, such as a closure, can be judged only there.
     """

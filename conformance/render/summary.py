@@ -71,7 +71,7 @@ def backend_headline(report: Report, subject: Subject) -> str:
 
 
 def _values_verdict(report: Report, subject: Subject) -> str:
-    """Return the result of one backend that was judged, without the calls that must be refused."""
+    """Return the result of one backend that was judged, without the calls that must be rejected."""
     reached = report.levels_reached(subject)
     new = [verdict for verdict in report.failures.new if verdict.backend == subject.name]
     failing = [verdict for verdict in new if not verdict.accepts]
@@ -93,7 +93,7 @@ def _values_verdict(report: Report, subject: Subject) -> str:
 
 
 def refusals_verdict(report: Report, subject: Subject) -> str:
-    """Return the result of the calls that must be refused. Empty if none was judged."""
+    """Return the result of the calls that must be rejected. Empty if none was judged."""
     judged = any(verdict.refusal and verdict.status != "unsupported" for verdict in report.verdicts(subject))
     new = sum(verdict.accepts for verdict in report.failures.new if verdict.backend == subject.name)
     number = new + sum(verdict.backend == subject.name for verdict in report.accepted)
@@ -253,7 +253,7 @@ def count_statuses(verdicts: Iterable[Verdict], marks: Mapping[Verdict, str] | N
 
 
 def totals(verdicts: Sequence[Verdict], marks: Mapping[Verdict, str] | None = None) -> list[str]:
-    """Count the verdicts of one backend on calls with a result and on calls that must be refused."""
+    """Count the verdicts of one backend on calls with a result and on calls that must be rejected."""
     lines = []
     for name, refusal in (("values", False), ("refusals", True)):
         counts = count_statuses((verdict for verdict in verdicts if verdict.refusal == refusal), marks)

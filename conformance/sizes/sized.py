@@ -62,7 +62,7 @@ class SizedCase:
 
     @property
     def refusal(self) -> bool:
-        """A sized case is no call that must be refused."""
+        """A sized case is no call that must be rejected."""
         return False
 
     def require(self, backend: Backend) -> None:

@@ -111,7 +111,7 @@ def items(
 
 def constraints_in(names: Collection[str]) -> Constraints | None:
     """Read the constraints in the names of cases, if there are any."""
-    # The dtype at the end of a name is any, such as that of integers which must be refused.
+    # The dtype at the end of a name is any, such as that of integers which must be rejected.
     suffixes = {re.sub(r"-[a-z]{3}\w*$", "", name.partition(FITTED)[2]) for name in names if FITTED in name}
     if len(suffixes) > 1:
         raise SpecError(f"case: expected names with the same constraints, got {', '.join(sorted(suffixes))}")

@@ -1,4 +1,4 @@
-"""Calls that must be refused: valid calls with one fault, derived from the declared operations.
+"""Calls that must be rejected: valid calls with one fault, derived from the declared operations.
 
 The faults of an argument follow from its declared kind, shape, bounds and needs. The
 declaration also has the rule that refuses each fault.
@@ -51,7 +51,7 @@ NAMES: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Malformed:
-    """One call that must be refused."""
+    """One call that must be rejected."""
 
     name: str
     rule: str

@@ -236,7 +236,7 @@ _REFUSED: Mapping[str, tuple[str, Callable[[Problem], Options]]] = MappingProxyT
 
 @chapter.group("ERR-13", each=tuple(_REFUSED))
 def refused_call_between(draw: Draw, name: str) -> Iterator[Yielded]:
-    """A call that must be refused comes between two good ones, and leaves nothing of its options."""
+    """A call that must be rejected comes between two good ones, and leaves nothing of its options."""
     argument, options = _REFUSED[name]
     for shape in (_SMALL, _FEW):
         first, second = (_problem(draw, shape, index) for index in range(2))

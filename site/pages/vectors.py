@@ -146,7 +146,7 @@ def _meaning(dtype: str) -> str:
 def _must_refuse(case: Case) -> str:
     misuse = case.misuse
     names = (misuse.argument, *misuse.named) if misuse else ()
-    may = "may refuse" if misuse and misuse.allowed else "must refuse"
+    may = "may refuse" if misuse and misuse.allowed else "must reject"
     return f"an implementation {may} this call, and the error names {' or '.join(names)}"
 
 
