@@ -55,7 +55,7 @@ def test_what_a_unit_does_is_within_its_profile_and_a_fault_of_it_is_not(trials)
 @pytest.mark.exhaustive
 def test_what_needs_a_profile_of_float32_is_not_full(trials):
     for name, unit in UNITS.items():
-        if unit.dtypes == ("float32",):
+        if unit.dtypes == ("float32",) and unit.profile not in ("", "tf32x3"):  # whose scores exceed `full`
             assert any(t.shares["full"] > 1 for t in trials if t.subject.name == name)
 
 

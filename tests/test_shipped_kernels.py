@@ -11,7 +11,7 @@ from attnspec.dtypes import numpy_dtype
 from attnspec.reference import attention
 from attnspec.reference.budget.budget import budget
 from tools.algorithms import ALGORITHMS, EXCEEDING, Algorithm, divided, finite, run
-from tools.units import SHORT_WEIGHTS, UNITS, aligned_sum, multiplied
+from tools.units import SHORT_WEIGHTS, UNITS, aligned_sum, multiplied, split_by_cutting, split_in_three
 
 LOG2E = np.float32(np.log2(np.e))
 
@@ -200,3 +200,18 @@ def test_a_unit_of_14_bits_is_within_its_sums_and_one_of_13_bits_is_not():
         allowed = budget("scores", arguments, "float32", profile="fp8-14")["scores"][0, 0]
         got = multiplied([(query, key.T)], block=block, add=partial(aligned_sum, digits=digits))[0, 0]
         assert bool(abs(got - (query * key).sum()) <= allowed) is within
+
+
+@pytest.mark.parametrize(("split", "most"), [(split_in_three, 0.5), (split_by_cutting, 4.0)])
+def test_scores_by_six_products_of_bfloat16_are_full_and_by_three_of_tf32_need_their_profile(split, most):
+    random = np.random.default_rng(0)
+    query, key = (random.normal(size=(size, 1)).astype(np.float32) for size in (150, 40))
+    arguments = {"query": query.astype(float), "key": key.astype(float), "scale": 1.0}
+    got = multiplied(split(query, key.T.copy()), block=4, add=partial(aligned_sum, digits=24))
+    shares = {
+        profile: (np.abs(got - arguments["query"] @ arguments["key"].T) / allowed["scores"]).max()
+        for profile in ("", "tf32x3")
+        if (allowed := budget("scores", arguments, "float32", profile=profile))
+    }
+    assert most / 4 < shares[""] < most
+    assert shares["tf32x3"] <= 1

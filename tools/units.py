@@ -180,7 +180,7 @@ UNITS: Mapping[str, Algorithm] = MappingProxyType(
         "bf16x3, blocks of 4": _unit(split_in_two, "bf16x3"),
         "tf32 cut off, blocks of 4": _unit(partial(cut_off, digits=11), "tf32"),
         "bf16, blocks of 4": _unit(rounded_to_bfloat16, "bf16"),
-        "bf16x6, blocks of 8": _unit(split_in_three, "bf16x6", block=8),
+        "bf16x6, blocks of 8": _unit(split_in_three, "", block=8, dtypes=("float32",)),
         "tf32x3 cut off, blocks of 4": _unit(split_by_cutting, "tf32x3"),
         "CDNA 1": _unit(as_they_are, "", add=paired_sum),
         "CDNA 2": _unit(flushed, "flushed", **_CDNA),
@@ -192,7 +192,7 @@ UNITS: Mapping[str, Algorithm] = MappingProxyType(
         "fp8 weights, sums of 14 digits, Ada": _unit(
             as_they_are, "fp8-14", block=16, digits=14, factor=256.0
         ),
-        "bf16x6, three products": _unit(split_in_two, "bf16x6", correct=False),
+        "bf16x6, three products": _unit(split_in_two, "", correct=False, dtypes=("float32",)),
         "tf32x3, one cross term missing": _unit(
             partial(split_by_cutting, crossed=False), "tf32x3", correct=False
         ),

@@ -1,4 +1,4 @@
-"""Wrong about what must be rejected, what must have an effect, earlier calls, and the arrays of the caller."""
+"""Wrong about what must be rejected or have an effect, earlier calls, and the arrays of the caller."""
 
 from typing import Any
 

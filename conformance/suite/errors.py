@@ -1,4 +1,4 @@
-"""The chapter `errors`: what must be rejected, and options that have an effect, alone and in pairs (ERR-3)."""
+"""The chapter `errors`: what must be rejected, and options with an effect, alone and in pairs (ERR-3)."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace

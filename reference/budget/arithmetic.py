@@ -88,7 +88,6 @@ PROFILES: Mapping[str, Mapping[str, Profile]] = MappingProxyType(
     {
         "matrix": _SHORT,
         "flushed": dict.fromkeys((*SHORT, "float32"), Profile(flushed=True)),
-        "bf16x6": {**_SHORT, "float32": Profile(left_out=2.0**-23, terms=6, block=4)},
         "tf32x3": {**_SHORT, "float32": Profile(inputs=2.0**-20, left_out=2.0**-20, terms=3, block=4)},
         "bf16x3": {**_SHORT, "float32": Profile(inputs=2.0**-16, left_out=2.0**-16, terms=3, block=4)},
         "tf32": {**_SHORT, "float32": Profile(inputs=2.0**-10, block=4)},
