@@ -325,3 +325,36 @@ def softcap_before_the_scales(
     softcap = options["softcap"]
     changed = {**options, "softcap": None if softcap is None else softcap / 4}
     return base.attended_in_short(call, query, key, value, storage, changed)
+
+
+def _vanish(array: Array, size: Array) -> Array:
+    """Set to 0 what 8 bits lose beside the largest size of a block of 64 keys, on the last axis."""
+    result = array.copy()
+    for start in range(0, array.shape[-1], 64):
+        keys = slice(start, start + 64)
+        least = size[..., keys].max(axis=-1, keepdims=True) * 2.0**-17
+        result[..., keys] = np.where(size[..., keys] < least, 0, array[..., keys])
+    return result
+
+
+@wrong("attended_in_short", "QUANT-16", "Z", "Dao-AILab/flash-attention#2707")
+def weights_scaled_by_keys_ahead(call: Call, *arrays: Any) -> Any:
+    """Scale weights of 8 bits by the largest of their block before the mask is applied."""
+
+    def weighted(inner: Any, p: Array, seen: Any) -> Any:
+        s = base.scored(inner).astype(np.float64)
+        top = np.where(seen, s, -np.inf).max(axis=-1, keepdims=True)
+        size = np.exp(np.minimum(s - np.where(np.isfinite(top), top, 0), 300.0))
+        return base.weighted(inner, _vanish(p, size), seen)
+
+    return base.attended_in_short(
+        call.but(steps=Steps({**call.steps.replaced, "weighted": weighted})), *arrays
+    )
+
+
+@wrong("attended_in_short", "QUANT-16", "Z")
+def values_scaled_by_keys_ahead(call: Call, query: Array, key: Array, value: Array, *others: Any) -> Any:
+    """Scale values of 8 bits by the largest of their block of keys, whichever of them a query attends to."""
+    turned = value.swapaxes(-1, -2)
+    result = _vanish(turned, np.abs(turned)).swapaxes(-1, -2)
+    return base.attended_in_short(call, query, key, result, *others)

@@ -115,3 +115,25 @@ def equal_weights_between_two_numbers(draw: Draw) -> Iterator[Yielded]:
         arguments["key_codes"] = np.zeros((228, 4), np.uint8)
         arguments["value_codes"] = arguments["value_codes"] & 0x7F
         yield arguments
+
+
+#: How much larger the scales of keys or values are that come after a query, or after the length.
+_AHEAD = {"key": 2.0**7, "value": 2.0**14}
+
+
+@chapter.group(
+    "QUANT-16", "QUANT-10", operation=_LOW_PRECISION, each=("key, causal", "value, causal", "key", "value")
+)
+def scales_that_look_ahead(draw: Draw, which: str) -> Iterator[Yielded]:
+    """Keys or values that no early query may attend to are far larger than the others of their block."""
+    name = which.partition(",")[0]
+    for problem in draw.in_each_dtype(Shape((2,), 40, 48, 4, 4), dtypes=(*SHORT, "float32")):
+        arguments = _low_precision_call(problem, "e4m3fn", "token")
+        # Of one sign, and not NaN: scores of large keys are large, and few weights are near each other.
+        arguments |= {f"{own}_codes": arguments[f"{own}_codes"] & 0x37 for own in _NAMES}
+        late = np.arange(48)[:, None] >= 24
+        small = arguments[f"{name}_scales"] / 8
+        arguments[f"{name}_scales"] = np.where(late, small * _AHEAD[name], small).astype(small.dtype)
+        masked = {"is_causal": True} if which.endswith("causal") else {"key_lengths": 24}
+        rules = ("QUANT-16", "QUANT-10", "MASK-3" if "is_causal" in masked else "MASK-9")
+        yield Call(arguments | masked, rules, outputs=("output", "lse"))
