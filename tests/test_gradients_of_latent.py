@@ -3,7 +3,10 @@
 import numpy as np
 import pytest
 
-from attnspec import OPERATIONS
+from attnspec import OPERATIONS, find_case
+from attnspec.backends import load
+from attnspec.conformance.judge.dtypes import in_each
+from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.suite.latent import SIZES, problem
 from attnspec.reference import (
     ArgumentError,
@@ -91,6 +94,16 @@ def test_the_scale_is_shared_by_all_pairs():
     *_, found = attention_vjp(**call, return_d_scale=True)
     cotangent = call.pop("d_output")
     assert slope(attention, call, [cotangent], "scale", 1.0) == pytest.approx(found, rel=1e-6)
+
+
+@pytest.mark.parametrize("library", ["torch", "jax"])
+def test_a_library_computes_the_gradient_of_the_scale_beside_its_own(library):
+    pytest.importorskip(library)
+    backend = load(f"{library}-portable")
+    for name in ("gradients-d-scale-softcap", "latent-gradients-scale"):
+        (case,) = in_each(find_case(name), ("float32",))
+        assert judge(backend, case).status == "pass"
+    assert not backend.has("seeded_dropout_attention_vjp", "return_d_scale")
 
 
 def test_slopes_have_the_gradient_of_the_bias_of_alibi():
