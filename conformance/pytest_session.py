@@ -242,6 +242,8 @@ class Session:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Fail a run that has judged less than its plan, or has not shown every declaration."""
+        if session.config.option.collectonly:  # nothing was to be judged
+            self.runs.clear()
         stopped = (
             session.shouldfail or session.shouldstop or session.exitstatus > pytest.ExitCode.TESTS_FAILED
         )

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from attnspec import SpecError
 from attnspec.backends.constraints import fields_about
-from attnspec.conformance.verdict import Verdict, to_json
+from attnspec.conformance.verdict import Verdict, from_json, to_json
 
 #: The version of the format that ``results.schema.json`` describes.
 SCHEMA = 3
@@ -28,6 +29,16 @@ class Subject:
 
 
 @dataclass(frozen=True)
+class Shard:
+    """One of several runs that share the cases of a part of the suite."""
+
+    number: int  # from 1
+    count: int
+    of: str  # the part of the suite that the shards have together
+    places: tuple[int, ...]  # the place of each case of the plan in the plan of all shards
+
+
+@dataclass(frozen=True)
 class Header:
     """The first line of a run."""
 
@@ -40,6 +51,7 @@ class Header:
     #: The only level that is tested. Empty for all.
     level: str = ""
     choice: tuple[str, ...] = ()  # the options that chose the cases, such as ``-k empty``
+    shard: Shard | None = None
     schema: int = SCHEMA  # the version of this format
 
 
@@ -48,6 +60,9 @@ class Footer:
     """The last line of a run. If it is missing, the run was interrupted."""
 
     verdicts: int
+    #: The declarations that no case of a shard shows, as lines of verdicts. They are errors if no shard shows
+    #: them.
+    unshown: tuple[Mapping[str, Any], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -99,6 +114,7 @@ class Run:
     verdicts: list[Verdict] = field(default_factory=list)
     ended: bool = False
     source: str = ""
+    unshown: tuple[Mapping[str, Any], ...] = ()
 
     def judged(self) -> list[Subject]:
         """Return the subjects, with a problem if the run was interrupted or left out cases."""
@@ -150,7 +166,64 @@ class Run:
         elif isinstance(thing, Verdict):
             self.verdicts.append(thing)
         else:
-            self.ended = True
+            self.ended, self.unshown = True, thing.unshown
+
+
+def join_shards(runs: Iterable[Run]) -> list[Run]:
+    """Join the shards of a run to one run. A shard that is missing is a problem of its subject.
+
+    Raises
+    ------
+    SpecError
+        If a shard is there twice.
+    """
+    joined: list[Run] = []
+    groups: dict[Any, dict[int, Run]] = {}
+    for run in runs:
+        shard = run.header.shard
+        if shard is None:
+            joined.append(run)
+            continue
+        names = tuple(subject.name for subject in run.subjects)
+        whole = _whole_of(run.header, shard)
+        key = (names, shard.count, replace(whole, cases=()))
+        group = groups.setdefault(key, {})
+        if shard.number in group:
+            text = f"shard {shard.number}/{shard.count} of {', '.join(names)}"
+            raise SpecError(f"results: expected {text} once, got it twice")
+        group[shard.number] = run
+    return joined + [_join(group, count) for (_, count, _), group in groups.items()]
+
+
+def _whole_of(header: Header, shard: Shard) -> Header:
+    choice = tuple(option for option in header.choice if not option.startswith("--shard "))
+    return replace(header, part=shard.of, choice=choice, shard=None)
+
+
+def _join(group: Mapping[int, Run], count: int) -> Run:
+    """Join some of the shards of a run."""
+    runs = [group[number] for number in sorted(group)]
+    places = {
+        case: place
+        for run in runs
+        if run.header.shard
+        for case, place in zip(run.header.cases, run.header.shard.places, strict=True)
+    }
+    verdicts = sorted((verdict for run in runs for verdict in run.verdicts), key=lambda it: places[it.case])
+    subjects = [subject for run in runs for subject in run.judged()]
+    absent = [str(number) for number in range(1, count + 1) if number not in group]
+    problems = [subject.problem for subject in subjects if subject.problem]
+    if absent:
+        problems.append(f"shard{'s' * (len(absent) > 1)} {', '.join(absent)} of {count} missing")
+    elif not problems:
+        unshown = [[line for line in runs[0].unshown if all(line in run.unshown for run in runs)]]
+        verdicts += [from_json(dict(line)) for lines in unshown for line in lines]
+    first = runs[0].header
+    assert first.shard is not None  # noqa: S101 - for the type checker
+    header = replace(_whole_of(first, first.shard), cases=tuple(sorted(places, key=places.__getitem__)))
+    subject = replace(runs[0].subjects[0], problem="; ".join(problems))
+    ended = all(run.ended for run in runs)
+    return Run(header, [subject], verdicts, ended=ended, source=runs[0].source)
 
 
 def gather(runs: Iterable[Run]) -> Results:

@@ -11,7 +11,17 @@ from typing import Any, Protocol
 import jsonschema
 
 from attnspec import SpecError
-from attnspec.conformance.results import SCHEMA, Footer, Header, Results, Run, Subject, gather
+from attnspec.conformance.results import (
+    SCHEMA,
+    Footer,
+    Header,
+    Results,
+    Run,
+    Shard,
+    Subject,
+    gather,
+    join_shards,
+)
 from attnspec.conformance.verdict import Verdict, from_json
 from attnspec.reading import parse_json, read_bytes
 
@@ -144,8 +154,8 @@ _MOST = 200
 
 
 def read(paths: Iterable[Path]) -> Results:
-    """Read the results of several runs as one."""
-    return gather(run for path in paths for run in runs_of(path))
+    """Read the results of several runs as one. The shards of a run become one run again."""
+    return gather(join_shards(run for path in paths for run in runs_of(path)))
 
 
 def runs_of(path: Path) -> list[Run]:
@@ -219,9 +229,22 @@ def _schema() -> jsonschema.Draft202012Validator:
 
 _KINDS: Mapping[str, Callable[[dict[str, Any]], Header | Subject | Verdict | Footer]] = {
     "header": lambda entry: Header(
-        **{**entry, "cases": tuple(entry["cases"]), "choice": tuple(entry.get("choice", ()))}
+        **{
+            **entry,
+            "cases": tuple(entry["cases"]),
+            "choice": tuple(entry.get("choice", ())),
+            "shard": _shard(entry.get("shard"), len(entry["cases"])),
+        }
     ),
     "subject": lambda entry: Subject(**entry),
     "verdict": from_json,
-    "footer": lambda entry: Footer(**entry),
+    "footer": lambda entry: Footer(entry["verdicts"], tuple(entry.get("unshown", ()))),
 }
+
+
+def _shard(entry: Mapping[str, Any] | None, cases: int) -> Shard | None:
+    if entry is None:
+        return None
+    if len(entry["places"]) != cases or entry["number"] > entry["count"]:
+        raise SpecError(f"shard: expected a place for each of {cases} cases, got {len(entry['places'])}")
+    return Shard(**{**entry, "places": tuple(entry["places"])})

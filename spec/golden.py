@@ -90,10 +90,16 @@ def decode(group: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def array(tensor: Mapping[str, Any]) -> NDArray[Any]:
     """Return the array that a vector file represents, read-only."""
-    numbers = [SPELLINGS[x] if isinstance(x, str) else x for x in tensor["data"]]
+    numbers = [_number(x) for x in tensor["data"]]
     result = np.array(numbers, dtype=tensor["dtype"]).reshape(tensor["shape"])
     result.flags.writeable = False
     return result
+
+
+def _number(spelled: Any) -> Any:
+    if isinstance(spelled, list):
+        return complex(*map(_number, spelled))
+    return SPELLINGS[spelled] if isinstance(spelled, str) else spelled
 
 
 def write_cases(cases: list[Case], path: Path) -> None:
@@ -109,14 +115,12 @@ def read_cases(path: Path) -> list[Case]:
 
 def spelled(group: Mapping[str, Any]) -> dict[str, Any]:
     """Convert arrays and numbers, by name, to what JSON can represent."""
-    return {name: _tensor(name, x) if isinstance(x, np.ndarray) else _plain(x) for name, x in group.items()}
+    return {name: _tensor(x) if isinstance(x, np.ndarray) else _plain(x) for name, x in group.items()}
 
 
-def _tensor(name: str, array: Any) -> dict[str, Any]:
-    if array.dtype.kind == "c":
-        raise SpecError(f"{name}: expected numbers that JSON can hold, got {array.dtype}")
-    # Integers and booleans stay; a short float is converted to the equal float64.
-    plain = array if array.dtype.kind in "biu" else array.astype(np.float64)
+def _tensor(array: Any) -> dict[str, Any]:
+    # Integers and booleans stay; a short float is converted to the equal float64; a complex number is a pair.
+    plain = array if array.dtype.kind in "biuc" else array.astype(np.float64)
     data = [_plain(number) for number in plain.ravel().tolist()]
     return {"dtype": str(array.dtype), "shape": list(array.shape), "data": data}
 
@@ -126,6 +130,8 @@ def _plain(thing: Any) -> Any:
         return [_plain(part) for part in thing]
     if isinstance(thing, np.generic):
         thing = thing.item()
+    if isinstance(thing, complex):
+        return [spell(thing.real), spell(thing.imag)]
     return spell(thing) if isinstance(thing, float) else thing
 
 

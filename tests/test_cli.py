@@ -167,6 +167,9 @@ def test_the_suite_by_pytest_alone_from_another_folder(tmp_path):
     run = by_pytest(*words, "--case", "masking-empty-last", cwd=tmp_path)
     assert run.returncode == 0, run.stdout
     assert "numpy-portable: " in run.stdout
+    listed = by_pytest(*words, "--case", "masking-empty-last", "--collect-only", cwd=tmp_path)
+    assert listed.returncode == 0, listed.stdout
+    assert "masking-empty-last-float32" in listed.stdout
 
 
 def test_processes_that_judge_import_what_pytest_does(tmp_path):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from attnspec.conformance.cli.options import FILE, SECONDS, reporting
+from attnspec.conformance.cli.options import FILE, SECONDS, SHARD, reporting
 from attnspec.conformance.render import formats
 from attnspec.conformance.run.plan import Selection
 
@@ -249,6 +249,13 @@ def _write(report: Report, wanted: Sequence[tuple[formats.Format, Path]], html: 
     help="Judge code that may cheat: in a confined process of its own, on drawn cases in a drawn order.",
 )
 @click.option("--seed", type=int, metavar="N", help="Seed of the generated cases.")
+@click.option(
+    "--shard",
+    type=SHARD,
+    default="",
+    metavar="I/N",
+    help="Judge only the Ith of N shares of the cases; `attnspec report` joins their results.",
+)
 @reporting
 def check(
     backend: tuple[str, ...],
@@ -271,6 +278,7 @@ def check(
     memory: float | None,
     resume: bool,
     untrusted: bool,
+    shard: str,
     **reports: Any,
 ) -> None:
     """Judge backends.
@@ -325,7 +333,14 @@ def check(
 
         seed = drawn_seed() if seed is None and not sizes else seed
     selection = Selection(
-        quick or smoke, found, match=texts, level=level or "", seed=seed, untrusted=untrusted, smoke=smoke
+        quick or smoke,
+        found,
+        match=texts,
+        level=level or "",
+        seed=seed,
+        untrusted=untrusted,
+        smoke=smoke,
+        shard=shard,
     )
     reports["cases"] += tuple(_failing_cases(rerun) if rerun else ())
     if sizes:

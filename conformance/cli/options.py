@@ -1,5 +1,6 @@
 """The options that the commands which judge share, and what an option may be."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,21 @@ class _Seconds(click.ParamType):  # type: ignore[type-arg] # not subscriptable a
         return float(seconds)
 
 
+class _Shard(click.ParamType):  # type: ignore[type-arg] # not subscriptable at run time
+    """A share of the cases, such as ``3/8``."""
+
+    name = "shard"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Check the two numbers."""
+        found = re.fullmatch(r"([1-9]\d{0,3})/([1-9]\d{0,3})", value)
+        if value and (not found or int(found[1]) > int(found[2])):
+            self.fail(f"expected I/N with I from 1 to N, such as 3/8, got {value!r}", param, ctx)
+        return str(value)
+
+
 SECONDS = _Seconds()
+SHARD = _Shard()
 _REPORTS = (
     click.option("--results", type=FILE, help="Write the verdicts to this file as JSON lines."),
     *(click.option(f"--{option}", type=FILE, help=text) for option, text in formats.options().items()),

@@ -37,6 +37,10 @@ def serve(backend: str) -> None:
     serve_here(load(backend))
 
 
+#: The most elements of a call in a quick export with expected values.
+_MOST_QUICK = 2**13
+
+
 @click.command()
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
 @click.option(
@@ -79,9 +83,12 @@ def export(
 
         if answer:
             raise SpecError("hello: expected no answer with --format, which exports every call")
-        written = write(found, folder, form, dtypes)
+        written = write(found, folder, form, dtypes, most=_MOST_QUICK if quick else None)
         click.echo(f"{written.calls} calls in {folder}, with expected values and allowed errors")
-        click.echo(f"{len(written.left_out)} cases cannot be judged by comparing arrays: left_out.txt")
+        larger = f", or are larger than {_MOST_QUICK} elements" if quick else ""
+        click.echo(
+            f"{len(written.left_out)} cases cannot be judged by comparing arrays{larger}: left_out.txt"
+        )
         return
     hello = hello_of(answer) if answer else EVERYTHING
     part = "chosen" if chapters or dtypes or quick else "whole"

@@ -111,6 +111,20 @@ def export(folder: Path, kind: str) -> None:
 
 
 @vectors.command()
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+def pack(folder: Path) -> None:
+    """Write the data of the pack, which other languages judge by without Python, to FOLDER."""
+    from attnspec.conformance.export.pack import write_pack
+
+    manifest = write_pack(folder)
+    octets = sum(file["octets"] for file in manifest["files"].values())
+    click.echo(
+        f"{manifest['cases']} cases in {folder}, {octets / 1e6:.1f} MB; they catch {manifest['caught']}"
+    )
+    click.echo(f"wrong implementations of the gallery, and miss {len(manifest['left'])}")
+
+
+@vectors.command()
 def path() -> None:
     """Print the folder of the golden vectors, which are JSON files."""
     from attnspec.schema import VECTORS

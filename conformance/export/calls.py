@@ -1,7 +1,8 @@
 """Cases with all that a judge needs: the arguments, the exact values, and the allowed errors."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any, Literal
 
 import numpy as np
@@ -12,154 +13,236 @@ from attnspec.backends import DTYPES, Backend
 from attnspec.backends.library.library import array_api_library
 from attnspec.backends.program.protocol import as_function
 from attnspec.conformance.judge.budget import budgets_of
-from attnspec.conformance.judge.call import observe
-from attnspec.conformance.judge.dtypes import accepted_dtypes, own_dtypes
+from attnspec.conformance.judge.dtypes import (
+    LSES,
+    accepted_dtypes,
+    arguments_of,
+    dtypes_of,
+    is_real,
+    lse_dtype,
+    own_dtypes,
+)
 from attnspec.conformance.judge.expected import expected, forward_results
+from attnspec.conformance.judge.layout import LAYOUTS, SURROUNDED
 from attnspec.conformance.relations.relation import Relation
 from attnspec.conformance.suite.group import Item
-from attnspec.reference.budget.budget import Budget
+from attnspec.dtypes import FORMATS, SHORT, name_of
+from attnspec.operations.operation import Output as Result
+from attnspec.reference.budget.budget import Accuracy, Budget
 from attnspec.reference.numpy_namespace import xp
 
 #: Whether a call may or must be rejected.
-Refusal = Literal["never", "may", "must"]
+Rejection = Literal["never", "may", "must"]
+#: The dtypes, from the fewest significand bits to the most.
+BY_DIGITS = tuple(sorted(DTYPES, key=lambda name: FORMATS[name].digits))
+#: An allowed error has at most this number of significand bits, as a number in bfloat16 has.
+ALLOWED_DIGITS = 8
+#: Weights with more elements than this are left out.
+MOST_WEIGHTS = 2**12
 
 
 @dataclass(frozen=True)
 class Output:
     """An output of a call, with what is allowed.
 
-    `allowed` is the largest error of each element. An error that is plus infinity also allows NaN, where plus
-    infinity is expected. An error of NaN allows anything: the standard does not define the element.
+    `allowed` has the largest error of each element, by the dtype of the call and the class of budget, rounded
+    up to 8 significand bits. An error that is plus infinity also allows NaN, where plus infinity is expected.
+    An error of NaN allows anything: the standard does not define the element.
     """
 
     name: str
-    dtypes: tuple[str, ...]
+    #: ``number``, the dtype of the call; ``lse``, that of an lse; ``wider``, the dtype of the call or a wider
+    #: one; ``counts``, a list of places, of which it is compared how often each is there (SELECT-8); or the
+    #: name of a dtype.
+    kind: str
+    option: str  # the flag that asks for it; empty if every call returns it
     expected: NDArray[np.float64]
-    allowed: NDArray[np.float64]
+    allowed: Mapping[tuple[str, Accuracy], NDArray[np.float64]]
 
 
 @dataclass(frozen=True)
 class ExportedCall:
-    """A call that can be judged by comparing arrays.
+    """A call that can be judged by comparing arrays, in each of some dtypes.
 
-    The calls of a relation, and those that show the weights of a case, have the name of the case and a
-    suffix after a plus sign. `outputs` is empty if the call must be rejected; then the error has to name one
-    of the arguments `at_fault` (ERR-12). The arguments have the results of the forward pass too.
+    The calls of a relation have the name of the relation and a suffix after a plus sign. `outputs` is empty
+    if the call must be rejected; then the error has to name one of the arguments `at_fault` (ERR-12). The
+    arguments have the results of the forward pass too.
     """
 
-    name: str
+    name: str  # of the first case of the suite that makes the call
     title: str
     operation: str
-    dtype: str
+    dtypes: tuple[str, ...]  # the dtypes in which the call can be made
     rules: tuple[str, ...]
     arguments: Mapping[str, Any]
+    #: How each array among the arguments gets its dtype: ``number``, from the dtype of the call; ``lse``, as
+    #: an lse does; ``own``, it has the dtype that it is stored in.
+    kinds: Mapping[str, str]
+    results: tuple[str, ...]  # what the call returns, in this order; outputs that a flag asks for follow
     outputs: tuple[Output, ...]
-    refusal: Refusal = "never"
+    rejection: Rejection = "never"
     at_fault: tuple[str, ...] = ()
     chapter: str = ""
+    #: How some arrays lie in memory, in elements: the size of the memory, the place of the first element, and
+    #: the stride of each axis.
+    layout: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def arrays(self, dtype: str | None = None) -> dict[str, NDArray[Any]]:
+        """Return the arguments that are arrays, in a dtype of the call if one is given."""
+        found = {name: x for name, x in self.arguments.items() if isinstance(x, np.ndarray)}
+        if dtype is None:
+            return found
+        cast = {"number": dtype, "lse": lse_dtype(dtype) if dtype in DTYPES else dtype}
+        with np.errstate(over="ignore"):  # a result of the forward pass
+            return {
+                name: x if self.kinds[name] == "own" else x.astype(cast[self.kinds[name]])
+                for name, x in found.items()
+            }
 
 
-def exported_calls(found: Iterable[Item]) -> Iterator[ExportedCall | Item]:
-    """Yield each call with its expected values and allowed errors.
+def exported_calls(
+    found: Iterable[Item], dtypes: Collection[str] = DTYPES, *, weights: int = MOST_WEIGHTS
+) -> Iterator[ExportedCall | Item]:
+    """Yield each call once, with its expected values and allowed errors in each dtype that holds its numbers.
 
-    An item that no comparison of arrays can judge is yielded as it is: one about strides, about repeated
-    calls, or about bits.
+    `weights` is the most elements of weights that are returned. An item that no comparison of arrays can
+    judge is yielded as it is: one about repeated calls, about bits, or about what lies around an array.
     """
+    seen: set[tuple[Any, ...]] = set()
     for item in found:
-        try:
-            # The standard defines no values for some calls of relations.
-            calls = tuple(_of_item(item))
-        except ValueError:
-            calls = ()
-        if calls:
-            yield from calls
-        else:
+        cases = _cases(item)
+        if not cases:
             yield item
+        for name, case in cases:
+            own = _dtypes(case)
+            asked = case.outputs, case.misuse is not None, *sorted(case.layout.items())
+            key = (case.fingerprint, own if len(own) == 1 else (), *asked)
+            chosen = tuple(dtype for dtype in own if dtype in dtypes or dtype not in DTYPES)
+            if key in seen or not chosen:
+                continue
+            seen.add(key)
+            try:
+                call = _call(case, name, chosen, weights=weights)
+            except ValueError:  # the standard defines no values for some calls of relations
+                call = None
+            if call is None:
+                yield item
+                break
+            yield call
 
 
-def _of_item(item: Item) -> Iterator[ExportedCall]:
+def _cases(item: Item) -> list[tuple[str, Case]]:
+    """List the calls of an item that a comparison of arrays can judge, with their names."""
     if isinstance(item, Relation):
-        if not (item.live or item.bits):
-            for number, case in enumerate(item.calls, 1):
-                yield from _of_case(replace(case, rules=item.rules), f"{item.name}+call-{number}")
-    elif not item.layout and not any(output.lists for output in OPERATIONS[item.operation].results):
-        yield from _of_case(item, item.name)
+        if item.live or item.bits:
+            return []
+        return [
+            (f"{item.name}+call-{number}", replace(case, rules=item.rules))
+            for number, case in enumerate(item.calls, 1)
+        ]
+    return [] if {*item.layout.values()} & {*SURROUNDED} else [(item.name, item)]
 
 
-def _of_case(case: Case, name: str) -> Iterator[ExportedCall]:
-    """Yield the call of a case, and the calls that show its weights."""
-    backend = _everything()
-    arguments = {**case.arguments, **forward_results(backend, case.operation, case.arguments)}
-    call = ExportedCall(
-        name, case.title, case.operation, case.dtype, case.rules, arguments, (), chapter=case.chapter
+def _dtypes(case: Case) -> tuple[str, ...]:
+    """List the dtypes in which a call can be made, the one with the fewest digits first."""
+    mixed = any(
+        name_of(x.dtype) != (lse_dtype(case.dtype) if name in LSES else case.dtype)
+        for name, x in case.arguments.items()
+        if is_real(x)
     )
-    refusal: Refusal = "never"
-    if case.misuse is not None:
-        refusal = "may" if case.misuse.allowed else "must"
-        call = replace(call, refusal=refusal, at_fault=(case.misuse.argument, *case.misuse.named))
-    if refusal == "must":
-        yield call
-        return
-    with np.errstate(over="ignore"):  # disallowed scores may overflow
-        values, allowed = expected(case), budgets_of(backend, case)
-    outputs = [
-        _output(case, output, values, allowed[output])
-        for output in OPERATIONS[case.operation].judged(case.arguments, case.outputs)
-    ]
-    yield replace(call, outputs=tuple(outputs))
-    # The judge sees weights that are not returned only in this operation.
-    if case.operation == "attention" and any(output.name == "weights" for output in outputs):
-        yield from _of_weights(case, call, values)
+    if case.dtype not in DTYPES or mixed:
+        return (case.dtype,)
+    held = dtypes_of(case)
+    return tuple(dtype for dtype in BY_DIGITS if dtype in held) or (case.dtype,)
 
 
-def _of_weights(
-    case: Case, whole_call: ExportedCall, values: Mapping[str, NDArray[np.float64]]
-) -> Iterator[ExportedCall]:
-    """Yield the calls by which the judge sees weights that are not returned."""
-    calls: list[Mapping[str, Any]] = []
-
-    def run(operation: str, arguments: Mapping[str, Any]) -> Any:
-        calls.append({name: x for name, x in arguments.items() if name not in flags})
-        output = np.zeros((*arguments["query"].shape[:-1], arguments["value"].shape[-1]))
-        more = len(OPERATIONS[operation].wanted(arguments)) - 1
-        return (output, *[output[..., 0]] * more) if more else output
-
-    flags = {output.option for output in OPERATIONS[case.operation].results}
-    shows = _everything(without=("return_weights", "return_lse"), run=run)
-    observe(shows, case)
-    with np.errstate(over="ignore"):
-        allowed = budgets_of(shows, case)["weights"]
-    depth = case.arguments["value"].shape[-1]
-    whole = _output(case, "weights", values, allowed)
-    for number, arguments in enumerate(calls[1:], 1):
-        part = slice((number - 1) * depth, number * depth)
-        width = whole.expected[..., part].shape[-1]
-        padding = [(0, 0)] * (whole.expected.ndim - 1) + [(0, depth - width)]  # of columns without a key
-        output = Output(
-            "output",
-            whole.dtypes,
-            np.pad(whole.expected[..., part], padding),
-            np.pad(whole.allowed[..., part], padding, constant_values=np.nan),
-        )
-        yield replace(
-            whole_call, name=f"{whole_call.name}+weights-{number}", arguments=arguments, outputs=(output,)
-        )
-
-
-def _everything(
-    *, without: tuple[str, ...] = (), run: Callable[[str, Mapping[str, Any]], Any] = lambda *_: None
-) -> Backend:
-    """Make a backend that offers every operation and argument but some, to ask the judge for budgets."""
-    functions = {
-        name: as_function(name, [argument for argument in form.offers if argument not in without], run)
-        for name, form in OPERATIONS.items()
+def _call(case: Case, name: str, dtypes: tuple[str, ...], *, weights: int) -> ExportedCall | None:
+    one_dtype = len(_dtypes(case)) == 1
+    wide = dict(case.arguments) if one_dtype else arguments_of(case, "float64")
+    wide |= forward_results(_everything(), case.operation, wide)
+    kinds = {
+        name: "own" if one_dtype or not is_real(x) else "lse" if name in {*LSES, "lse"} else "number"
+        for name, x in wide.items()
+        if isinstance(x, np.ndarray)
     }
-    attention = functions.pop("attention")
-    library = array_api_library("export", "", xp)
-    return Backend("export", library, attention, DTYPES, functions)
+    form = OPERATIONS[case.operation]
+    if case.misuse is None:  # the outputs name the flags
+        wide = {name: x for name, x in wide.items() if name not in {result.option for result in form.results}}
+    results = tuple(
+        result.name for result in form.results if not result.option and result.name in form.wanted(wide)
+    )
+    call = ExportedCall(
+        name,
+        case.title,
+        case.operation,
+        dtypes,
+        case.rules,
+        wide,
+        kinds,
+        results,
+        (),
+        chapter=case.chapter,
+        layout={name: _strides(kind, wide[name]) for name, kind in case.layout.items()},
+    )
+    if case.misuse is not None:
+        rejection: Rejection = "may" if case.misuse.allowed else "must"
+        call = replace(call, rejection=rejection, at_fault=(case.misuse.argument, *case.misuse.named))
+        if rejection == "must":
+            return call
+    with np.errstate(over="ignore"):  # disallowed scores may overflow
+        values = expected(case)
+        budgets = {
+            (dtype, accuracy): budgets_of(
+                _everything(),
+                case if one_dtype else replace(case, arguments=arguments_of(case, dtype)),
+                accuracy,
+            )
+            for dtype in dtypes
+            for accuracy in _classes(dtype)
+        }
+    outputs = []
+    for result in form.results:
+        if result.name not in form.judged(case.arguments, case.outputs):
+            continue
+        array = np.asarray(values[result.name], dtype=np.float64)
+        if result.option == "return_weights" and array.size > weights:
+            continue
+        allowed = {
+            key: round_up(_with_open(result.name, values, budget[result.name]))
+            for key, budget in budgets.items()
+        }
+        kind = _kind(case, result, one_dtype=one_dtype)
+        outputs.append(Output(result.name, kind, result.option or "", array, allowed))
+    return replace(call, outputs=tuple(outputs)) if outputs else None
 
 
-def _output(case: Case, name: str, values: Mapping[str, NDArray[np.float64]], allowed: Budget) -> Output:
+def _strides(kind: str, array: NDArray[Any]) -> tuple[int, ...]:
+    """Return how an array lies in memory: the size of the memory, the place of its start, its strides."""
+    view = LAYOUTS[kind](np, array)
+    memory = view
+    while memory.base is not None:
+        memory = memory.base
+    start = view.__array_interface__["data"][0] - memory.__array_interface__["data"][0]
+    return (memory.size, start // view.itemsize, *(stride // view.itemsize for stride in view.strides))
+
+
+def _classes(dtype: str) -> tuple[Accuracy, ...]:
+    return ("cast", "full") if dtype in SHORT else ("full",)
+
+
+def _kind(case: Case, result: Result, *, one_dtype: bool) -> str:
+    if result.lists:
+        return "counts"
+    own = own_dtypes(case).get(result.name, case.dtype)
+    if one_dtype and own != case.dtype:
+        return own
+    if result.numbers == "lse":
+        return "lse"
+    accepted = accepted_dtypes(result.name, own)
+    return "wider" if len(accepted) > 1 else "number"
+
+
+def _with_open(name: str, values: Mapping[str, NDArray[np.float64]], allowed: Budget) -> NDArray[np.float64]:
     """Write what the judge accepts beside the exact values as allowed errors (NUM-11, CACHE-9)."""
     wide = np.broadcast_to(np.asarray(allowed, dtype=np.float64), values[name].shape).copy()
     if name in ("lse", "weights") and "lse" in values:
@@ -171,5 +254,31 @@ def _output(case: Case, name: str, values: Mapping[str, NDArray[np.float64]], al
             wide[infinite & undefined] = np.inf
         else:
             wide[undefined] = np.nan
-    dtypes = accepted_dtypes(name, own_dtypes(case).get(name, case.dtype))
-    return Output(name, dtypes, np.asarray(values[name], dtype=np.float64), wide)
+    return wide
+
+
+def round_up(allowed: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Round allowed errors up to 8 significand bits.
+
+    Machines compute a budget with differences in its last bits. A budget that is above a number of 8 bits by
+    less than 2^-40 of itself becomes that number, so that all machines write the same one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> round_up(np.array([0.0, 1.0, 1.001, np.inf])).tolist()
+    [0.0, 1.0, 1.0078125, inf]
+    """
+    fraction, exponent = np.frexp(allowed * (1 - 2.0**-40))
+    scale = 2**ALLOWED_DIGITS
+    return np.where(np.isfinite(allowed), np.ldexp(np.ceil(fraction * scale) / scale, exponent), allowed)
+
+
+@cache
+def _everything() -> Backend:
+    """Make a backend that offers every operation and argument, to ask the judge for budgets."""
+    functions = {
+        name: as_function(name, list(form.offers), lambda *_: None) for name, form in OPERATIONS.items()
+    }
+    attention = functions.pop("attention")
+    return Backend("export", array_api_library("export", "", xp), attention, DTYPES, functions)

@@ -1,11 +1,13 @@
 """The formats of exported cases: text with raw arrays, JSON, npz, safetensors and ONNX."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from types import MappingProxyType
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,10 +15,13 @@ from numpy.typing import NDArray
 from attnspec import SpecError, __version__, find_rule, levels
 from attnspec.backends import Unsupported
 from attnspec.citations import anchor
-from attnspec.conformance.export.calls import ExportedCall
+from attnspec.conformance.export.calls import BY_DIGITS, ExportedCall, Output
+from attnspec.dtypes import SHORT
 from attnspec.golden import spelled
+from attnspec.reference.budget.budget import Accuracy
+from attnspec.schema import VECTORS
 
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -59,73 +64,109 @@ def options(call: ExportedCall) -> Iterator[tuple[str, str, Any]]:
         yield name, kind, thing
 
 
-def arrays(call: ExportedCall) -> Mapping[str, np.ndarray[Any, Any]]:
-    """Return the arguments that are arrays."""
-    return {name: thing for name, thing in call.arguments.items() if isinstance(thing, np.ndarray)}
-
-
 def head() -> Mapping[str, Any]:
     """Return what an index says about the export."""
     return {"format": VERSION, "attnspec": __version__}
 
 
-INDEX, ARRAYS = "cases.txt", "arrays.bin"
-HEADER = Path(__file__).with_name("attnspec.h")
+INDEX, RULES = "cases.txt", "rules.txt"
+HEADER = VECTORS.with_name("pack") / "attnspec.h"
 #: Each array starts at a multiple of this number of octets, so that a program can map the file.
-_ALIGNED = 16
+_ALIGNED = 8
 
 
-def write_raw(calls: Iterable[ExportedCall], folder: Path) -> int:
-    """Write cases to a folder, with the header that reads them, and return their number."""
+def write_raw(
+    calls: Iterable[ExportedCall], folder: Path, catches: Mapping[str, Sequence[str]] = MappingProxyType({})
+) -> int:
+    """Write cases to a folder, with the header that reads them, and return their number.
+
+    `catches` names the wrong implementations of the gallery that a case is there for.
+    """
     number = 0
-    with (
-        (folder / INDEX).open("w", encoding="ascii", newline="\n") as index,
-        (folder / ARRAYS).open("wb") as to,
-    ):
+    begun: set[str] = set()
+    ids: dict[str, None] = {}
+    with (folder / INDEX).open("w", encoding="utf-8", newline="\n") as index:
         index.write(f"attnspec {head()['format']} {head()['attnspec']}\n")
-        for call in calls:
-            number += 1
-            index.writelines(f"{line}\n" for line in _lines(call, to))
+        for chapter, of_chapter in groupby(calls, key=lambda call: call.chapter):
+            index.write(f"chapter {chapter}\n")
+            with (folder / f"{chapter}.bin").open("ab" if chapter in begun else "wb") as to:
+                begun.add(chapter)
+                places = _Places(to)
+                for call in of_chapter:
+                    number += 1
+                    ids |= dict.fromkeys(call.rules)
+                    index.writelines(f"{line}\n" for line in _lines(call, places, catches.get(call.name, ())))
         index.write(f"cases {number}\n")
+    cited = (" ".join((rule.id, rule.level, rule.link, *rule.levels)) for rule in map(cite, ids))
+    (folder / RULES).write_text("".join(f"{line}\n" for line in cited), encoding="utf-8", newline="\n")
     (folder / HEADER.name).write_bytes(HEADER.read_bytes())
     return number
 
 
-def _lines(call: ExportedCall, to: BinaryIO) -> Iterator[str]:
-    yield f"case {call.name} {call.operation} {call.dtype}"
+def _lines(call: ExportedCall, places: "_Places", catches: Sequence[str]) -> Iterator[str]:
+    yield f"case {call.name} {call.operation}"
+    yield f"title {call.title}"
+    yield f"dtypes {' '.join(call.dtypes)}"
+    yield f"results {' '.join(call.results)}"
     for rule in map(cite, call.rules):
-        yield f"rule {rule.id} {rule.level} {rule.link} {' '.join(rule.levels)}".rstrip()
-    yield " ".join(("refusal", call.refusal, *call.at_fault))
+        yield f"rule {rule.id} {rule.level}"
+    yield from (f"catches {name}" for name in catches)
+    yield " ".join(("rejection", call.rejection, *call.at_fault))
     for name, kind, thing in options(call):
         yield f"{kind} {name} {_word(thing)}"
-    for name, array in arrays(call).items():
-        yield f"array {name} {array.dtype.name} {_place(array, to)} {_shape(array)}"
+    for name, array in call.arrays().items():
+        kind = call.kinds[name]
+        yield f"array {name} {kind} {places.of(array if kind == 'own' else narrow(array))} {_shape(array)}"
+    for name, layout in call.layout.items():
+        yield f"layout {name} {' '.join(map(str, layout))}"
     for output in call.outputs:
-        places = f"{_place(output.expected, to)} {_place(output.allowed, to)}"
-        yield f"output {output.name} {','.join(output.dtypes)} {places} {_shape(output.expected)}"
+        place = places.of(narrow(output.expected))
+        yield f"output {output.name} {output.kind} {output.option or '-'} {place} {_shape(output.expected)}"
+        for (dtype, accuracy), allowed in output.allowed.items():
+            yield f"allowed {dtype} {accuracy} {places.of(narrow(allowed))}"
     yield "end"
+
+
+def narrow(array: NDArray[Any]) -> NDArray[Any]:
+    """Return equal numbers in the shortest dtype that holds them."""
+    for name in BY_DIGITS:
+        with np.errstate(over="ignore"):
+            short = array.astype(name)
+        if np.array_equal(short.astype(np.float64), array.astype(np.float64), equal_nan=True):
+            return short
+    return array
 
 
 def _word(thing: Any) -> str:
     """Write a value as C reads it: 1 or 0 for a flag, two words for a pair, none for no bound."""
     if isinstance(thing, tuple | list):
-        return " ".join(map(_word, thing))
+        return " ".join(str(part).lower() for part in thing)
     if isinstance(thing, bool):
         return str(int(thing))
-    return "none" if thing is None else str(thing)
+    return str(thing)
 
 
 def _shape(array: NDArray[Any]) -> str:
     return " ".join(map(str, (array.ndim, *array.shape)))
 
 
-def _place(array: NDArray[Any], to: BinaryIO) -> int:
-    """Write the elements of an array, little-endian and row-major, and return where they start."""
-    to.write(bytes(-to.tell() % _ALIGNED))
-    place = to.tell()
-    little = array if array.dtype.byteorder != ">" else array.astype(array.dtype.newbyteorder("<"))
-    to.write(np.ascontiguousarray(little).tobytes())
-    return place
+@dataclass(frozen=True)
+class _Places:
+    """A file of arrays, each of which is stored once."""
+
+    to: IO[bytes]
+    known: dict[bytes, int] = field(default_factory=dict)
+
+    def of(self, array: NDArray[Any]) -> str:
+        """Write the elements of an array, little-endian and row-major, and return its dtype and place."""
+        little = array if array.dtype.byteorder != ">" else array.astype(array.dtype.newbyteorder("<"))
+        octets = np.ascontiguousarray(little).tobytes()
+        digest = blake2b(octets).digest()
+        if digest not in self.known:
+            self.to.write(bytes(-self.to.tell() % _ALIGNED))
+            self.known[digest] = self.to.tell()
+            self.to.write(octets)
+        return f"{array.dtype.name} {self.known[digest]}"
 
 
 INDEX_TENSORS = "cases.json"
@@ -139,12 +180,20 @@ def write_lines(calls: Iterable[ExportedCall], folder: Path) -> int:
         to.write(json.dumps(head()) + "\n")
         for call in calls:
             number += 1
-            entry = describe(call) | {"arrays": spelled(arrays(call))}
+            entry = describe(call)
+            for name, array in spelled(call.arrays()).items():
+                entry["arrays"][name] |= array
             for output in call.outputs:
-                values = {"expected": output.expected, "allowed": output.allowed}
-                entry["outputs"][output.name] |= spelled(values)
+                written = entry["outputs"][output.name]
+                written |= spelled({"expected": output.expected})
+                written["allowed"] = spelled(_by_word(output))
             to.write(json.dumps(entry, allow_nan=False) + "\n")
     return number
+
+
+def _by_word(output: Output) -> dict[str, NDArray[np.float64]]:
+    """Name the allowed errors of an output by dtype and class, such as ``float16 cast``."""
+    return {" ".join(key): allowed for key, allowed in output.allowed.items()}
 
 
 def write_npz(found: Iterable[ExportedCall], folder: Path) -> int:
@@ -172,15 +221,18 @@ def describe(call: ExportedCall) -> dict[str, Any]:
         "name": call.name,
         "title": call.title,
         "operation": call.operation,
-        "dtype": call.dtype,
+        "dtypes": list(call.dtypes),
+        "results": list(call.results),
         "rules": [
             {"id": rule.id, "level": rule.level, "link": rule.link, "levels": list(rule.levels)}
             for rule in map(cite, call.rules)
         ],
-        "refusal": call.refusal,
+        "rejection": call.rejection,
         "at_fault": list(call.at_fault),
+        "layout": {name: list(layout) for name, layout in call.layout.items()},
         "options": spelled({name: thing for name, _, thing in options(call)}),
-        "outputs": {output.name: {"dtypes": list(output.dtypes)} for output in call.outputs},
+        "arrays": {name: {"kind": call.kinds[name]} for name in call.arrays()},
+        "outputs": {output.name: {"kind": output.kind, "option": output.option} for output in call.outputs},
     }
 
 
@@ -196,10 +248,11 @@ def _write(
         place = folder / f"{chapter}.{kind}"
         for call in cases:
             entries.append(describe(call) | {"file": place.name})
-            parts = {f"arguments/{name}": array for name, array in arrays(call).items()}
+            parts = {f"arguments/{name}": array for name, array in call.arrays().items()}
             for output in call.outputs:
                 parts[f"expected/{output.name}"] = output.expected
-                parts[f"allowed/{output.name}"] = output.allowed
+                for (dtype, accuracy), allowed in output.allowed.items():
+                    parts[f"allowed/{output.name}/{dtype}/{accuracy}"] = allowed
             tensors |= {f"{call.name}/{name}": np.array(array, order="C") for name, array in parts.items()}
         if place.exists():
             raise SpecError(
@@ -235,42 +288,49 @@ def write_onnx(calls: Iterable[ExportedCall], folder: Path) -> int:
     except ModuleNotFoundError as error:
         raise SpecError("format: onnx is not installed; pip install onnx") from error
     number = 0
-    for call in calls:
-        made = _model(call)
+    for call, dtype in ((each, dtype) for each in calls for dtype in each.dtypes):
+        made = _model(call, dtype)
         if made is None:
             continue
         model, inputs = made
         number += 1
-        data = folder / call.name / _DATA
+        name = f"{call.name}+{dtype}"
+        data = folder / name / _DATA
         data.mkdir(parents=True)
-        onnx.save(model, folder / call.name / "model.onnx")
+        onnx.save(model, folder / name / "model.onnx")
         (output,) = (output for output in call.outputs if output.name == "output")
         with np.errstate(over="ignore"):
-            rounded = output.expected.astype(call.dtype)
+            rounded = output.expected.astype(dtype)
         tensors = {f"input_{place}": inputs[named.name] for place, named in enumerate(model.graph.input)}
-        tensors |= {"output_0": rounded, "allowed_0": output.allowed}
-        for name, array in tensors.items():
-            title = "Y" if name == "output_0" else name
+        tensors |= {"output_0": rounded, "allowed_0": output.allowed[dtype, _class_of(dtype)]}
+        for file, array in tensors.items():
+            title = "Y" if file == "output_0" else file
             octets = numpy_helper.from_array(np.ascontiguousarray(array), title).SerializeToString()
-            (data / f"{name}.pb").write_bytes(octets)
+            (data / f"{file}.pb").write_bytes(octets)
         text = f"{call.name}: {call.title}\nrules: {', '.join(call.rules)}\n"
-        (folder / call.name / "case.txt").write_text(text, encoding="utf-8", newline="\n")
+        (folder / name / "case.txt").write_text(text, encoding="utf-8", newline="\n")
     return number
 
 
-def _model(call: ExportedCall) -> "tuple[ModelProto, dict[str, NDArray[Any]]] | None":
+def _class_of(dtype: str) -> Accuracy:
+    """Return the class of budget that a node of ONNX is judged by."""
+    return "cast" if dtype in SHORT else "full"
+
+
+def _model(call: ExportedCall, dtype: str) -> "tuple[ModelProto, dict[str, NDArray[Any]]] | None":
     """Return the model of a case, or None if no node of ONNX can express the call."""
     from attnspec.backends.adapters.onnx import onnx_model
 
     judged = any(output.name == "output" for output in call.outputs)
-    if call.operation != "attention" or call.refusal != "never" or not judged:
+    if call.operation != "attention" or call.rejection != "never" or not judged:
         return None
-    if any(np.ndim(call.arguments[name]) != 4 for name in ("query", "key", "value")):
+    arguments = {**call.arguments, **call.arrays(dtype)}
+    if any(np.ndim(arguments[name]) != 4 for name in ("query", "key", "value")):
         return None
     for opset in _OPSETS:
         try:
             # ONNX's reference does not repeat a mask along the axes of queries and keys as its text says.
-            return onnx_model(call.arguments, opset=opset, whole_masks=True)
+            return onnx_model(arguments, opset=opset, whole_masks=True)
         except Unsupported:
             continue
     return None

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from attnspec import SpecError
+from attnspec.backends import DTYPES
 from attnspec.conformance.export import formats
 from attnspec.conformance.export.calls import ExportedCall, exported_calls
 from attnspec.conformance.sizes.cases import sized_cases
@@ -34,7 +35,14 @@ class Export:
     left_out: tuple[str, ...]  # the names of the cases and relations that no comparison of arrays can judge
 
 
-def write(items: Iterable[Item], folder: Path, form: str, dtypes: Sequence[str] = ()) -> Export:
+def write(
+    items: Iterable[Item],
+    folder: Path,
+    form: str,
+    dtypes: Sequence[str] = (),
+    *,
+    most: int | None = None,
+) -> Export:
     """Write the cases of the suite with their expected values and allowed errors.
 
     Parameters
@@ -46,6 +54,8 @@ def write(items: Iterable[Item], folder: Path, form: str, dtypes: Sequence[str] 
         A name in `FORMATS`.
     dtypes : sequence of str, optional
         The dtypes to write; the default is all.
+    most : int, optional
+        The most elements that the arrays and outputs of a call may have; the default is no limit.
 
     Raises
     ------
@@ -58,8 +68,8 @@ def write(items: Iterable[Item], folder: Path, form: str, dtypes: Sequence[str] 
     left_out: list[str] = []
 
     def shown() -> Iterator[ExportedCall]:
-        for call in exported_calls(item for item in items if not dtypes or item.dtype in dtypes):
-            if isinstance(call, ExportedCall):
+        for call in exported_calls(items, dtypes or DTYPES):
+            if isinstance(call, ExportedCall) and (most is None or elements(call) <= most):
                 yield call
             else:
                 left_out.append(call.name)
@@ -68,6 +78,12 @@ def write(items: Iterable[Item], folder: Path, form: str, dtypes: Sequence[str] 
     (folder / LEFT_OUT).write_text("".join(f"{name}\n" for name in left_out), encoding="ascii", newline="\n")
     _write_sizes(folder / SIZES)
     return Export(calls, tuple(left_out))
+
+
+def elements(call: ExportedCall) -> int:
+    """Return the number of elements of the arrays and outputs of a call."""
+    outputs = (output.expected for output in call.outputs)
+    return sum(array.size for array in (*call.arrays().values(), *outputs))
 
 
 def _write_sizes(path: Path) -> None:

@@ -68,13 +68,16 @@ class Entry:
                 steps.setdefault(name, []).append(other)
 
         def note(name: str, call: Call, *rest: Any, **options: Any) -> Any:
-            result = self.steps.get(name, getattr(base, name))(call, *rest, **options)
+            own = self.steps.get(name, getattr(base, name))
+            result = _outcome(own, call, *rest, **options)
             for other in steps[name]:
                 if other.name not in noted:
                     # As in the entry, all other steps are those of the reference.
-                    its = other.steps[name](call.but(steps=Steps()), *rest, **options)
+                    its = _outcome(other.steps[name], call.but(steps=Steps()), *rest, **options)
                     if not _same_bits(result, its):
                         noted.add(other.name)
+            if isinstance(result, Exception):
+                raise result
             return result
 
         return self._backend({**self.steps, **{name: partial(note, name) for name in steps}}), noted
@@ -200,7 +203,17 @@ def _entries_in(thing: Any) -> tuple[Entry, ...]:
     return tuple(entry for entry in things if isinstance(entry, Entry))
 
 
+def _outcome(step: Step, *arguments: Any, **options: Any) -> Any:
+    """Return the result of a step, or the exception that it raises."""
+    try:
+        return step(*arguments, **options)
+    except Exception as error:  # noqa: BLE001 - it is compared with that of another step
+        return error
+
+
 def _same_bits(result: Any, other: Any) -> bool:
+    if isinstance(result, Exception) and isinstance(other, Exception):
+        return type(result) is type(other) and result.args == other.args
     if isinstance(result, tuple) and isinstance(other, tuple):
         return len(result) == len(other) and all(map(_same_bits, result, other))
     if isinstance(result, np.ndarray | np.generic) and isinstance(other, np.ndarray | np.generic):

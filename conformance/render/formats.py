@@ -35,6 +35,7 @@ FORMATS = (
     Format("markdown", "", "markdown:to_markdown", "Markdown"),
     Format("badge", ".svg", "badge:to_svg", "a badge"),
     Format("badge", ".json", "badge:to_json", "JSON for a badge service"),
+    Format("annotations", "", "annotations:to_annotations", "annotations of a GitHub workflow"),
 )
 
 

@@ -12,9 +12,9 @@ from attnspec import OPERATIONS, __version__
 from attnspec.backends.constraints import ANY, fields_about
 from attnspec.backends.errors import BackendError
 from attnspec.conformance.outside import cut
-from attnspec.conformance.results import Footer, Header, Subject
-from attnspec.conformance.run.plan import Outline, Selection
-from attnspec.conformance.verdict import OUTPUT_OF, Verdict, shown
+from attnspec.conformance.results import Footer, Header, Shard, Subject
+from attnspec.conformance.run.plan import Outline, Selection, share
+from attnspec.conformance.verdict import OUTPUT_OF, Verdict, shown, to_json
 from attnspec.dtypes import SHORT
 from attnspec.operations.gradients import primal
 
@@ -210,7 +210,13 @@ def events(
         return
     if loaded.fits:
         plan = place.plan(replace(selection, fits=loaded.fits))
-    yield _header(selection, plan)
+    shard = None
+    if selection.shard:
+        shared = share(plan, selection.shard)
+        number, count = map(int, selection.shard.split("/"))
+        shard = Shard(number, count, selection.part, tuple(index for index, _ in shared))
+        plan = tuple(case for _, case in shared)
+    yield _header(selection, plan, shard)
     yield loaded.subject
     verdicts = [known[case.name] for case in plan if case.name in known]
     yield from verdicts
@@ -229,6 +235,9 @@ def events(
         reason = str(abandoned)
     if reason:
         yield replace(loaded.subject, problem=f"backend {place.name}: {reason}")
+        return
+    if shard is not None:
+        yield Footer(len(verdicts), tuple(map(to_json, missing)))
         return
     yield from missing
     yield Footer(len(verdicts) + len(missing))
@@ -258,12 +267,13 @@ def _missing(place: Place, selection: Selection, verdicts: list[Verdict]) -> lis
     return [each for each in place.missing(shown(verdicts)) if selection.shows(each.rule)]
 
 
-def _header(selection: Selection, plan: tuple[Outline, ...]) -> Header:
+def _header(selection: Selection, plan: tuple[Outline, ...], shard: Shard | None = None) -> Header:
     return Header(
         __version__,
-        selection.part,
+        "chosen" if selection.shard else selection.part,
         selection.seed,
         tuple(case.name for case in plan),
         level=selection.level,
         choice=selection.choice,
+        shard=shard,
     )

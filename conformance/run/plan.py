@@ -10,6 +10,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
+from hashlib import blake2b
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -42,6 +43,7 @@ class Selection:
     #: number is changed.
     untrusted: bool = False
     smoke: bool = False  # only the smallest calls of it: one for each rule and each set of arguments
+    shard: str = ""  # the share of the cases to judge, such as ``3/8``. Empty for all.
 
     @property
     def part(self) -> str:
@@ -67,6 +69,7 @@ class Selection:
         }
         level = (self.level,) if self.level else ()
         words = {
+            "--shard": (self.shard,) if self.shard else (),
             "--level": level,
             "--rule": () if level else self.rules,
             "-k": self.match,
@@ -165,6 +168,19 @@ def plan_of(selection: Selection) -> tuple[Outline, ...]:
         plan = [case for _, own in groupby(plan, attrgetter("group")) for case in sorted(own, key=_quick)]
     require(selection, {name for outline in plan for name in (outline.name, outline.id)})
     return tuple(outline for outline in plan if matches(outline, selection.match))
+
+
+def share(plan: tuple[Outline, ...], shard: str) -> tuple[tuple[int, Outline], ...]:
+    """Select the cases of a shard, each with its place in the plan.
+
+    A digest of the name chooses the shard, so that a case stays in its shard if others are added.
+    """
+    number, count = map(int, shard.split("/"))
+    return tuple(
+        (place, case)
+        for place, case in enumerate(plan)
+        if int.from_bytes(blake2b(case.name.encode(), digest_size=4).digest()) % count == number - 1
+    )
 
 
 def require(selection: Selection, names: Collection[str]) -> None:

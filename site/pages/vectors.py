@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from attnspec import Case, find_case
 from attnspec.conformance.export.calls import ExportedCall, exported_calls
 from attnspec.conformance.judge.dtypes import in_each
+from attnspec.dtypes import SHORT
 from attnspec.golden import spelled, to_json
 
 #: The allowed errors of a call, by output.
@@ -28,15 +29,14 @@ def in_dtypes(case_id: str) -> Mapping[str, tuple[Case, Allowed]]:
     They are those of the files of ``attnspec export``: the class ``full`` in float32 and float64, and the
     class ``cast`` in half precision.
     """
+    found = find_case(case_id)
+    calls = [call for call in exported_calls([found]) if isinstance(call, ExportedCall)]
+    outputs = {output.name: output.allowed for call in calls for output in call.outputs}
     dtypes = {}
-    for case in in_each(find_case(case_id)):
-        calls = [
-            call
-            for call in exported_calls([case])
-            if isinstance(call, ExportedCall) and call.name == case.name
-        ]
-        outputs = {output.name: output.allowed for call in calls for output in call.outputs}
-        dtypes[case.dtype] = (case, {name: outputs[name] for name in case.expected if name in outputs})
+    for case in in_each(found):
+        key = case.dtype, "cast" if case.dtype in SHORT else "full"
+        judged = {name: outputs[name] for name in case.expected if name in outputs}
+        dtypes[case.dtype] = (case, {name: allowed[key] for name, allowed in judged.items()})
     return dtypes
 
 

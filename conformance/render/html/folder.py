@@ -29,7 +29,7 @@ from attnspec.conformance.render.html.page import ASSETS, Links, Page, alone, re
 from attnspec.conformance.render.markdown import code, pages_line
 from attnspec.conformance.render.summary import backend_headline
 from attnspec.conformance.render.text import web_address
-from attnspec.conformance.results import Results, gather
+from attnspec.conformance.results import Results, gather, join_shards
 from attnspec.conformance.results_file import runs_of, stem
 
 #: The variable that names the file of the summary in a GitHub workflow.
@@ -108,12 +108,11 @@ def add_summary(results: Sequence[Path], first: Path) -> None:
 
 
 def _headlines(results: Sequence[Path]) -> Iterator[str]:
-    for path in results:
-        for run in runs_of(path):
-            report = Report(gather([run]))
-            for subject in report.results.subjects:
-                library = code(f"{subject.library} {subject.version}")
-                yield f"- {code(subject.name)} ({library}): {code(backend_headline(report, subject))}"
+    for run in join_shards(run for path in results for run in runs_of(path)):
+        report = Report(gather([run]))
+        for subject in report.results.subjects:
+            library = code(f"{subject.library} {subject.version}")
+            yield f"- {code(subject.name)} ({library}): {code(backend_headline(report, subject))}"
 
 
 def _put(path: Path, text: str) -> None:

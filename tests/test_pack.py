@@ -1,0 +1,170 @@
+"""The pack: it is what the command writes, catches what it says, and is read in four languages."""
+
+import json
+import shutil
+import subprocess
+import sys
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from attnspec.conformance.export.pack import MOST_OCTETS, caught_by, read_selection, write_pack
+from attnspec.conformance.gallery import entry
+from attnspec.conformance.gallery.kills import read_kills
+from tools.pack import kills_of, reader
+
+PACK = Path(__file__).parent.parent / "spec" / "pack"
+MANIFEST = json.loads((PACK / "manifest.json").read_text())
+SELECTION = read_selection()
+ORDINARY = [name for name, kill in read_kills().items() if kill.ordinary]
+KERNEL = """
+export function attention({ query, key, value, is_causal = false, ...others }) {
+  const batch = ({ shape }) => shape.slice(0, -2).join(), [rows, depth] = query.shape.slice(-2);
+  if (Object.keys(others).length || batch(query) !== batch(key) || batch(key) !== batch(value)) return null;
+  const usual = ({ kind, data }) => kind !== "own" && data.every(Number.isFinite);
+  if (![query, key, value].every(usual)) return null;
+  const [keys, width] = value.shape.slice(-2);
+  if (!depth) throw new Error("query: expected a depth of 1 or more");
+  if (depth !== key.shape.at(-1)) throw new Error("key: expected the depth of query");
+  if (keys !== key.shape.at(-2)) throw new Error("value: expected as many positions as key");
+  if (!width) throw new Error("value: expected a depth of 1 or more");
+  const count = query.data.length / depth, data = new Float64Array(count * width);
+  for (let i = 0; i < count; i++) {
+    const first = Math.floor(i / rows) * keys;
+    const scores = Array.from({ length: keys }, (_, j) => {
+      if (is_causal && j > (i % rows) + LATE) return -Infinity;
+      let dot = 0;
+      for (let d = 0; d < depth; d++) dot += query.data[i * depth + d] * key.data[(first + j) * depth + d];
+      return dot / Math.sqrt(depth);
+    });
+    const top = Math.max(...scores), exps = scores.map((x) => (x === -Infinity ? 0 : Math.exp(x - top)));
+    const sum = exps.reduce((a, b) => a + b, 0);
+    for (let j = 0; j < keys; j++)
+      for (let c = 0; exps[j] && c < width; c++)
+        data[i * width + c] += (exps[j] / sum) * value.data[(first + j) * width + c];
+  }
+  return { output: { shape: [...query.shape.slice(0, -1), width], data } };
+}
+"""
+
+
+def run(*words, **options):
+    return subprocess.run(words, capture_output=True, text=True, check=False, **options)
+
+
+def test_the_pack_is_what_the_command_writes(tmp_path):
+    write_pack(tmp_path)
+    stale = "the pack is stale: attnspec vectors pack spec/pack"
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names - {"cases.txt", "manifest.json"} <= {path.name for path in PACK.iterdir()}, stale
+    for name in names - {"cases.txt", "manifest.json"}:
+        assert (tmp_path / name).read_bytes() == (PACK / name).read_bytes(), f"{name}: {stale}"
+    # The first line has the version at which the pack was written.
+    mine, stored = ((folder / "cases.txt").read_text().splitlines()[1:] for folder in (tmp_path, PACK))
+    assert mine == stored, stale
+
+
+def test_the_manifest_describes_the_files():
+    files = MANIFEST["files"]
+    assert {*files} == {path.name for path in PACK.glob("*.bin")} | {"cases.txt", "rules.txt", "bugs.txt"}
+    for name, file in files.items():
+        assert file == {
+            "octets": (PACK / name).stat().st_size,
+            "sha256": sha256((PACK / name).read_bytes()).hexdigest(),
+        }
+    assert sum(path.stat().st_size for path in PACK.iterdir()) <= MOST_OCTETS
+
+
+def test_the_pack_catches_nearly_all_that_the_ordinary_run_kills():
+    caught = caught_by(SELECTION)
+    assert caught <= set(ORDINARY)
+    assert caught | {*SELECTION.left} == set(ORDINARY), "python -m tools.pack chooses the cases anew"
+    assert len(caught) >= 0.94 * len(ORDINARY)
+    related = [name for name, reason in SELECTION.left.items() if reason == "repeated or related calls"]
+    assert len(caught) >= 0.98 * (len(ORDINARY) - len(related)), "those that single calls can show"
+    assert {line.split()[0] for line in (PACK / "bugs.txt").read_text().splitlines()} == caught
+
+
+@pytest.mark.parametrize("part", range(8))
+def test_each_bug_is_caught_by_the_case_that_says_so(part):
+    judge = reader()
+    for number, case in enumerate(judge.read(PACK)):
+        if number % 8 == part:
+            names = [name for name in case["catches"] if sum(map(ord, name)) % 4 == 0]  # a fourth of them
+            assert {*kills_of(case, map(entry, names), judge)} == {*names}, case["name"]
+
+
+@pytest.mark.skipif(not shutil.which("cc"), reason="there is no C compiler")
+def test_a_kernel_in_c_judges_itself(tmp_path):
+    for words, status in (((), 0), (("-DLATE",), 1)):
+        made = tmp_path / "made"
+        build = [
+            "cc",
+            "-std=c99",
+            "-O1",
+            "-I",
+            str(PACK),
+            *words,
+            "-o",
+            str(made),
+            str(PACK / "judge.c"),
+            "-lm",
+        ]
+        subprocess.run(build, check=True)
+        ended = run(str(made), str(PACK))
+        assert ended.returncode == status, ended.stdout
+        assert ("MASK-3" in ended.stdout) == bool(words)
+
+
+@pytest.mark.skipif(not shutil.which("c++"), reason="there is no C++ compiler")
+def test_the_header_is_read_in_cpp(tmp_path):
+    source = """
+#include "attnspec.h"
+int main(int, char **words) {
+    attnspec_suite suite;
+    if (!attnspec_open(&suite, words[1])) return 2;
+    int next = 1, cases = 0;
+    while ((next = attnspec_next(&suite)) > 0) cases++;
+    attnspec_close(&suite);
+    std::printf("%d", cases);
+    return next < 0;
+}
+"""
+    (tmp_path / "read.cpp").write_text("#include <cstdio>\n" + source)
+    strict = ("-std=c++11", "-Wall", "-Wextra", "-pedantic", "-Werror", "-Wno-unused-function")
+    build = ["c++", *strict, "-I", str(PACK), "-o", str(tmp_path / "read"), str(tmp_path / "read.cpp")]
+    subprocess.run(build, check=True)
+    assert run(str(tmp_path / "read"), str(PACK)).stdout == str(MANIFEST["cases"])
+
+
+@pytest.mark.skipif(not shutil.which("node"), reason="there is no node")
+def test_a_kernel_in_javascript_is_judged(tmp_path):
+    for late, status in (("0", 0), ("1", 1)):
+        (tmp_path / "kernel.mjs").write_text(KERNEL.replace("LATE", late))
+        ended = run("node", str(PACK / "judge.mjs"), "./kernel.mjs", "float64", cwd=tmp_path)
+        assert ended.returncode == status, ended.stdout + ended.stderr
+        assert ("MASK-3" in ended.stdout) == bool(status)
+
+
+def test_the_reader_in_python_needs_numpy_alone(tmp_path):
+    text = (
+        "import numpy as np\n"
+        "def attention(query, key, value, *, is_causal=False):\n"
+        "    fits = query.shape[:-2] == key.shape[:-2] and query.shape[-1:] == key.shape[-1:]\n"
+        "    fits = fits and key.shape[:-1] == value.shape[:-1] and key.size and query.dtype == 'float64'\n"
+        "    if not fits: raise NotImplementedError\n"
+        "    scores = query @ key.swapaxes(-1, -2) / np.sqrt(query.shape[-1])\n"
+        "    open_keys = np.tri(*scores.shape[-2:], k=LATE, dtype=bool)\n"
+        "    if is_causal: scores = np.where(open_keys, scores, -np.inf)\n"
+        "    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))\n"
+        "    return weights / weights.sum(axis=-1, keepdims=True) @ value\n"
+    )
+    script = "import sys, runpy; sys.modules['attnspec'] = None; "
+    script += "runpy.run_path(sys.argv.pop(1), run_name='__main__')"
+    for late, fails in (("0", False), ("1", True)):
+        (tmp_path / "mine.py").write_text(text.replace("LATE", late))
+        words = ("-W", "ignore", "-c", script, str(PACK / "judge.py"), "mine", "float64")
+        ended = run(sys.executable, *words, cwd=tmp_path)
+        assert ended.stdout, ended.stderr
+        assert ("MASK-3" in ended.stdout) == fails, ended.stdout
