@@ -191,6 +191,8 @@ def _call(case: Case, name: str, dtypes: tuple[str, ...], *, weights: int) -> Ex
             return call
     with np.errstate(over="ignore"):  # disallowed scores may overflow
         values = expected(case)
+        dtypes = tuple(dtype for dtype in dtypes if dtype == case.dtype or _holds(dtype, values))
+        call = replace(call, dtypes=dtypes)
         budgets = {
             (dtype, accuracy): budgets_of(
                 _everything(),
@@ -213,7 +215,13 @@ def _call(case: Case, name: str, dtypes: tuple[str, ...], *, weights: int) -> Ex
         }
         kind = _kind(case, result, one_dtype=one_dtype)
         outputs.append(Output(result.name, kind, result.option or "", array, allowed))
-    return replace(call, outputs=tuple(outputs)) if outputs else None
+    return replace(call, outputs=tuple(outputs)) if outputs and dtypes else None
+
+
+def _holds(dtype: str, values: Mapping[str, Any]) -> bool:
+    """Whether no finite expected value is larger than the numbers of a dtype."""
+    arrays = [np.asarray(x, dtype=np.float64) for x in values.values()]
+    return all((np.abs(x[np.isfinite(x)]) <= FORMATS[dtype].largest).all() for x in arrays)
 
 
 def _strides(kind: str, array: NDArray[Any]) -> tuple[int, ...]:
