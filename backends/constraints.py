@@ -37,6 +37,8 @@ class Constraints:
         ``key`` if the values must have the depth of the keys.
     bias_dtype : {"any", "query"}
         ``query`` if the bias must have the dtype of the query.
+    one_query : bool
+        Whether a function of a form takes only one query of each sequence.
 
     Examples
     --------
@@ -52,6 +54,7 @@ class Constraints:
     always: Mapping[str, Any] = field(default_factory=dict, hash=False)
     value_depth: Literal["any", "key"] = "any"
     bias_dtype: Literal["any", "query"] = "any"
+    one_query: bool = False
 
     @property
     def suffix(self) -> str:
@@ -116,9 +119,10 @@ def fields_about(operation: str) -> tuple[str, ...]:
     --------
     >>> from attnspec.backends.constraints import fields_about
     >>> fields_about("rotary"), fields_about("paged_attention")
-    (('depths',), ('depths', 'multiple', 'heads', 'value_depth'))
+    (('depths',), ('depths', 'multiple', 'heads', 'value_depth', 'one_query'))
     """
     letters = {letter for argument in _arrays(operation) for letter in argument.shape}
+    declared = OPERATIONS[operation]
     about = {
         "axes": primal(operation) == "attention",
         "always": primal(operation) == "attention",
@@ -126,6 +130,7 @@ def fields_about(operation: str) -> tuple[str, ...]:
         "multiple": bool(letters.intersection(_LENGTHS)),
         "heads": letters.issuperset(_HEADS),
         "value_depth": letters.issuperset(_DEPTHS),
+        "one_query": bool(declared.layers) and "packed" not in declared.layers,
     }
     return tuple(field for field, decides in about.items() if decides)
 
@@ -170,6 +175,8 @@ def _of_shapes(constraints: Constraints, sizes: Mapping[str, Sequence[int]]) -> 
     for what, letter, multiple in zip(("queries", "keys"), _LENGTHS, constraints.multiple, strict=True):
         if wrong := [size for size in sizes.get(letter, ()) if size % multiple]:
             return f"takes only multiples of {multiple} {what}, got {wrong[0]}"
+    if constraints.one_query and (several := [size for size in sizes.get("L", ()) if size != 1]):
+        return f"takes one query of each sequence, got {several[0]}"
     heads, key_heads = (sizes.get(letter, ()) for letter in _HEADS)
     if constraints.heads == "equal" and heads and key_heads and heads[0] != key_heads[0]:
         return f"takes only as many key heads as query heads, got {key_heads[0]} for {heads[0]}"

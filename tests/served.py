@@ -1,5 +1,5 @@
 # ruff: noqa: FBT002 - the signatures are those of libraries
-"""Functions over packed rows and pages, with the signatures of served kernels."""
+"""Functions of forms, with the signatures of served kernels, and wrong ones."""
 
 import numpy as np
 
@@ -59,6 +59,71 @@ def decode(q, k_cache, v_cache, page_table, cache_seqlens, sm_scale=None):
     options = {"block_table": page_table, "key_lengths": cache_seqlens, "scale": sm_scale}
     q, k, v = (x.swapaxes(-3, -2) for x in (q, k_cache, v_cache))
     return function("paged_attention")(q, k, v, **options, dtype=q.dtype).swapaxes(-3, -2)
+
+
+def paged_attention_v1(
+    query, key_cache, value_cache, num_kv_heads, scale, block_tables, seq_lens, block_size, max_seq_len
+):
+    assert query.ndim == 3
+    assert (num_kv_heads, block_size) == (key_cache.shape[2], key_cache.shape[1])
+    assert max_seq_len == seq_lens.max(initial=0)
+    return decode(query[:, None], key_cache, value_cache, block_tables, seq_lens, scale)[:, 0]
+
+
+def flash_attn_with_kvcache(
+    q,
+    k_cache,
+    v_cache,
+    k=None,
+    v=None,
+    cache_seqlens=None,
+    block_table=None,
+    softmax_scale=None,
+    causal=False,
+    window_size=(-1, -1),
+):
+    options = {
+        "block_table": block_table,
+        "key_lengths": cache_seqlens,
+        "scale": softmax_scale,
+        "is_causal": causal,
+        "window": sides(window_size),
+    }
+    options |= {} if k is None else {"new_key": k.swapaxes(-3, -2), "new_value": v.swapaxes(-3, -2)}
+    q, k_cache, v_cache = (x.swapaxes(-3, -2) for x in (q, k_cache, v_cache))
+    return function("paged_attention")(q, k_cache, v_cache, **options, dtype=q.dtype).swapaxes(-3, -2)
+
+
+def mla(q_nope, q_pe, kv_c, k_pe, w_uk, w_uv, sm_scale=None, causal=False):
+    options = {"scale": sm_scale, "is_causal": causal}
+    return function("latent_attention")(q_nope, q_pe, kv_c, k_pe, w_uk, w_uv, **options, dtype=q_nope.dtype)
+
+
+def mla_of_the_latent_scale(q_nope, q_pe, kv_c, k_pe, w_uk, w_uv, sm_scale=None, causal=False):
+    scale = (kv_c.shape[-1] + q_pe.shape[-1]) ** -0.5 if sm_scale is None else sm_scale
+    return mla(q_nope, q_pe, kv_c, k_pe, w_uk, w_uv, scale, causal)
+
+
+def int8_attention(q, k_codes, v_codes, k_scale, v_scale, causal=False, window_size=(-1, -1)):
+    options = {"key_scales": k_scale, "value_scales": v_scale, "is_causal": causal}
+    attend = function("quantized_attention")
+    return attend(q, k_codes, v_codes, **options, window=sides(window_size), dtype=q.dtype)
+
+
+def int8_attention_with_a_later_key(q, k_codes, v_codes, k_scale, v_scale, causal=False):
+    options = {"window": (None, 1)} if causal else {}
+    options |= {"key_scales": k_scale, "value_scales": v_scale}
+    return function("quantized_attention")(q, k_codes, v_codes, **options, dtype=q.dtype)
+
+
+def window_off_by_one(q, k, v, window_size=(-1, -1)):
+    window = sides(window_size)
+    window = window and (None if window[0] is None else window[0] + 1, window[1])
+    return function("attention")(q, k, v, window=window, dtype=q.dtype)
+
+
+def window_without_effect(q, k, v, window_size=(-1, -1)):
+    return function("attention")(q, k, v, dtype=q.dtype)
 
 
 def decode_of_a_wrong_scale(q, k_cache, v_cache, page_table, cache_seqlens):

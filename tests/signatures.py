@@ -59,11 +59,12 @@ SIGNATURES: dict[str, Signature] = {
         "q, k_cache, v_cache, k=None, v=None, rotary_cos=None, rotary_sin=None, cache_seqlens=None, "
         "softmax_scale=None, causal=False, window_size=(-1, -1), softcap=0.0, block_table=None",
         {"query": "q", "key": "k_cache", "value": "v_cache", "key_lengths": "cache_seqlens"}
-        | {"scale": "softmax_scale", "softcap": "softcap"},
+        | {"softcap": "softcap"}
+        | _OF_FLASH,
         "BSHD",
-        ("zero softcap", "four axes"),
-        ("scale", "softcap", "key_lengths"),
-        ("block_table", "window_size"),
+        ("zero softcap", "four axes", "bottom-right", "minus one"),
+        ("scale", "softcap", "key_lengths", "is_causal", "window"),
+        ("block_table",),
     ),
     "ring_flash_attn_func": Signature(f"q, k, v, {_FLASH}, softcap=0.0, group=None", **_AS_FLASH),
     "flash_attn_varlen_func": Signature(
@@ -92,11 +93,11 @@ SIGNATURES: dict[str, Signature] = {
         "key_value_seq_lengths=None, local_window_size=None, implementation=None, return_residual=False",
         _LONG
         | {"bias": "bias", "mask": "mask", "scale": "scale", "is_causal": "is_causal"}
-        | {"key_lengths": "key_value_seq_lengths", "window": "local_window_size"},
+        | {"key_lengths": "key_value_seq_lengths", "window": "local_window_size"}
+        | {"query_lengths": "query_seq_lengths"},
         "BSHD",
-        ("four axes",),
-        ("bias", "mask", "scale", "is_causal", "key_lengths", "window"),
-        ("query_seq_lengths",),
+        ("four axes", "per entry"),
+        ("bias", "mask", "scale", "is_causal", "key_lengths", "query_lengths", "window"),
     ),
     "flax_linen": Signature(
         "query, key, value, bias=None, mask=None, broadcast_dropout=True, dropout_rng=None, "
@@ -180,6 +181,13 @@ SIGNATURES: dict[str, Signature] = {
         "HD",
         refused="one query",
     ),
+    "splash": Signature(
+        "q, k, v, q_segment_ids=None, kv_segment_ids=None, causal=False",
+        _QKV
+        | {"query_segment_ids": "q_segment_ids", "key_segment_ids": "kv_segment_ids"}
+        | {"is_causal": "causal"},
+        tested=("query_segment_ids", "key_segment_ids", "is_causal"),
+    ),
     "sageattn": Signature(
         "q, k, v, tensor_layout='HND', is_causal=False, sm_scale=None, return_lse=False, **kwargs",
         _QKV | {"is_causal": "is_causal", "scale": "sm_scale", "return_lse": "return_lse"},
@@ -202,11 +210,12 @@ SIGNATURES: dict[str, Signature] = {
     "transformer_engine": Signature(
         "query_layer, key_layer, value_layer, attention_mask=None, qkv_format='bshd', cu_seqlens_q=None, "
         "window_size=None, core_attention_bias=None, alibi_slopes=None, fast_zero_fill=True",
-        {"query": "query_layer", "key": "key_layer", "value": "value_layer", "mask": "attention_mask"},
+        {"query": "query_layer", "key": "key_layer", "value": "value_layer", "mask": "attention_mask"}
+        | {"window": "window_size"},
         "BSHD",
-        ("ignores",),
-        ("mask",),
-        ("alibi_slopes", "window_size"),
+        ("ignores", "minus one"),
+        ("mask", "window"),
+        ("alibi_slopes",),
     ),
     "cudnn_sdpa": Signature(
         "q, k, v, attn_scale=None, bias=None, use_causal_mask=False, seq_len_q=None, "
@@ -330,6 +339,8 @@ def emulate(signature: Signature, given: dict[str, Any]) -> Any:
     _require("equal depths" not in quirks or value.shape[-1] == key.shape[-1], "depths")
     _require("list" not in quirks or isinstance(given["biases"], list), "expected a list of biases")
     _require("block mask" not in quirks or given["block_mask"] is None, "expected a BlockMask")
+    for name in ("key_lengths", "query_lengths") if "per entry" in quirks else ():
+        _require(name not in own or np.ndim(own[name]) == 1, "expected a length for each batch entry")
     if given.get("alibi_slopes") is not None:
         _require(given["alibi_slopes"].ndim <= 2, "alibi_slopes")
     _with_meaning(own, quirks)

@@ -137,6 +137,14 @@ some errors of a bug in half precision are small by chance
     20 MASK-3 (is_causal) #other @float16 ~wrong; half 5 (is_causal); ok 20
     = MASK-3 25
 
+errors that begin at a size are no lack of precision
+    9 SOFT-5 (sinks, tiles) ~half; ok 20 (sinks); ok 20 (tiles); ok 20
+    = SOFT-5 9
+
+but those of every size are, also if more calls are large
+    9 SOFT-5 (sinks, tiles) ~half; 4 SOFT-5 (sinks) #small ~half; ok 20 (tiles); ok 20
+    = NUM-3 13
+
 slight errors and an overflow are a lack of precision
     half 9; 3 SOFT-1 @float16 ~slight; 3 SOFT-2 (large scores) @float16 ~nan
     = precise NUM-5 15

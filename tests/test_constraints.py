@@ -272,6 +272,7 @@ VALUES = {
     "multiple": 2,
     "heads": "equal",
     "value_depth": "key",
+    "one_query": True,
 }
 
 

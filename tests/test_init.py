@@ -161,15 +161,18 @@ def test_a_companion_with_the_name_and_the_arguments_is_described_as_that_operat
             "packed_attention",
             ["open_side = -1", 'longest_keys = "max_seqlen_k"', 'PACK-5 = "bottom-right"', "deterministic"],
         ),
-        ("unified", "packed_paged_attention", ['key_lengths = "seqused_k"', 'return_lse = "return_lse"']),
+        ("unified", "packed_paged_attention", ['key_lengths = "seqused_k"']),
         ("decode", "paged_attention", ["axes = 4", 'scale = "sm_scale"']),
+        ("paged_attention_v1", "paged_attention", ["one_query = true", 'key_heads = "num_kv_heads"']),
+        ("flash_attn_with_kvcache", "paged_attention", ['new_key = "k"', 'is_causal = "causal"']),
+        ("mla", "latent_attention", ['query = "q_nope"', 'key_weight = "w_uk"', 'scale = "sm_scale"']),
+        ("int8_attention", "quantized_attention", ['key_scales = "k_scale"', 'window = "window_size"']),
     ],
 )
-def test_a_function_of_packed_rows_or_pages_is_described_and_passes(name, operation, lines):
+def test_a_function_of_another_form_is_described_and_passes(name, operation, lines):
     run = CliRunner().invoke(main, ["init", f"{SERVED}:{name}"])
     assert run.exit_code == 0, run.output
     assert f'operation = "{operation}"' in run.output
-    assert 'layout = "BSHD"' in run.output
     assert [line for line in lines if line not in run.output] == []
     checked = CliRunner().invoke(main, ["check", "--smoke"])
     assert checked.exit_code == 0, checked.output
@@ -230,6 +233,22 @@ def test_keys_of_attention_alone_are_refused_beside_another_operation():
         describe(lambda q: q, operation="packed_attention", names={"query": "q"}, axes=4, loop=True)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "rule"),
+    [
+        ("mla_of_the_latent_scale", "LATENT-2"),
+        ("int8_attention_with_a_later_key", "STACK-2"),
+        ("window_off_by_one", "MASK-8"),
+        ("window_without_effect", "MASK-8"),
+    ],
+)
+def test_a_parameter_that_does_something_else_than_its_name_says_is_judged(wrong, rule):
+    run = CliRunner().invoke(main, ["init", f"{SERVED}:{wrong}"])
+    assert run.exit_code == 0, run.output
+    report = check(load("."), rules=[rule], dtypes=["float32"], quick=True)
+    assert rule in {verdict.rule for verdict in report.report.results.verdicts if verdict.bad}, report.text
+
+
 def test_a_function_with_a_wrong_scale_is_described_and_fails():
     Path("of_features.py").write_text(
         "from attnspec.reference import attention\n"
@@ -254,6 +273,9 @@ SHOWS = {
     "is_causal": "MASK-3",
     "window": "MASK-8",
     "key_lengths": "MASK-9",
+    "query_lengths": "MASK-10",
+    "query_segment_ids": "MASK-11",
+    "key_segment_ids": "MASK-11",
     "sinks": "SOFT-5",
     "return_lse": "SOFT-6",
 }

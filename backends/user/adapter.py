@@ -51,6 +51,7 @@ def adapt(name: str, function: Callable[..., Any], convention: Convention, xp: A
         if packed:
             _check_packed(call)
         sizes = {own: _sizes(call)[size] for size, own in convention.sizes.items()}
+        call = for_each_entry(call, xp) if convention.per_entry else call
         call = _split_past(call, convention.past)
         if "mask" in native and native["mask"] == native.get("bias"):
             call = _merge_mask_and_bias(call, xp)
@@ -200,6 +201,18 @@ def _add_axes(call: dict[str, Any], axes: int | None) -> dict[str, Any]:
             if getattr(call.get(option), "shape", None) is not None and call[option].ndim < 2:
                 call[option] = call[option].reshape((1, *call[option].shape))
     return call
+
+
+def for_each_entry(call: dict[str, Any], xp: Any, form: Operation = _OPERATION) -> dict[str, Any]:
+    """Write a number that is about all sequences as an array of one number for each."""
+    queries = call[form.arrays[0]]
+    device = getattr(queries, "device", "cpu")
+    there = {} if device == "cpu" else {"device": device}
+    packed = "query_starts" in call
+    each = (len(call["query_starts"]) - 1,) if packed else tuple(queries.shape[:-3])
+    declared = form.arguments
+    alike = {x for x in call if type(call[x]) is int and declared[x].shape[:1] in (("G",), (BATCH,))}
+    return call | {name: xp.full(each, call[name], **there) for name in alike if each}
 
 
 def _remove_axes(array: Any, outer: tuple[int, ...], axes: int | None) -> Any:

@@ -37,6 +37,8 @@ KEYS: Mapping[str, tuple[Any, str]] = {
     "mask_axes": (int, "an integer"),
     "sizes": _TABLE,
     "open_side": (int, "an integer"),
+    "per_entry": (bool, "true or false"),
+    "one_query": (bool, "true or false"),
     "past": (list, "a list of two parameters"),
     "depths": (list, "a list of integers"),
     "multiple": ((int, list), "an integer or a list of two integers"),

@@ -56,6 +56,10 @@ class Convention:
     #: Options to pass in every call, because the default of the function is not the specified one. A call
     #: without the option passes the specified default. Options that the function requires are always passed.
     given: tuple[str, ...] = ()
+    #: Whether a length or an offset must be an array with a number for each batch entry.
+    per_entry: bool = False
+    #: Whether it takes one query of each sequence, without an axis of positions.
+    one_query: bool = False
 
     @property
     def others(self) -> tuple[str, ...]:
@@ -73,6 +77,8 @@ def check_convention(name: str, convention: Convention, operation: str = "attent
         raise BackendError(
             f"backend {name}: {operation}: expected no key of attention alone, got {', '.join(alone)}"
         )
+    if convention.one_query and (operation == "attention" or "packed" in form.layers):
+        raise BackendError(f"backend {name}: one_query: expected a form with a batch, got {operation}")
     for what, got, expected in (
         ("layout", convention.layout, LAYOUTS),
         ("mask", convention.mask, ("attend", "ignore")),

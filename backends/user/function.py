@@ -157,7 +157,7 @@ def backend_of(name: str, target: Any, settings: Settings, library: str, attribu
         if (convention := settings.convention) is not None:
             mapped = (*convention.names.values(), *convention.others)
             left = tuple(f"{operation}: {x}" for x in unknown_parameters(function, operation, mapped))
-            function = adapt_companion(name, operation, function, convention)
+            function = adapt_companion(name, operation, function, convention, runs_on.xp)
         check_companion(name, operation, function)
         alone = Backend(
             name,

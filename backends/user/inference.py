@@ -28,10 +28,16 @@ def infer_configuration(place: str, array: str = "") -> str:
         head = _head(place, library.name, package_of(module, library.name))
         return "\n".join((*head, f'operation = "{operation}"  # it has the name and the arguments', ""))
     backend = Backend(place, library, function, library.default_dtypes)
-    if operation := form_of(function)[0]:
-        inference = infer_companion(backend, operation, function)
-        return configuration_text(place, library.name, inference, package_of(module, library.name), operation)
-    return configuration_text(place, library.name, probe(backend, function), package_of(module, library.name))
+    operation = form_of(function)[0]
+    try:
+        inference = infer_companion(backend, operation, function) if operation else probe(backend, function)
+    except BackendError:
+        # Pages or boundaries may be optional by the signature, and needed by this function.
+        other = "" if operation else form_of(function, optional=True)[0]
+        if not other:
+            raise
+        operation, inference = other, infer_companion(backend, other, function)
+    return configuration_text(place, library.name, inference, package_of(module, library.name), operation)
 
 
 def package_of(module: ModuleType, array: str) -> str:
@@ -97,6 +103,9 @@ def _passing(inference: Inference) -> Iterator[str]:
     convention, why = inference.convention, inference.why
     if "mask" in why:
         yield f'mask = "{convention.mask}"' + _because(why, "mask")
+    for key in ("per_entry", "one_query"):
+        if getattr(convention, key):
+            yield f"{key} = true" + _because(why, key)
     if convention.open_side is not None:
         yield f"open_side = {convention.open_side}" + _because(why, "window")
     if convention.sizes:

@@ -18,8 +18,16 @@ from attnspec.backends.errors import BackendError
 from attnspec.backends.user.adapter import adapt
 from attnspec.backends.user.convention import OTHER, PACKED, Convention
 from attnspec.backends.user.signature import required_parameters
-from attnspec.backends.user.trials import Inputs, guess_arguments, trials
-from attnspec.operations.aliases import meant
+from attnspec.backends.user.trials import (
+    PARTNERS,
+    UNCONFIRMED,
+    Inputs,
+    guess_arguments,
+    is_clear,
+    reason_to_ignore,
+    trials,
+)
+from attnspec.operations.aliases import SIZES
 from attnspec.reference import attention
 
 _OPERATION = OPERATIONS["attention"]
@@ -37,8 +45,8 @@ _RETURNS = (
     ("output", OTHER, OTHER),
 )
 _LAYOUTS: tuple[Literal["BHSD", "BSHD", "BS(HD)"], ...] = ("BHSD", "BSHD", "BS(HD)")
-#: What functions call the numbers of heads that they need as arguments.
-_HEADS = ("num_heads", "n_heads", "nhead", "heads", "head_num", "num_attention_heads", "h")
+#: The sizes of attention that functions need as arguments.
+_HEADS = ("query_heads", "key_heads")
 _POWERS = {"1 / sqrt(D)": -0.5, "1": 0.0, "1 / D": -1.0, "sqrt(D)": 0.5}
 
 
@@ -134,6 +142,7 @@ class _Probe:
             if ours and ours[0] in _OPERATION.arrays:
                 continue
             confirmed = next(self.meanings(convention, own, ours), None)
+            confirmed = confirmed or self.unconfirmed(convention, own, ours)
             if confirmed is not None:
                 convention = confirmed
                 if ours[:2] == ("mask", "bias") and "mask" in convention.names:  # one parameter for both
@@ -147,9 +156,7 @@ class _Probe:
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
         ]
         if ignored:
-            known = (f"{own} ({' or '.join(meant(own))}?)" for own in ignored if meant(own))
-            said = f"; no call confirmed {', '.join(known)}" if any(map(meant, ignored)) else ""
-            self.why["ignore"] = f"never passed, so no case tests what these do{said}"
+            self.why["ignore"] = reason_to_ignore(ignored)
         shared = [own for own in convention.names.values() if [*convention.names.values()].count(own) > 1]
         names = {ours: own for ours, own in convention.names.items() if ours != own or own in shared}
         convention = replace(convention, names=names)
@@ -166,8 +173,9 @@ class _Probe:
 
     def sizes(self) -> dict[str, str]:
         """Map the numbers of heads to the parameters without a default that may be one."""
-        named = [own for own in required_parameters(self.function) if own in _HEADS]
-        return {"query_heads": named[0]} if named else {}
+        needed = [own for own in required_parameters(self.function) if not self.guesses[own]]
+        named = {ours: next((own for own in needed if own.lower() in SIZES[ours]), "") for ours in _HEADS}
+        return {ours: own for ours, own in named.items() if own}
 
     def on(self) -> tuple[str, ...]:
         """Name the flags that are on by default."""
@@ -267,7 +275,7 @@ class _Probe:
             if ours in convention.names and convention.names[ours] != own:
                 continue
             others = {name: used for name, used in convention.names.items() if beside or used != own}
-            named = replace(convention, names={**others, ours: own})
+            named = replace(convention, names={**others, ours: own, **self.partner(ours)})
             arrays = self.drop_batch(named, self.arrays)
             for trial in trials(named, ours, self.inputs):
                 at_end = "MASK-3" in trial.variants if ours in ("is_causal", "window") else self.at_end
@@ -280,6 +288,32 @@ class _Probe:
                 if trial.why:
                     self.why = dict.fromkeys((ours, *trial.variants), trial.why) | self.why
                 yield trial.convention
+
+    def partner(self, ours: str) -> dict[str, str]:
+        """Map the argument that one needs to the function's name of it."""
+        other = PARTNERS.get(ours)
+        return {str(other): own for own, guesses in self.guesses.items() if other in guesses}
+
+    def unconfirmed(self, convention: Convention, own: str, ours: tuple[str, ...]) -> Convention | None:
+        """Take a parameter by its name if it can be passed, although its results are not the specified ones.
+
+        A parameter that is left out would hide what is wrong with it. One that is right with the other
+        alignment is no mistake: a dialect has one alignment.
+        """
+        if not ours or not is_clear(ours[0], own):
+            return None
+        named = replace(convention, names={**convention.names, ours[0]: own})
+        arrays = self.drop_batch(named, self.arrays)
+        taken = [
+            trial
+            for trial in trials(named, ours[0], self.inputs)
+            if self.run(trial.convention, arrays, self.drop_batch(named, trial.options)) is not None
+        ]
+        right = any(self.confirms(x.convention, arrays, x.options, x.meaning) for x in taken)
+        if not taken or right:
+            return None
+        self.why[ours[0]] = UNCONFIRMED
+        return taken[0].convention
 
     def confirms(
         self,

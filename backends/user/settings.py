@@ -153,6 +153,8 @@ def settings_of_table(where: str, name: str, table: Mapping[str, Any]) -> Settin
         always=table.get("always", {}),
         given=tuple(table.get("given", ())),
         open_side=table.get("open_side"),
+        per_entry=table.get("per_entry", False),
+        one_query=table.get("one_query", False),
     )
     as_it_is = ("accuracy", "profile", "versions", "dialect", "concurrent")
     fields: dict[str, Any] = {key: table[key] for key in as_it_is if key in table}
@@ -193,6 +195,7 @@ def _constraints(where: str, table: Mapping[str, Any]) -> Constraints:
         always=dict(table.get("always", {})),
         value_depth=table.get("value_depth", "any"),
         bias_dtype=table.get("bias_dtype", "any"),
+        one_query=table.get("one_query", False),
     )
 
 

@@ -156,18 +156,27 @@ def check_is_attention(name: str, function: Callable[..., Any]) -> None:
         )
 
 
-def form_of(function: Callable[..., Any]) -> tuple[str, str]:
-    """Return the operation of a function that needs boundaries of sequences or pages, and that parameter."""
-    needed = [parameter.lower() for parameter in required_parameters(function)]
+#: An argument that only the operations of a form have, by the word of the form.
+_TELLS = {
+    "packed": "query_starts",
+    "paged": "block_table",
+    "quantized": "key_codes",
+    "listed": "key_indices",
+    "latent": "query_rotary",
+}
+
+
+def form_of(function: Callable[..., Any], *, optional: bool = False) -> tuple[str, str]:
+    """Return the operation of a function that needs what only a form has, and that parameter.
+
+    With `optional` a parameter that has a default counts too.
+    """
     every = [parameter.lower() for parameter in inspect.signature(function).parameters]
-    starts, table = ({argument, *OF_COMPANIONS[argument]} for argument in ("query_starts", "block_table"))
-    for known in (starts, table):
-        own = next((parameter for parameter in needed if parameter in known), None)
-        if own:
-            words = {"packed": starts, "paged": table}
-            operation = name_of(word for word, names in words.items() if names & {*every})
-            return operation, own
-    return "", ""
+    needed = every if optional else [parameter.lower() for parameter in required_parameters(function)]
+    words = {word: {argument, *OF_COMPANIONS.get(argument, ())} for word, argument in _TELLS.items()}
+    own = next((name for names in words.values() for name in needed if name in names), "")
+    operation = name_of(word for word, names in words.items() if names & {*every})
+    return (operation, own) if own and operation in OPERATIONS else ("", "")
 
 
 def check_form(name: str, function: Callable[..., Any]) -> None:

@@ -1,7 +1,7 @@
 """Guesses what the parameters of a function are by their names, and the calls that would confirm a guess."""
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
@@ -12,9 +12,15 @@ from numpy.typing import NDArray
 from attnspec import OPERATIONS
 from attnspec.backends.user.convention import Convention
 from attnspec.backends.user.signature import required_parameters
-from attnspec.operations.aliases import meant
+from attnspec.operations.aliases import is_name_of, meant
 
 _OPERATION = OPERATIONS["attention"]
+#: Arguments that are named by what they do, so that a function with another result is wrong.
+_CLEAR = ("scale", "softcap", "is_causal", "window", "sinks", "query_lengths", "key_lengths")
+#: The reason to write beside such an argument if no call has the results of the reference.
+UNCONFIRMED = "by its name alone: no call gave the specified results"
+#: Arguments that need each other.
+PARTNERS = {"query_segment_ids": "key_segment_ids", "key_segment_ids": "query_segment_ids"}
 
 
 @dataclass(frozen=True)
@@ -63,7 +69,15 @@ def trials(named: Convention, ours: str, inputs: Inputs) -> Iterator[Trial]:
         if not named.returns:
             yield Trial(named, {ours: True}, {}, {})
     elif ours in (values := _values(inputs)):
-        yield Trial(named, {ours: values[ours]}, {ours: values[ours]}, {})
+        both = (ours, PARTNERS[ours]) if PARTNERS.get(ours) in named.names else (ours,)
+        given = {name: values[name] for name in both}
+        if ours not in ("query_lengths", "key_lengths"):
+            yield Trial(named, given, given, {})
+            return
+        also = (({ours: 5}, {ours: 5}),)
+        yield Trial(named, given, given, {}, also=also)
+        why = "it takes a number for each batch entry, and not one for all"
+        yield Trial(replace(named, per_entry=True), given, given, {}, why, also)
 
 
 def _values(inputs: Inputs) -> dict[str, Any]:
@@ -76,7 +90,21 @@ def _values(inputs: Inputs) -> dict[str, Any]:
         "query_lengths": np.linspace(3, queries, batch, dtype=int),
         "key_lengths": np.linspace(4, keys, batch, dtype=int),
         "sinks": np.linspace(-1, 1, heads).astype(inputs.bias.dtype),
+        "query_segment_ids": np.tile(np.arange(queries) * 2 // queries, (batch, 1)),
+        "key_segment_ids": np.tile(np.arange(keys) * 2 // keys, (batch, 1)),
     }
+
+
+def is_clear(ours: str, own: str) -> bool:
+    """Whether a parameter can only be an argument of attention, whatever it does."""
+    return ours in _CLEAR and is_name_of(ours, own)
+
+
+def reason_to_ignore(ignored: Sequence[str]) -> str:
+    """Return the reason to write beside the parameters that are never passed."""
+    known = [f"{own} ({' or '.join(meant(own))}?)" for own in ignored if meant(own)]
+    said = f"; no call confirmed {', '.join(known)}" if known else ""
+    return f"never passed, so no case tests what these do{said}"
 
 
 def _guesses(name: str) -> tuple[str, ...]:

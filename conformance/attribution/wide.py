@@ -3,12 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from attnspec.conformance import traits
 from attnspec.conformance.attribution.common import calls_of, count_of, traits_of
 from attnspec.conformance.attribution.finding import Common, Finding
 from attnspec.conformance.attribution.precision import PRECISE
 from attnspec.conformance.verdict import Verdict
 from attnspec.dtypes import SHORT
 
+_TILES = (traits.TILED, traits.TILED_32, traits.TILED_64)
 #: A cause takes calls in half precision with its traits if at least this share of its calls fails.
 _MOSTLY = 0.7
 #: Calls that seem imprecise have another cause if at least this share of them does.
@@ -50,8 +52,12 @@ def _in_wide(common: Common, failures: Sequence[Verdict], passing: Sequence[Verd
 
 
 def is_predicted(failures: Sequence[Verdict], common: Common, passing: Sequence[Verdict]) -> bool:
-    """Whether most calls with the traits fail in wide dtypes, as they do where a step is too short."""
-    bad, good = _in_wide(common, failures, passing)
+    """Whether most calls with the traits fail in wide dtypes, as they do where a step is too short.
+
+    Such a step is as short in calls of few keys, so that sizes do not count.
+    """
+    kind = replace(common, traits=tuple(trait for trait in common.traits if trait not in _TILES))
+    bad, good = _in_wide(kind, failures, passing)
     return bad >= good
 
 

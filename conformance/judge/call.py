@@ -51,12 +51,13 @@ def call(
     function = backend.function(operation)
     if function is None:
         raise Missing(f"{backend.name} has no {operation}", f"operation {operation}")
-    missing = [name for name in arguments if not backend.has(operation, name)]
+    form = OPERATIONS[operation]
+    missing = [name for name in form.stated(arguments) if not backend.has(operation, name)]
     if missing:
         lacks = [f"argument {name}" for name in missing]
         raise Missing(f"{backend.name} has no argument {', '.join(missing)}", *lacks)
-    arguments = {**arguments, **forward_results(backend, operation, arguments)}
-    form = OPERATIONS[operation]
+    arguments = {name: x for name, x in arguments.items() if backend.has(operation, name)}
+    arguments |= forward_results(backend, operation, arguments)
     asked = {
         result.option: True
         for result in form.results

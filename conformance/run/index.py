@@ -7,6 +7,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from attnspec import OPERATIONS, Case
 from attnspec.conformance.judge.dtypes import LSES, is_real
 from attnspec.conformance.judge.traits import describe
 from attnspec.conformance.relations.relation import Relation
@@ -63,13 +64,17 @@ def outline_of(item: Item) -> Outline:
         item.rules,
         item.dtype,
         misuse is not None,
-        tuple(CallOutline(call.operation, tuple(call.arguments)) for call in item.calls),
+        tuple(CallOutline(call.operation, _stated(call)) for call in item.calls),
         isinstance(item, Relation),
         _dtypes(item),
         misuse.argument if misuse else "",
         not isinstance(item, Relation) and bool(item.alternatives),
         *describe(item),
     )
+
+
+def _stated(call: Case) -> tuple[str, ...]:
+    return tuple(OPERATIONS[call.operation].stated(call.arguments))
 
 
 def _later(names: list[str], place: Mapping[str, int]) -> set[str]:

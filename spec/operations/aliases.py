@@ -59,7 +59,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 
-#: Other names of the arguments that only companions have.
+#: Other names of the arguments of companions, for those alone.
 OF_COMPANIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "query_starts": ("cu_seqlens_q", "cu_seq_q", "cum_seq_q", "cu_seq_lens_q", "qo_indptr", "cu_seqlens"),
@@ -76,13 +76,29 @@ OF_COMPANIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "block_table": ("block_tables", "page_table", "page_indices", "kv_indices", "block_indices"),
         "key_pages": ("k_cache", "key_cache", "k_pages", "paged_k_cache", "k"),
         "value_pages": ("v_cache", "value_cache", "v_pages", "paged_v_cache", "v"),
-        "new_key": ("k_new", "key_new", "knew"),
-        "new_value": ("v_new", "value_new", "vnew"),
+        "new_key": ("k_new", "key_new", "knew", "k"),
+        "new_value": ("v_new", "value_new", "vnew", "v"),
         "dropout_p": ("dropout", "dropout_rate", "p_dropout", "dropout_prob", "attn_dropout", "p"),
         "seed": ("dropout_seed", "rng_seed", "philox_seed", "dropout_rng", "dropout_key"),
         "scores": ("logits", "score", "index_score", "index_scores", "input_values"),
         "top_k": ("k", "topk", "index_topk", "topk_tokens"),
         "left_padding": ("cache_leftpad", "leftpad_k", "left_pad"),
+        "query": ("q_nope", "query_nope", "q_no_pe"),
+        "query_rotary": ("q_pe", "q_rope", "query_pe", "query_rope", "q_rotary"),
+        "latent": ("kv_c", "c_kv", "ckv", "kv_latent", "compressed_kv", "kv_c_normed", "latent_cache"),
+        "key_rotary": ("k_pe", "k_rope", "key_pe", "key_rope", "kpe", "k_rotary"),
+        "key_weight": ("w_uk", "wuk", "w_k_up", "k_up", "wkv_b_key"),
+        "value_weight": ("w_uv", "wuv", "w_v_up", "v_up", "wkv_b_value"),
+        "key_codes": ("k_codes", "k_int8", "k_quant", "k_fp8", "key_int8", "key_quant", "quantized_key"),
+        "value_codes": (
+            "v_codes",
+            "v_int8",
+            "v_quant",
+            "v_fp8",
+            "value_int8",
+            "value_quant",
+            "quantized_value",
+        ),
     }
 )
 
@@ -92,6 +108,8 @@ SIZES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "longest_queries": ("max_seqlen_q", "max_q", "max_seqlens_q", "max_query_len", "max_length_q"),
         "longest_keys": ("max_seqlen_k", "max_k", "max_seqlens_k", "max_seqlen_kv", "max_kv", "max_seq_len"),
         "page": ("page_size", "block_size"),
+        "query_heads": ("num_heads", "n_heads", "nhead", "heads", "head_num", "num_attention_heads", "h"),
+        "key_heads": ("num_kv_heads", "n_kv_heads", "kv_heads", "num_key_value_heads", "num_heads_k"),
     }
 )
 
@@ -120,6 +138,11 @@ NO_COUNTERPART: Mapping[str, str] = MappingProxyType(
         "out": _NO_RESULT,
     }
 )
+
+
+def is_name_of(argument: str, name: str) -> bool:
+    """Whether a name stands for an argument of attention and for no other."""
+    return name.lower() == argument or (meant(name) == (argument,) and name.lower() in ALIASES[argument])
 
 
 def meant_in(operation: str, name: str) -> tuple[str, ...]:

@@ -191,6 +191,18 @@ class Operation:
         """Names of the outputs, starting with the one that is always returned."""
         return tuple(output.name for output in self.results)
 
+    def stated(self, arguments: Mapping[str, Any]) -> list[str]:
+        """Name the arguments of a call that a function needs for it: all but words that are the default.
+
+        A kernel of one encoding has no argument for it.
+        """
+        declared = self.arguments
+        return [
+            name
+            for name, value in arguments.items()
+            if name not in declared or not declared[name].words or value != declared[name].default
+        ]
+
     @property
     def stacked(self) -> bool:
         """Whether it combines several forms."""
