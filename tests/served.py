@@ -110,12 +110,6 @@ def int8_attention(q, k_codes, v_codes, k_scale, v_scale, causal=False, window_s
     return attend(q, k_codes, v_codes, **options, window=sides(window_size), dtype=q.dtype)
 
 
-def int8_attention_with_a_later_key(q, k_codes, v_codes, k_scale, v_scale, causal=False):
-    options = {"window": (None, 1)} if causal else {}
-    options |= {"key_scales": k_scale, "value_scales": v_scale}
-    return function("quantized_attention")(q, k_codes, v_codes, **options, dtype=q.dtype)
-
-
 def window_off_by_one(q, k, v, window_size=(-1, -1)):
     window = sides(window_size)
     window = window and (None if window[0] is None else window[0] + 1, window[1])

@@ -237,7 +237,6 @@ def test_keys_of_attention_alone_are_refused_beside_another_operation():
     ("wrong", "rule"),
     [
         ("mla_of_the_latent_scale", "LATENT-2"),
-        ("int8_attention_with_a_later_key", "STACK-2"),
         ("window_off_by_one", "MASK-8"),
         ("window_without_effect", "MASK-8"),
     ],
@@ -246,7 +245,8 @@ def test_a_parameter_that_does_something_else_than_its_name_says_is_judged(wrong
     run = CliRunner().invoke(main, ["init", f"{SERVED}:{wrong}"])
     assert run.exit_code == 0, run.output
     report = check(load("."), rules=[rule], dtypes=["float32"], quick=True)
-    assert rule in {verdict.rule for verdict in report.report.results.verdicts if verdict.bad}, report.text
+    bad = [verdict.rules for verdict in report.report.results.verdicts if verdict.bad]
+    assert rule in {each for rules in bad for each in rules}, report.text
 
 
 def test_a_function_with_a_wrong_scale_is_described_and_fails():

@@ -93,7 +93,7 @@ def adapt_companion(
 
     run.__signature__ = signature  # type: ignore[attr-defined] # read by inspect
     run.__wrapped__ = function  # type: ignore[attr-defined] # reports show where it is defined
-    pass_on(run, function, lambda fresh: adapt_companion(name, operation, fresh, convention))
+    pass_on(run, function, lambda fresh: adapt_companion(name, operation, fresh, convention, xp))
     return run
 
 

@@ -44,8 +44,9 @@ _MIXED = Sizes(queries=(1, 4, 0, 1, 2), keys=(9, 4, 3, 0, 7), heads=(4, 1), page
 _INTEGERS = {"block_table", "key_lengths", "query_starts", "key_starts"}
 #: One sequence has no queries, one has no keys, and one has more queries than keys.
 UNEVEN = Sizes(queries=(4, 0, 2, 3, 2), keys=(9, 6, 0, 2, 7), rest=(2, 3), page=3, spare=0, listed=16)
-#: Options of most kernels, each two of which meet in every form.
-_PAIRS = tuple(combinations(("causality", "window", "sinks", "softcap", "scale", "key lengths", "bias"), 2))
+#: Options of most kernels, which each form meets one by one and in pairs.
+_COMMON = ("causality", "window", "sinks", "softcap", "scale", "key lengths", "bias")
+_PAIRS = (*combinations(_COMMON, 1), *combinations(_COMMON, 2))
 #: The sizes of calls whose sequences begin and end at tiles.
 TILES: Mapping[str, Sizes] = {
     "16": Sizes(
@@ -94,13 +95,14 @@ def forms_with(draw: Draw, option: str) -> Iterator[Yielded]:
 
 
 @chapter.group("STACK-2", each=_PAIRS)
-def two_options(draw: Draw, pair: tuple[str, str]) -> Iterator[Yielded]:
-    """Each two options act at once in a form, for kernels that have few of them."""
+def two_options(draw: Draw, pair: tuple[str, ...]) -> Iterator[Yielded]:
+    """One option acts in a form, or two at once, for kernels that have few of them and one encoding."""
     calls = [
         replace(_REST, name=name, encoding="int8") for name in FORMS if {*pair} <= {*options_of((name,))}
     ]
     for random, dtype, sizes in draw_in_turn(draw, *calls):
         call = draw_call(random, dtype, FORMS[sizes.name].layers, sizes, *pair)
+        call = {name: x for name, x in call.items() if not name.endswith("_zero_points")}
         yield Call(call, ("STACK-2",), operation=sizes.name)
 
 
