@@ -67,7 +67,12 @@ def test_the_pack_is_what_the_command_writes(tmp_path):
 
 def test_the_manifest_describes_the_files():
     files = MANIFEST["files"]
-    assert {*files} == {path.name for path in PACK.glob("*.bin")} | {"cases.txt", "rules.txt", "bugs.txt"}
+    assert {*files} == {path.name for path in PACK.glob("*.bin")} | {
+        "cases.txt",
+        "rules.txt",
+        "operations.txt",
+        "bugs.txt",
+    }
     for name, file in files.items():
         assert file == {
             "octets": (PACK / name).stat().st_size,

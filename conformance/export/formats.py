@@ -97,10 +97,16 @@ def write_raw(
                     ids |= dict.fromkeys(call.rules)
                     index.writelines(f"{line}\n" for line in _lines(call, places, catches.get(call.name, ())))
         index.write(f"cases {number}\n")
-    cited = (" ".join((rule.id, rule.level, rule.link, *rule.levels)) for rule in map(cite, ids))
-    (folder / RULES).write_text("".join(f"{line}\n" for line in cited), encoding="utf-8", newline="\n")
+    lines = ("\t".join(_rule_fields(rule)) for rule in ids)
+    (folder / RULES).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
     (folder / HEADER.name).write_bytes(HEADER.read_bytes())
     return number
+
+
+def _rule_fields(rule: str) -> tuple[str, ...]:
+    cited, found = cite(rule), find_rule(rule)
+    sentence = " ".join(found.sentence.split())
+    return cited.id, cited.level, cited.link, ",".join(cited.levels), found.title, sentence
 
 
 def _lines(call: ExportedCall, places: "_Places", catches: Sequence[str]) -> Iterator[str]:

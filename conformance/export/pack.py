@@ -7,14 +7,14 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from attnspec import __version__
+from attnspec import OPERATIONS, __version__
 from attnspec.conformance.export.calls import ExportedCall, exported_calls
 from attnspec.conformance.export.formats import INDEX, RULES, VERSION, write_raw
 from attnspec.conformance.gallery import wrong_entries
 from attnspec.conformance.suite import items
 
 SELECTION = Path(__file__).with_name("pack.json")
-BUGS, MANIFEST = "bugs.txt", "manifest.json"
+BUGS, MANIFEST, SIGNATURES = "bugs.txt", "manifest.json", "operations.txt"
 #: The most elements of weights of a call of the pack.
 MOST_WEIGHTS = 2**8
 #: The most octets of the pack.
@@ -72,7 +72,10 @@ def write_pack(folder: Path, selection: Selection | None = None) -> Mapping[str,
         if entry.name in caught
     ]
     (folder / BUGS).write_text("".join(lines), encoding="utf-8", newline="\n")
-    files = sorted({*folder.glob("*.bin"), *(folder / name for name in (BUGS, INDEX, RULES))})
+    operations = sorted({call.operation for call in pack_calls(chosen)})
+    text = "".join(f"{_signature(name)}\n" for name in operations)
+    (folder / SIGNATURES).write_text(text, encoding="utf-8", newline="\n")
+    files = sorted({*folder.glob("*.bin"), *(folder / name for name in (BUGS, INDEX, RULES, SIGNATURES))})
     manifest = {
         "format": VERSION,
         "attnspec": __version__,
@@ -87,3 +90,15 @@ def write_pack(folder: Path, selection: Selection | None = None) -> Mapping[str,
     text = json.dumps(manifest, indent=1) + "\n"
     (folder / MANIFEST).write_text(text, encoding="utf-8", newline="\n")
     return manifest
+
+
+def _signature(name: str) -> str:
+    """Write an operation on a line: its arguments with their shapes or kinds, their defaults, its results."""
+    form = OPERATIONS[name]
+    words = []
+    for argument in form.arguments.values():
+        shape = f"({','.join(argument.shape)})" if argument.shape else argument.kind
+        default = "" if argument.required else f"={argument.default}".replace(" ", "")
+        words.append(f"{argument.name}:{shape}{default}")
+    results = [f"{result.name}{f'?{result.option}' if result.option else ''}" for result in form.results]
+    return " ".join((name, *words, "->", *results))
