@@ -27,6 +27,7 @@ GUIDES = {
     "conformance/protocol.md": "guide/protocol",
     "conformance/offline.md": "guide/offline",
     "conformance/acceptance.md": "guide/acceptance",
+    "spec/pack/README.md": "guide/pack",
     "examples/cheats/README.md": "guide/cheats",
     "site/README.md": "guide/site",
 }
