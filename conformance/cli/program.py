@@ -38,7 +38,7 @@ def serve(backend: str) -> None:
 
 
 #: The most elements of a call in a quick export with expected values.
-_MOST_QUICK = 2**13
+_MOST_QUICK = 2**12
 
 
 @click.command()
