@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from attnspec.reference.call import Arguments, Array, Call, step
-from attnspec.reference.errors import check_declared
+from attnspec.reference.errors import check_declared, check_lse_dtype
 from attnspec.reference.functions import public
 from attnspec.reference.gradients import (
     Gradients,
@@ -134,7 +134,11 @@ def latent_attention_vjp_of(call: Call, **arguments: Any) -> tuple[Array, ...]:
     ([[0.5], [0.5]], [[[3.0]]])
     """
     arguments = check_declared(call, "latent_attention_vjp", arguments)
-    given = arguments | {name: wide(call, arguments[name]) for name in (*ARRAYS, "d_output")}
+    names = [*ARRAYS, "d_output"]
+    if arguments.get("d_lse") is not None:
+        check_lse_dtype(call, "d_lse", arguments["d_lse"], arguments["query"])
+        names.append("d_lse")
+    given = arguments | {name: wide(call, arguments[name]) for name in names}
     results = latent_backward(call, given)
     rounded = (
         narrow(call, d, stored(call, arguments[name])) for name, d in zip(ARRAYS, results, strict=False)

@@ -16,7 +16,7 @@ from attnspec.reference.budget.budget import budget
 from attnspec.reference.exact import evaluate as exact
 from attnspec.reference.exact.balls import OracleError
 from attnspec.reference.rational import evaluate as rational
-from attnspec.sizes import misfits
+from attnspec.sizes import misfits, output_shapes
 
 lengths = st.lists(st.integers(0, 6), min_size=1, max_size=4)
 
@@ -51,7 +51,8 @@ def results_of(name, call):
 
 def compare(name, call):
     assert misfits(name, call) == []
-    asked = {**call, "return_max": True} if "return_max" in OPERATIONS[name].arguments else call
+    flags = {"return_max", "return_d_scale"} & {*OPERATIONS[name].arguments}
+    asked = call | dict.fromkeys(flags, True)
     reference, second = results_of(name, call), rational.evaluate(name, asked)
     first = {output: settled.values for output, settled in exact.evaluate(name, asked).items()}
     allowed = budget(name, asked, "float64")
@@ -82,9 +83,9 @@ def test_every_option_of_every_stack(name):
 def draw_form(random, name, sizes, option):
     """Draw a call of the gradients of a form."""
     call = draw_call(random, "float64", FORMS[name].layers, sizes, option)
-    rows = call["query"].shape[:-1]
-    call["d_output"] = random.integers(-4, 5, (*rows, call["value"].shape[-1])) / 4.0
-    return call | {"d_lse": random.integers(-4, 5, rows) / 4.0}
+    shape = output_shapes(name, call)["output"]
+    call["d_output"] = random.integers(-4, 5, shape) / 4.0
+    return call | {"d_lse": random.integers(-4, 5, shape[:-1]) / 4.0}
 
 
 @pytest.mark.parametrize("name", [name for name in FORMS if f"{name}_vjp" in OPERATIONS])

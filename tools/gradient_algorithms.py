@@ -165,7 +165,8 @@ def multiplied_in_order(left: Array, right: Array) -> Array:
 def multiplied_on_units(left: Array, right: Array, *, split: units.Split, block: int = 4) -> Array:
     """Multiply stacks of matrices on simulated matrix units."""
     of_heads = zip(left.reshape(-1, *left.shape[-2:]), right.reshape(-1, *right.shape[-2:]), strict=True)
-    found = [units.multiplied(split(a, b), block=block, digits=24) for a, b in of_heads]
+    add = partial(units.aligned_sum, digits=24)
+    found = [units.multiplied(split(a, b), block=block, add=add) for a, b in of_heads]
     return np.stack(found).reshape(*left.shape[:-1], right.shape[-1])
 
 

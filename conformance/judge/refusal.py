@@ -243,11 +243,13 @@ def _raised(backend: Backend, operation: str, dtype: str, part: str) -> str:
 
 def _given(part: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
     """Return the plainest array of a name."""
-    query, key = arrays["query"], arrays["key"]
+    if not part:
+        return {}
+    query, keys = arrays["query"], arrays["key"] if "key" in arrays else arrays["latent"]
     shapes = {
-        "bias": (*query.shape[:-1], key.shape[-2]),
+        "bias": (*query.shape[:-1], keys.shape[-2]),
         "sinks": (query.shape[-3],),
         "d_lse": query.shape[:-1],
     }
     dtype = lse_dtype(query.dtype.name) if part == "d_lse" else query.dtype
-    return {part: np.ones(shapes[part], dtype)} if part else {}
+    return {part: np.ones(shapes[part], dtype)}
