@@ -1,9 +1,12 @@
 """The gradients of latent attention, of the scale and of slopes, against differences of the forward pass."""
 
+from dataclasses import replace
+from functools import wraps
+
 import numpy as np
 import pytest
 
-from attnspec import OPERATIONS, find_case
+from attnspec import OPERATIONS, Case, find_case
 from attnspec.backends import load
 from attnspec.conformance.judge.dtypes import in_each
 from attnspec.conformance.judge.judge import judge
@@ -121,3 +124,23 @@ def test_the_flag_is_a_flag(given):
     one = np.ones((2, 3))
     with pytest.raises(ArgumentError, match="return_d_scale"):
         attention_vjp(one, one, one, one, return_d_scale=given)
+
+
+@pytest.mark.parametrize("part", ["bias", "d_lse"])
+def test_a_function_without_the_gradient_of_a_part_is_unsupported_there(part):
+    whole = load("numpy-portable")
+
+    @wraps(whole.function("latent_attention_vjp"))
+    def run(*arrays, **options):
+        if options.get(part) is not None:
+            raise TypeError(f"no gradient of {part}")
+        return whole.function("latent_attention_vjp")(*arrays, **options)
+
+    backend = replace(whole, companions=dict(whole.companions) | {"latent_attention_vjp": run})
+    random = np.random.default_rng(1)
+    call = latent_call(0)
+    if part == "bias":
+        del call["d_lse"]
+        call["bias"] = random.normal(size=(*call["query"].shape[:-1], call["latent"].shape[-2]))
+    case = Case("latent-own-float64", "", "latent", "latent_attention_vjp", ("LATENT-5",), call)
+    assert judge(backend, case).status == "unsupported"
