@@ -1,5 +1,5 @@
 /* Judges attention in C by the pack, or by what `attnspec export cases --format raw` writes:
- *     cc -std=c99 -O2 -I ../spec/pack -o judged judged.c -lm && ./judged ../spec/pack [known_failures.txt]
+ *     cc -std=c99 -O2 -I . -o judge judge.c -lm && ./judge . [known_failures.txt]
  * The exit status is 1 where a case fails that is not a known failure, and 2 where a file is damaged. */
 #include "attnspec.h"
 
@@ -98,7 +98,7 @@ int main(int count, char **words) {
     attnspec_suite suite;
     int passed = 0, failed = 0, known = 0, others = 0, next = 1;
     if (count < 2 || !attnspec_open(&suite, words[1]) || (count > 2 && !attnspec_read_known(&suite, words[2])))
-        return fprintf(stderr, "%s\n", count < 2 ? "usage: judged FOLDER [KNOWN]" : suite.error), 2;
+        return fprintf(stderr, "%s\n", count < 2 ? "usage: judge FOLDER [KNOWN]" : suite.error), 2;
     while ((next = attnspec_next(&suite)) > 0) {
         /* This function offers no more than this, and leaves rejections to its caller. */
         int ours = !strcmp(suite.operation, "attention") && !strcmp(suite.rejection, "never") &&
