@@ -7,9 +7,10 @@ import sys
 from hashlib import sha256
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from attnspec.conformance.export.pack import MOST_OCTETS, caught_by, read_selection, write_pack
+from attnspec.conformance.export.pack import MOST_OCTETS, catches_of, read_selection, write_pack
 from attnspec.conformance.gallery import entry
 from attnspec.conformance.gallery.kills import read_kills
 from tools.pack import kills_of, reader
@@ -82,7 +83,7 @@ def test_the_manifest_describes_the_files():
 
 
 def test_the_pack_catches_nearly_all_that_the_ordinary_run_kills():
-    caught = caught_by(SELECTION)
+    caught = catches_of(SELECTION)
     assert caught <= set(ORDINARY)
     assert not caught & {*SELECTION.left}
     assert len(caught) >= 0.94 * len(ORDINARY)
@@ -173,3 +174,55 @@ def test_the_reader_in_python_needs_numpy_alone(tmp_path):
         ended = run(sys.executable, *words, cwd=tmp_path)
         assert ended.stdout, ended.stderr
         assert ("MASK-3" in ended.stdout) == fails, ended.stdout
+
+
+#: Lists of the two best of five keys for two queries, with the places of the best as `a` to `d`.
+LISTS = {
+    "right": "b a d c",
+    "repeated": "a a c c",
+    "none": "a -1 c d",
+    "outside": "a 5 c d",
+    "long": "a b -1 c d -1",
+}
+LISTED = """
+#include "attnspec.h"
+int main(int count, char **words) {
+    attnspec_suite suite;
+    attnspec_difference off;
+    int64_t shape[2] = {2, (count - 2) / 2}, lists[8];
+    for (int i = 2; i < count; i++) lists[i - 2] = atoll(words[i]);
+    if (!attnspec_open(&suite, words[1])) return 3;
+    while (attnspec_next(&suite) > 0)
+        if (!strcmp(suite.name, "selection-plain-float16") && attnspec_choose(&suite, "float32", "full"))
+            return !attnspec_judge(&suite, "key_indices", "int64", 2, shape, lists, &off);
+    return 3;
+}
+"""
+
+
+@pytest.mark.skipif(
+    not shutil.which("cc") or not shutil.which("node"), reason="there is no C compiler or node"
+)
+def test_every_reader_judges_lists_of_keys(tmp_path):
+    judge = reader()
+    case = next(case for case in judge.read(PACK) if case["name"] == "selection-plain-float16")
+    best = np.argsort(-case["arrays"]["scores"][1], axis=-1)[:, :2].ravel()
+    places = dict(zip("abcd", map(str, best), strict=True))
+    (tmp_path / "listed.c").write_text(LISTED)
+    build = ("cc", "-std=c99", "-I", PACK, "-o", tmp_path / "listed", tmp_path / "listed.c", "-lm")
+    subprocess.run([*map(str, build)], check=True)
+    script = f"import {{ judge, read }} from {json.dumps((PACK / 'judge.mjs').as_uri())};\n"
+    script += """
+const item = [...read()].find(({ name }) => name === "selection-plain-float16");
+const data = process.argv.slice(2).map(Number), shape = [2, data.length / 2];
+process.exitCode = Number(judge(item, () => ({ key_indices: { shape, data } }), "float32") !== "");
+"""
+    (tmp_path / "listed.mjs").write_text(script)
+    for name, text in LISTS.items():
+        words = [places.get(word, word) for word in text.split()]
+        lists = np.array(words, dtype="int64").reshape(2, -1)
+        problem = judge.judge(case, lambda scores, *, top_k, lists=lists: lists, "float32")  # noqa: ARG005 - the call
+        right = name == "right"
+        assert (problem == "") == right, name
+        assert (run(str(tmp_path / "listed"), str(PACK), *words).returncode == 0) == right, name
+        assert (run("node", str(tmp_path / "listed.mjs"), *words).returncode == 0) == right, name

@@ -30,7 +30,7 @@ from attnspec.conformance.export.pack import (
     MOST_WEIGHTS,
     SELECTION,
     Selection,
-    caught_by,
+    catches_of,
     pack_calls,
     read_selection,
 )
@@ -79,21 +79,21 @@ def kills_of(case: Mapping[str, Any], entries: Iterable[Entry], judge: ModuleTyp
         for lacks, members in groups.items():
             plain = replace(entry("plain"), lacks=lacks)
             beside, different = plain.beside(members)
-            if _said(case, beside, dtype, accuracy, judge):
+            if _problem(case, beside, dtype, accuracy, judge):
                 # An entry changed what the others were given.
                 different = {wrong.name for wrong in members}
-                if said := _said(case, plain.backend(), dtype, accuracy, judge):
+                if said := _problem(case, plain.backend(), dtype, accuracy, judge):
                     raise AssertionError(
                         f"{case['name']}: expected the reference to pass in {dtype}, got {said}"
                     )
             noted |= different
         for wrong in [wrong for wrong in alive if wrong.name in noted]:
-            if _said(case, wrong.backend(), dtype, accuracy, judge):
+            if _problem(case, wrong.backend(), dtype, accuracy, judge):
                 alive.remove(wrong)
                 yield wrong.name
 
 
-def _said(case: Mapping[str, Any], backend: Backend, dtype: str, accuracy: str, judge: ModuleType) -> str:
+def _problem(case: Mapping[str, Any], backend: Backend, dtype: str, accuracy: str, judge: ModuleType) -> str:
     function = backend.function(case["operation"])
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
@@ -169,7 +169,7 @@ def killed_in_order(selection: Selection, names: Iterable[str]) -> Iterator[str]
     for name in names:
         judge = reader()  # with its own memory
         backend = entry(name).backend()
-        if any(_said(case, backend, case["dtypes"][-1], "full", judge) for case in cases):
+        if any(_problem(case, backend, case["dtypes"][-1], "full", judge) for case in cases):
             yield name
 
 
@@ -213,8 +213,8 @@ def main(*, workers: int, add: bool) -> None:
         room = MOST_OCTETS - _OTHER_FILES - sum(path.stat().st_size for path in Path(folder).iterdir())
     chosen = Selection({**always.cases, **choose({**octets, **dict.fromkeys(golden, 0)}, kills, room)})
     chosen = _existing(chosen)  # a golden vector and another case may be one call
-    in_order = tuple(killed_in_order(chosen, sorted({*ordinary} - caught_by(chosen))))
-    caught = {*in_order} | caught_by(chosen)
+    in_order = tuple(killed_in_order(chosen, sorted({*ordinary} - catches_of(chosen))))
+    caught = {*in_order} | catches_of(chosen)
     left = {name: _reason(name) for name in ordinary if name not in caught}
     chosen = replace(chosen, in_order=in_order, left=left)
     PATH.write_text(json.dumps(asdict(chosen), indent=1) + "\n", encoding="utf-8", newline="\n")

@@ -40,7 +40,7 @@ def read_selection(path: Path = SELECTION) -> Selection:
     return Selection(cases, tuple(content["in_order"]), content["left"])
 
 
-def caught_by(selection: Selection) -> set[str]:
+def catches_of(selection: Selection) -> set[str]:
     """Return the names of the wrong implementations that the pack catches."""
     return {*selection.in_order, *(name for entries in selection.cases.values() for name in entries)}
 
@@ -65,7 +65,7 @@ def write_pack(folder: Path, selection: Selection | None = None) -> Mapping[str,
     written = write_raw(pack_calls(chosen), folder, chosen.cases)
     if written != len(chosen.cases):
         raise AssertionError(f"pack: expected {len(chosen.cases)} cases, got {written}")
-    caught = caught_by(chosen)
+    caught = catches_of(chosen)
     lines = [
         f"{entry.name} {entry.rule} {entry.seen or '-'} {entry.sentence}\n"
         for entry in wrong_entries()

@@ -28,7 +28,7 @@ function elements(file, dtype, place, size) {
 
 /** Yield each case: name, operation, title, dtypes, results, rules, rejection, options, arrays, outputs. */
 export function* read(folder = new URL(".", import.meta.url)) {
-  let file, one;
+  let file, item;
   const array = (dtype, place, [, ...shape]) => {
     shape = shape.map(Number);
     return { shape, data: elements(file, dtype, Number(place), shape.reduce((a, b) => a * b, 1)) };
@@ -36,23 +36,23 @@ export function* read(folder = new URL(".", import.meta.url)) {
   for (const line of readFileSync(new URL("cases.txt", folder), "utf8").split("\n")) {
     const [word, ...rest] = line.split(" ");
     if (word === "chapter") file = readFileSync(new URL(`${rest[0]}.bin`, folder));
-    else if (word === "case") one = { name: rest[0], operation: rest[1], rules: [], catches: [], options: {}, arrays: {}, outputs: {} };
-    else if (word === "title") one.title = line.slice(6);
-    else if (word === "dtypes" || word === "results") one[word] = rest;
-    else if (word === "rule") one.rules.push({ id: rest[0], level: rest[1] });
-    else if (word === "catches") one.catches.push(rest[0]);
-    else if (word === "rejection") [one.rejection, ...one.atFault] = rest;
-    else if (word === "array") one.arrays[rest[0]] = { kind: rest[1], dtype: rest[2], ...array(rest[2], rest[3], rest.slice(4)) };
+    else if (word === "case") item = { name: rest[0], operation: rest[1], rules: [], catches: [], options: {}, arrays: {}, outputs: {} };
+    else if (word === "title") item.title = line.slice(6);
+    else if (word === "dtypes" || word === "results") item[word] = rest;
+    else if (word === "rule") item.rules.push({ id: rest[0], level: rest[1] });
+    else if (word === "catches") item.catches.push(rest[0]);
+    else if (word === "rejection") [item.rejection, ...item.atFault] = rest;
+    else if (word === "array") item.arrays[rest[0]] = { kind: rest[1], dtype: rest[2], ...array(rest[2], rest[3], rest.slice(4)) };
     else if (word === "output") {
       const { shape, data } = array(rest[3], rest[4], rest.slice(5));
-      one.output = one.outputs[rest[0]] = { kind: rest[1], option: rest[2], shape, expected: data, allowed: {} };
-    } else if (word === "allowed") one.output.allowed[`${rest[0]} ${rest[1]}`] = elements(file, rest[2], Number(rest[3]), one.output.expected.length);
-    else if (word === "flag") one.options[rest[0]] = rest[1] === "1";
-    else if (word === "integer" || word === "number") one.options[rest[0]] = Number(rest[1].replace("inf", "Infinity"));
-    else if (word === "word") one.options[rest[0]] = rest[1];
-    else if (word === "pair") one.options[rest[0]] = rest.slice(1).map((x) => BOUNDS[x] ?? (x === "none" ? null : Number(x)));
-    else if (word === "layout") one.layout = true; // strides, which a Float64Array has not
-    else if (word === "end") yield one;
+      item.output = item.outputs[rest[0]] = { kind: rest[1], option: rest[2], shape, expected: data, allowed: {} };
+    } else if (word === "allowed") item.output.allowed[`${rest[0]} ${rest[1]}`] = elements(file, rest[2], Number(rest[3]), item.output.expected.length);
+    else if (word === "flag") item.options[rest[0]] = rest[1] === "1";
+    else if (word === "integer" || word === "number") item.options[rest[0]] = Number(rest[1].replace("inf", "Infinity"));
+    else if (word === "word") item.options[rest[0]] = rest[1];
+    else if (word === "pair") item.options[rest[0]] = rest.slice(1).map((x) => BOUNDS[x] ?? (x === "none" ? null : Number(x)));
+    else if (word === "layout") item.layout = true; // strides, which a Float64Array has not
+    else if (word === "end") yield item;
   }
 }
 
@@ -82,30 +82,30 @@ export function difference(output, got, key, length) {
 }
 
 /** Call a function, and say what is wrong; null if it does not take the call. */
-export function judge(one, run, dtype, accuracy = "full") {
-  if (!run || one.layout || !one.dtypes.includes(dtype)) return null;
+export function judge(item, run, dtype, accuracy = "full") {
+  if (!run || item.layout || !item.dtypes.includes(dtype)) return null;
   let got;
   try {
-    got = run({ ...one.arrays, ...one.options });
+    got = run({ ...item.arrays, ...item.options });
   } catch (error) {
-    if (one.rejection === "never") return `raised ${error}`;
-    return one.atFault.some((name) => String(error).includes(name)) ? "" : `expected an error that names ${one.atFault}, got ${error}`;
+    if (item.rejection === "never") return `raised ${error}`;
+    return item.atFault.some((name) => String(error).includes(name)) ? "" : `expected an error that names ${item.atFault}, got ${error}`;
   }
   if (got === null) return null;
-  if (one.rejection === "must") return `expected an error that names ${one.atFault}, got a result`;
-  const judged = Object.entries(one.outputs).filter(([name, { option }]) => option === "-" || name in got);
-  const said = judged.map(([name, output]) => [name, name in got ? difference(output, got[name], `${dtype} ${accuracy}`, one.options.top_k) : "missing"]);
+  if (item.rejection === "must") return `expected an error that names ${item.atFault}, got a result`;
+  const judged = Object.entries(item.outputs).filter(([name, { option }]) => option === "-" || name in got);
+  const said = judged.map(([name, output]) => [name, name in got ? difference(output, got[name], `${dtype} ${accuracy}`, item.options.top_k) : "missing"]);
   return said.filter(([, text]) => text).map((pair) => pair.join(": ")).join("; ");
 }
 
 if (process.argv[1] === new URL(import.meta.url).pathname) {
   const [module, dtype = "float64", accuracy = "full"] = process.argv.slice(2);
   const functions = await import(new URL(module, `file://${process.cwd()}/`)), counts = { pass: 0, fail: 0, "SHOULD not met": 0, "not taken": 0 };
-  for (const one of read()) {
-    const said = judge(one, functions[one.operation], dtype, accuracy);
-    const broken = one.rules[0].level === "MUST" ? "fail" : "SHOULD not met";
+  for (const item of read()) {
+    const said = judge(item, functions[item.operation], dtype, accuracy);
+    const broken = item.rules[0].level === "MUST" ? "fail" : "SHOULD not met";
     counts[said === null ? "not taken" : said ? broken : "pass"]++;
-    if (said) console.log(one.rules[0].level, one.rules[0].id, one.name, said, "like", one.catches[0] ?? "");
+    if (said) console.log(item.rules[0].level, item.rules[0].id, item.name, said, "like", item.catches[0] ?? "");
   }
   console.log(counts);
   process.exitCode = counts.fail || !counts.pass ? 1 : 0;
