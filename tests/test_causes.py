@@ -52,6 +52,23 @@ an lse that is not minus infinity is that of an empty row
     9 MASK-10 (query_lengths) ~lse-of-nothing; ok 20
     = SOFT-7 9
 
+relations of calls that fail alone have the cause of these calls
+    1 SOFT-3 (tiles) ~wrong; 9 ERR-13 (related, shared heads) ~wrong; ok 20 (tiles); ok 20 (shared heads)
+    = SOFT-3 10
+
+relations alone have their own rule
+    9 ERR-13 (related, tiles) ~wrong; ok 20 (tiles)
+    = ERR-13 9
+
+calls in plain memory that fail too are not due to the strides
+    9 NUM-8 (one query, layout); 5 SHAPE-1 (one query); ok 20; ok 1 SHAPE-1 (one query)
+    = SHAPE-1 14
+
+errors of a cancellation belong to the precision
+    6 NUM-2 (no scale) dtype=float64 precision=float32 ~rounded; 1 NUM-3 (one query) dtype=float64 ~rounded
+    ok 20; ok 20 (no scale)
+    = precise NUM-2 7
+
 any other lse
     9 MASK-10 (query_lengths) ~lse; ok 20
     = SOFT-6 9

@@ -17,7 +17,7 @@ from reported import FAIL, FILLS, RESULTS
 
 from attnspec import find_case
 from attnspec.conformance.attribution.diagnosis import diagnose
-from attnspec.conformance.attribution.finding import Common, Finding
+from attnspec.conformance.attribution.finding import Common, Finding, VariantCount
 from attnspec.conformance.attribution.levels import count_by_rule
 from attnspec.conformance.attribution.report import Report
 from attnspec.conformance.judge.failure import own_place
@@ -248,3 +248,14 @@ def test_a_named_bug_explains_small_errors_and_no_precision_does():
     (line,) = cause_lines(finding)
     assert line.startswith("all failures are within the budget of float16")
     assert [*cause_lines(replace(finding, diagnosis=FILLS))] == []
+
+
+def test_beside_a_named_bug_a_variant_of_few_calls_is_a_coincidence():
+    (finding,) = found("1 SCORE-2 variant=one; 1 SCORE-2 #other")
+    assert finding.variant == VariantCount("one", 1, 2)
+    assert finding.verdict.variant == "one"
+    named = replace(finding, diagnosis=FILLS)
+    assert named.variant is None
+    assert named.verdict.variant == ""
+    (finding,) = found("9 SCORE-2 variant=one; 1 SCORE-2 #other")
+    assert replace(finding, diagnosis=FILLS).variant == VariantCount("one", 9, 10)

@@ -147,6 +147,9 @@ def _rule_of_most_cases(failures: Sequence[Verdict], passing: Sequence[Verdict],
     # Count one additional case, because one of one failing is weaker evidence than five of five.
     share = {rule: bad[rule] / (bad[rule] + good[rule] + 1) for rule in bad}
     likely = [rule for rule in _AMONG.get(common.traits, ()) if rule in share]
+    if common.traits and traits.VIEWED not in common.traits:  # calls in plain memory fail too
+        share = {rule: part for rule, part in share.items() if rule != owners()[traits.VIEWED]} or share
+        likely = [rule for rule in likely if rule in share]
     most = max(share[rule] for rule in likely or share)
     return next(
         (rule for rule in likely if share[rule] >= most - _OFTENER),

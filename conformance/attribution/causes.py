@@ -86,7 +86,7 @@ def findings(
         diagnosed = next(wrong, 0)  # only values are compared with those of the gallery
         for number, cause in enumerate(causes):
             diagnosis = (diagnoses or {}).get(backend) if number == diagnosed else None
-            found.append(replace(cause.with_variant_first(), seed=seed, diagnosis=diagnosis))
+            found.append(replace(cause, seed=seed, diagnosis=diagnosis).with_variant_first())
     return found
 
 
@@ -337,8 +337,11 @@ def _by_traits(failures: Sequence[Verdict], passing: Sequence[Verdict]) -> Itera
         # The same call in another dtype has the same cause.
         stems = {verdict.stem for verdict in own if set(common.traits) & set(DTYPES)}
         own += [verdict for verdict in left if verdict not in own and verdict.stem in stems]
-        yield _cause(own, common, passing)
         left = [verdict for verdict in left if verdict not in own]
+        if number == 0 and all(traits.RELATED in verdict.traits for verdict in left):
+            # The relations fail because of their calls: a call alone fails too.
+            own, left = [*own, *left], []
+        yield _cause(own, common, passing)
 
 
 def _cause(

@@ -134,13 +134,17 @@ class Finding:
 
     @cached_property
     def variant(self) -> VariantCount | None:
-        """The variant of the rule that failures under it equal most often, if enough of them do."""
+        """The variant of the rule that failures under it equal most often, if enough of them do.
+
+        Beside an entry of the gallery that has all results, a variant of fewer calls is a coincidence.
+        """
         compared = [verdict for verdict in self.failures if self._is_compared(verdict)]
         named = Counter(verdict.variant for verdict in compared if verdict.variant)
         if not named:
             return None
         ((name, equal),) = named.most_common(1)
-        return VariantCount(name, equal, len(compared)) if equal >= _ENOUGH * len(compared) else None
+        enough = _ENOUGH if self.diagnosis is None else _NEARLY
+        return VariantCount(name, equal, len(compared)) if equal >= enough * len(compared) else None
 
     @cached_property
     def ignored(self) -> tuple[IgnoredCount, ...]:

@@ -126,7 +126,9 @@ def _by_precision(failures: Sequence[Verdict]) -> dict[Verdict, tuple[str, ...]]
             small = [verdict for verdict in own if _is_small(verdict) and not _is_as_large(verdict, longer)]
             kinds |= dict.fromkeys((*short, *small, *_overflows(own, failures)), (PRECISE, rule))
         else:
-            kinds |= dict.fromkeys(short, (PRECISE, rule))
+            # Errors that no variant of float32 has may be larger, such as those of a cancellation.
+            small = [verdict for verdict in own if not is_gross(verdict) and verdict.stem not in longer]
+            kinds |= dict.fromkeys((*short, *small), (PRECISE, rule))
     return kinds
 
 
