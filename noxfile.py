@@ -247,7 +247,9 @@ def package(session: nox.Session) -> None:
 
 def _install_for_tests(session: nox.Session) -> None:
     """Install this project with the libraries of its tests."""
-    session.install(f"{ROOT}[numpy,strict,dask,torch,jax,vectors]", *group("tests"), *PINNED.values())
+    session.install(
+        f"{ROOT}[numpy,strict,dask,torch,jax,vectors]", *group("tests"), *group("site"), *PINNED.values()
+    )
 
 
 def _own_backends(words: list[str]) -> tuple[list[str], list[str]]:

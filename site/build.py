@@ -7,6 +7,7 @@ import argparse
 import base64
 import hashlib
 import json
+import posixpath
 import re
 import shutil
 import sys
@@ -27,14 +28,27 @@ from pages.gallery import gallery, pictures  # noqa: E402
 from pages.known import Known, known_of  # noqa: E402
 from pages.libraries import libraries  # noqa: E402
 from pages.operations import operations  # noqa: E402
-from pages.page import Part, join  # noqa: E402
+from pages.page import Page, Part, join  # noqa: E402
 from pages.rules import rules  # noqa: E402
 from pages.search import names_script, with_words  # noqa: E402
+from pages.symptoms import symptoms  # noqa: E402
 
 from attnspec.backends.names import library_of  # noqa: E402
 from attnspec.conformance.render.html.column import Column  # noqa: E402
 from attnspec.conformance.render.html.folder import files, read_columns  # noqa: E402
-from attnspec.conformance.render.html.page import POLICY, Links, Page, render  # noqa: E402
+from attnspec.conformance.render.html.page import POLICY, Links, render  # noqa: E402
+from attnspec.conformance.render.html.page import Page as PageOfResults  # noqa: E402
+
+#: The pages of a sample: one of each kind.
+SAMPLE = (
+    "index", "search", "symptoms", "questions", "citing", "pictures", "rules/index", "rules/MASK-6",
+    "operations/index", "operations/attention", "cases/index", "cases/masking", "gallery/index",
+    "gallery/MASK-6", "findings/index", "findings/jax", "libraries/index", "libraries/torch", "spec/index",
+    "spec/masking", "spec/levels", "spec/glossary", "guide/ten-minutes", "guide/pack", "changes",
+    "results/index",
+)  # fmt: skip
+_PAGE = re.compile(r"(?P<head>\]\(|^\[[^][\n]+\]: )(?P<path>[\w/.-]+)\.md(?:#[\w-]+)?", re.MULTILINE)
+_DAY = re.compile(r"-\d{4}-\d\d-\d\d(?=\.jsonl)")
 
 
 def site_parts(known: Known) -> Part:
@@ -51,20 +65,30 @@ def site_parts(known: Known) -> Part:
         findings(known),
         libraries(known),
         pictures(known),
+        symptoms(known),
         front(known),
     ]
     whole = join([*parts, Part(files=copied)])
     return replace(whole, names=with_words(whole.names, terms_of(known)))
 
 
-def write_sources(out: Path, columns: Sequence[Column] = ()) -> Part:
+def latest_runs(folder: Path) -> list[Path]:
+    """Return the newest stored run of each backend and version: earlier ones are of earlier standards."""
+    runs = sorted(folder.glob("*.jsonl*"))
+    return [*{_DAY.sub("", path.name): path for path in runs}.values()]
+
+
+def write_sources(out: Path, columns: Sequence[Column] = (), *, sample: bool = False) -> Part:
     """Write the pages that Sphinx reads into `source`, and the other files beside its pages into `html`."""
     part = site_parts(known_of(HERE.parent, tuple(columns)))
     source, html = out / "source", out / "html"
     for folder in (source, html):
         shutil.rmtree(folder, ignore_errors=True)
     for page in part.pages:
-        _put(source / f"{page.path}.md", page.text)
+        if not sample:
+            _put(source / f"{page.path}.md", page.text)
+        elif page.path in SAMPLE:
+            _put(source / f"{page.path}.md", _sampled(page))
     for name, content in part.files.items():
         _put((source if name.startswith("spec/pictures/") else html) / name, content)
     _put(source / "names.json", json.dumps([asdict(name) for name in part.names]))
@@ -72,7 +96,17 @@ def write_sources(out: Path, columns: Sequence[Column] = ()) -> Part:
     return part
 
 
-def make_html(out: Path, columns: Sequence[Column]) -> int:
+def _sampled(page: Page) -> str:
+    """Return the text of a page of a sample. Its links to pages that are left out are for the check alone."""
+
+    def absent(match: re.Match[str]) -> str:
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(page.path), match["path"]))
+        return match[0] if path in SAMPLE else f"{match['head']}page:{match['path']}.html"
+
+    return _PAGE.sub(absent, page.text)
+
+
+def make_html(out: Path, columns: Sequence[Column], *, sample: bool = False) -> int:
     """Let Sphinx make the pages, and those of results in the same shell. Return its exit status."""
     from sphinx.application import Sphinx
     from sphinx.util.docutils import docutils_namespace, patch_docutils
@@ -88,7 +122,7 @@ def make_html(out: Path, columns: Sequence[Column]) -> int:
 
     def results(_: object) -> Iterator[tuple[str, dict[str, str], str]]:
         for name, content in files(columns, links) if columns else ():
-            if isinstance(content, Page):
+            if isinstance(content, PageOfResults):
                 head = render("head.html", page=content, policy=_policy())
                 values = {"title": content.title, "body": content.body, "metatags": head}
                 yield f"results/{name.removesuffix('.html')}", values, "page.html"
@@ -102,10 +136,12 @@ def make_html(out: Path, columns: Sequence[Column]) -> int:
             html,
             out / "doctrees",
             "html",
+            # The contents and links of a sample name pages that it leaves out.
+            confoverrides={"suppress_warnings": ["myst", "toc"]} if sample else {},
             status=None,
             freshenv=True,
             warningiserror=True,
-            parallel=2,
+            parallel=1 if sample else 2,
         )
         app.connect("html-collect-pages", results)
         app.build()
@@ -137,6 +173,7 @@ def main() -> int:
         "--out", type=Path, default=HERE.parent / "build" / "site", help="the folder to build in"
     )
     parser.add_argument("--results", type=Path, default=HERE / "results", help="the folder of stored results")
+    parser.add_argument("--sample", action="store_true", help="build a page of each kind: half a minute")
     options = parser.parse_args()
     out = options.out.resolve()
     html = out / "html"
@@ -145,14 +182,16 @@ def main() -> int:
     def say(text: str) -> None:
         print(f"{time.perf_counter() - started:5.0f} s  {text}", flush=True)
 
-    columns = read_columns(sorted(options.results.glob("*.jsonl.xz")))
+    columns = read_columns(latest_runs(options.results))
     say(f"{len(columns)} stored results read")
-    part = write_sources(out, columns)
+    part = write_sources(out, columns, sample=options.sample)
     say(f"{len(part.pages)} pages written as Markdown")
-    if status := make_html(out, columns):
+    if status := make_html(out, columns, sample=options.sample):
         return status
     say("pages made by Sphinx")
-    wrong = problems(html, [name.address for name in part.names])
+    names = [name.address for name in part.names]
+    absent = [f"{page.path}.html" for page in part.pages] if options.sample else ()
+    wrong = problems(html, names, absent)
     say(summary(html))
     print("\n".join(wrong[:100]))
     say(f"{len(wrong)} problems; the site is {html / 'index.html'}")

@@ -1,7 +1,7 @@
 """Checks a built site: links and anchors lead somewhere, nothing comes from elsewhere, no page is large."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
@@ -38,14 +38,19 @@ class _Reader(HTMLParser):
                 self.loads.append(value)
 
 
-def problems(html: Path, addresses: Sequence[str] = ()) -> list[str]:
-    """List what is wrong with a site, and the addresses of names that lead nowhere."""
+def problems(html: Path, addresses: Sequence[str] = (), absent: Collection[str] = ()) -> list[str]:
+    """List what is wrong with a site, and the addresses of names that lead nowhere.
+
+    `absent` are pages that a sample of the site leaves out, and to which links may lead.
+    """
     pages = {}
     for path in sorted(html.rglob("*.html")):
         page = _Reader()
         page.feed(path.read_text(encoding="utf-8"))
         pages[path] = page
-    ids = {path: frozenset(page.ids) for path, page in pages.items()}
+    # Any anchor may be on a page that is absent.
+    ids: dict[Path, frozenset[str] | None] = dict.fromkeys(html / path for path in absent)
+    ids |= {path: frozenset(page.ids) for path, page in pages.items()}
     wrong = []
     for path, page in pages.items():
         name = path.relative_to(html)
@@ -86,11 +91,12 @@ def _outside(address: str) -> bool:
     return bool(re.match(r"(?!data:)[a-z]+:|//", address))
 
 
-def _leads(path: Path, address: str, ids: dict[Path, frozenset[str]]) -> bool:
+def _leads(path: Path, address: str, ids: dict[Path, frozenset[str] | None]) -> bool:
     where, _, place = address.partition("#")
     where = unquote(where.partition("?")[0])
     target = (path.parent / where).resolve() if where else path
     if target not in ids:
         return target.is_file()
+    known = ids[target]
     # An address with a state, such as #q=MASK-6, is read by the script of its page.
-    return not place or "=" in place or unquote(place) in ids[target]
+    return known is None or not place or "=" in place or unquote(place) in known

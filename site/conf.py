@@ -44,8 +44,6 @@ html_show_sourcelink = False
 html_show_copyright = False
 html_last_updated_fmt = None
 html_theme_options = {"navigation_with_keys": False}
-# A summary would be fetched, which pages from file:// must not do.
-html_show_search_summary = False
 html_permalinks_icon = "¶"
 smartquotes = False
 
@@ -58,4 +56,8 @@ def setup(app: Any) -> None:
         tree = context.get("furo_navigation_tree", "")
         context["furo_navigation_tree"] = tree.replace(heading, f'{heading} aria-level="2"')
 
+    def without_index(app: Any) -> None:
+        app.builder.search = False  # the search of this site has a page of its own
+
+    app.connect("builder-inited", without_index)
     app.connect("html-page-context", with_level, priority=900)  # after the theme has made the contents

@@ -1,13 +1,16 @@
 """The site of small results: the folder that Sphinx reads. Neither Sphinx nor a browser is needed."""
 
+import base64
 import importlib.util
 import json
+import zlib
 from dataclasses import replace
 from pathlib import Path
 
 from html_results import verdict, write_run
 
 SITE = Path(__file__).parents[1] / "site"
+ASSETS = SITE.parent / "conformance" / "render" / "html" / "assets"
 
 
 def stored(folder):
@@ -28,6 +31,11 @@ def stored(folder):
         yield write_run(path, name, version, judged, library=library)
 
 
+def unpacked(text):
+    """The data of a script."""
+    return json.loads(zlib.decompress(base64.b64decode(text)))
+
+
 class Site:
     """The folder that Sphinx reads, and the files beside its pages."""
 
@@ -46,4 +54,4 @@ class Site:
         """The code to copy of a golden vector, by dtype and format."""
         text = (self.folder / "html" / "_static" / "vectors" / f"{case_id}.js").read_text(encoding="utf-8")
         assert text.startswith(f'attnspecCase("{case_id}",')
-        return json.loads(text[text.index(",") + 1 : text.rindex(")")])
+        return unpacked(json.loads(text[text.index(",") + 1 : text.rindex(")")]))

@@ -8,12 +8,11 @@ import subprocess
 import sys
 
 import pytest
-from built_site import SITE
+from built_site import ASSETS, SITE
 
 from attnspec import cases, rules
 from attnspec.backends.names import ADAPTERS, LIBRARY_NAMES, PORTABLE, SEPARATE, backends_of, library_of
 
-ASSETS = SITE.parent / "conformance" / "render" / "html" / "assets"
 pytestmark = pytest.mark.skipif(not SITE.is_dir(), reason="the site is not shipped")
 sys.path.append(str(SITE))
 
@@ -61,7 +60,7 @@ def test_names_are_unique_and_their_pages_exist(site):
     kinds = {kind for kind, _ in seen}
     assert kinds == {
         "rule", "variant", "case", "operation", "argument", "entry", "finding", "library", "term", "page",
-        "section", "question",
+        "section", "question", "symptom",
     }  # fmt: skip
     assert {("rule", "MASK-6"), ("variant", "MASK-6:uniform"), ("finding", "jax/float64")} <= seen
     assert {("term", "ALiBi"), ("term", "Window"), ("library", "openvino"), ("page", "Changes")} <= seen
@@ -142,6 +141,8 @@ def test_a_name_without_its_anchor_is_found(tmp_path):
     folder = _folder(tmp_path, one='<p id="b">y</p>')
     assert problems(folder, ["one.html#b", "one.html"]) == []
     assert problems(folder, ["one.html#c"]) == ["names: one.html#c leads nowhere"]
+    assert problems(folder, ["two.html#c"]) == ["names: two.html#c leads nowhere"]
+    assert problems(folder, ["two.html#c"], {"two.html"}) == []
 
 
 def test_styles_from_elsewhere_are_found(tmp_path):
@@ -195,8 +196,8 @@ def test_the_words_that_readers_type_find_the_page(site, tmp_path):
     if node is None:
         pytest.skip("no node")
     program = (
-        f"const {{ prepare, search }} = require({json.dumps(str(ASSETS / 'search.js'))});"
-        "globalThis.attnspecNames = (rows) => { const index = prepare(rows);"
+        f"const {{ prepare, search, unpack }} = require({json.dumps(str(ASSETS / 'search.js'))});"
+        "globalThis.attnspecNames = async (data) => { const index = prepare(await unpack(data));"
         f"const said = {json.dumps([*ASKED, 'zzyzzx'])}.map((query) => search(index, query, 3));"
         "console.log(JSON.stringify(said.map(({ found }) => found.map((one) => one.address)))); };"
     )

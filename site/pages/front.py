@@ -39,7 +39,12 @@ def front(known: Known) -> Part:
         Name("page", "Findings", "findings/index.html", "what released libraries do otherwise"),
         Name("page", "Libraries", "libraries/index.html", "levels, deviations and findings of libraries"),
     ]
-    pages = [_front(known), make_page("citing", "citing.md"), _questions(known)]
+    pages = [
+        _front(known),
+        make_page("citing", "citing.md"),
+        make_page("search", "search.md"),
+        _questions(known),
+    ]
     if results:
         names += [
             Name("page", "Results", "results/index.html", "what each library passes, rule by rule"),
@@ -115,6 +120,7 @@ def _contents(*, results: bool) -> dict[str, list[str]]:
     beside = [name for name in BESIDE if name not in ("levels", "glossary", "calls", "dialects")]
     return {
         "Look up": [
+            "symptoms",
             "rules/index",
             "questions",
             "operations/index",

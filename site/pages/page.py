@@ -1,6 +1,9 @@
 """Pages, names and files, and the templates from which the pages are made."""
 
+import base64
+import json
 import re
+import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
@@ -16,7 +19,7 @@ from attnspec.conformance.render.html.page import environment
 #: What has a permanent address.
 Kind = Literal[
     "rule", "variant", "case", "operation", "argument", "entry", "finding", "library", "term", "page",
-    "section", "question",
+    "section", "question", "symptom",
 ]  # fmt: skip
 
 _CODE = re.compile(r"``(?P<long>.+?)``|`(?P<short>[^`]+)`")
@@ -114,6 +117,12 @@ def sentence(text: str, root: str, ids: frozenset[str] = frozenset()) -> Markup:
         parts.append(f"<code>{escape(match['long'] or match['short'])}</code>")
         last = match.end()
     return Markup("".join([*parts, prose(text[last:])]))  # noqa: S704 - it is escaped
+
+
+def packed(value: Any) -> str:
+    """Return data as a text that the scripts unpack: JSON, compressed by zlib, in base64."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
 
 
 def plural(number: int, noun: str, many: str = "") -> str:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from pages.page import Name
+from pages.page import Name, packed
 
 from attnspec.conformance.render.html.page import script
 
@@ -109,4 +109,4 @@ def names_script(names: Sequence[Name]) -> str:
     rows = [
         [name.kind, name.name, name.title, name.address, "|".join(name.words), name.text] for name in names
     ]
-    return script("attnspecNames", rows)
+    return script("attnspecNames", packed(rows))

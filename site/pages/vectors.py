@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pages.page import packed
 
 from attnspec import Case, find_case
 from attnspec.conformance.export.calls import ExportedCall, exported_calls
@@ -248,7 +249,7 @@ def script(case: Case) -> str:
         | {"allowed": "\n\n".join(f"{name}\n{_grid(_round_up(x))}" for name, x in allowed.items())}
         for dtype, (in_dtype, allowed) in in_dtypes(case.id).items()
     }
-    return f"attnspecCase({json.dumps(case.id)}, {json.dumps(texts)});\n"
+    return f"attnspecCase({json.dumps(case.id)}, {json.dumps(packed(texts))});\n"
 
 
 def _largest(case: Case) -> list[str]:

@@ -2,9 +2,54 @@
 // Hyphens, underscores and spaces make no difference. A word that no name has is taken as a misspelling.
 (() => {
   "use strict";
-  const ORDER = ["rule", "term", "question", "page", "library", "operation", "argument", "section", "variant", "finding", "case", "entry"];
+  const ORDER = ["rule", "term", "question", "page", "symptom", "library", "operation", "argument", "section", "variant", "finding", "case", "entry"];
   const MANY = ["finding", "case", "entry", "section", "variant", "argument"];
-  const IDLE = new Set("a an and are at by can do does for how i in is it my of on or the to what when which with".split(" "));
+  // How much a name of a kind is worth beside one of another kind that has the same words.
+  const WORTH = { symptom: 1.25, question: 1.15, rule: 1.15, page: 1, library: 1, term: 0.95, operation: 0.9, section: 0.85, argument: 0.7, variant: 0.7, finding: 0.75, case: 0.5, entry: 0.45 };
+  const IDLE = new Set("a about all an and any are as at be but by can could do does for from get gets give gives has have how i if in into is it its me my not of on only or our out s should so some t than that the their them then there this to too use used using was what when where which while why will with without would you".split(" "));
+  // Words that readers use for the same thing. The first of a line is worth as much as any other.
+  const SAME = [
+    "kv key keys",
+    "seq sequence length lengths seqlen seqlens",
+    "cu_seqlens varlen ragged packed packing thd",
+    "bfloat16 bf16",
+    "float16 fp16 half",
+    "float64 fp64 double",
+    "float8 fp8 e4m3 e5m2",
+    "int8 int4 quantized quantised quantization codes",
+    "lse logsumexp",
+    "log2 base-2 base2 exp2",
+    "gqa mqa grouped groups",
+    "heads head",
+    "masked mask masking",
+    "empty none no zero zeros nothing",
+    "fully all entire whole",
+    "cache cached past decode decoding",
+    "rope rotary",
+    "window sliding local swa",
+    "softcap cap capping",
+    "sink sinks",
+    "backward bwd gradient gradients grad grads training vjp autograd",
+    "tolerance tolerances atol rtol allclose accuracy precision",
+    "batch batched batching",
+    "deterministic determinism nondeterministic reproducible bitwise",
+    "alibi slope slopes",
+    "paged page pages block_table",
+    "pad padded padding",
+    "ignored ignores ignore dropped forgotten silently effect",
+    "crash crashes segfault raises error errors exception rejected refuse refused",
+    "misaligned alignment aligned corner shifted off",
+    "strided stride strides transposed contiguous noncontiguous layout",
+    "dropout drop",
+    "mla latent",
+    "topk top-k select selected selection indexer",
+    "inf infinity overflow",
+    "scale scaling sm_scale softmax_scale",
+    "repeat_kv repeat_interleave repeat",
+    "merge merging combine merged",
+    "uniform mean average",
+    "pytorch torch sdpa",
+  ];
 
   const plain = (text) =>
     text
@@ -13,50 +58,96 @@
       .replace(/[^\p{L}\p{N}+]+/gu, " ")
       .trim();
   const tight = (text) => plain(text).replace(/ /g, "");
-
-  function prepare(rows) {
-    const names = rows.map(([kind, name, title, address, words, text]) => {
-      const also = words ? words.split("|") : [];
-      const head = plain(`${name} ${title} ${also.join(" ")}`);
-      return {
-        kind,
-        name,
-        title,
-        address,
-        text,
-        tight: tight(name),
-        last: tight(name.split(/[.:/]/).pop()),
-        also: also.map(tight),
-        shown: ` ${plain(`${name} ${title}`)}`,
-        head: ` ${head}`,
-        all: ` ${head} ${kind} ${plain(text)}`,
-      };
-    });
-    return { names, vocabulary: null };
+  // The stem of a word: endings of the plural and of verbs make no difference.
+  const stem = (word) => (word.length > 4 ? word.replace(/(?:ies|ing|ed|es|s|e)$/, (end) => (end === "ies" ? "y" : "")) : word.length > 3 ? word.replace(/s$/, "") : word);
+  const terms = (text) => plain(text).split(" ").filter(Boolean).map(stem);
+  const ALIKE = new Map();
+  for (const line of SAME) {
+    const all = line.split(" ").flatMap((word) => (plain(word).includes(" ") ? [tight(word)] : [word])).map(stem);
+    for (const word of all) ALIKE.set(word, [...new Set([...(ALIKE.get(word) || []), ...all])]);
   }
 
-  function rank(one, asked, words) {
+  // Data may be a text: JSON, compressed by zlib, in base64.
+  async function unpack(data) {
+    if (typeof data !== "string") return data;
+    const bytes = Uint8Array.from(atob(data), (letter) => letter.charCodeAt(0));
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+    return JSON.parse(await new Response(stream).text());
+  }
+
+  function prepare(rows) {
+    const names = [];
+    const index = new Map(); // of each stem, the numbers of names with what it is worth there
+    for (const [kind, name, title, address, words, text] of rows) {
+      const also = words ? words.split("|") : [];
+      const place = names.length;
+      const shown = plain(`${name} ${title}`);
+      names.push({ kind, name, title, address, text, shown: ` ${shown}`, tight: tight(name), last: tight(name.split(/[.:/]/).pop()), also: also.map(tight), size: shown.length });
+      const worth = new Map();
+      const put = (text_, weight) => terms(text_).forEach((word) => worth.set(word, Math.max(weight, worth.get(word) || 0)));
+      put(text || "", 0.35);
+      put(kind, 0.35);
+      put(title, 0.8);
+      put(also.join(" "), 0.9);
+      put(name, 1);
+      for (const [word, weight] of worth) {
+        if (!index.has(word)) index.set(word, []);
+        index.get(word).push([place, weight]);
+      }
+    }
+    return { names, index, vocabulary: null };
+  }
+
+  // What a whole query is worth as a name: 0 is the name itself, -1 is no name.
+  function rank(one, asked) {
     if (one.tight === asked) return 0;
     if (one.last === asked || one.also.includes(asked)) return 1;
     const few = one.kind !== "entry" && one.kind !== "case";
-    if (few && asked.length > 2 && (one.tight.startsWith(asked) || one.also.some((word) => word.startsWith(asked)))) return 2;
-    if (words.every((word) => one.head.includes(` ${word}`))) return 3;
-    if (words.every((word) => one.all.includes(` ${word}`))) return 4;
-    return words.every((word) => word.length > 3 && one.all.includes(word)) ? 5 : -1;
+    return few && asked.length > 2 && (one.tight.startsWith(asked) || one.also.some((word) => word.startsWith(asked))) ? 2 : -1;
   }
 
-  function hits(names, query) {
-    const every = plain(query).split(" ");
+  // The stems that a word of a query stands for, with what each is worth. The last word may be unfinished.
+  function meanings(index, word, last) {
+    const found = new Map([[word, 1]]);
+    for (const other of ALIKE.get(word) || []) if (other !== word) found.set(other, 0.8);
+    if (word.length > 2 && (last || !index.index.has(word)))
+      for (const other of index.index.keys()) if (other.startsWith(word) && !found.has(other)) found.set(other, 0.7);
+    return found;
+  }
+
+  function hits(index, query) {
+    const { names } = index;
+    const every = terms(query);
     const told = every.filter((word) => !IDLE.has(word));
-    const words = told.length ? told : every;
+    const words = [...new Set(told.length ? told : every)];
+    // Of each name, what each word of the query is worth there.
+    const points = new Map();
+    let whole = 0;
+    words.forEach((word, place) => {
+      const best = new Map();
+      for (const [other, share] of meanings(index, word, place === words.length - 1))
+        for (const [name, weight] of index.index.get(other) || []) best.set(name, Math.max(share * weight, best.get(name) || 0));
+      // A word that few names have says more.
+      const rare = Math.log(1 + names.length / (1 + Math.min(best.size, names.length)));
+      whole += rare;
+      for (const [name, weight] of best) {
+        const sum = points.get(name) || [0, 0];
+        points.set(name, [sum[0] + rare * weight, sum[1] + rare]);
+      }
+    });
+    const asked = tight(query);
     const found = [];
-    for (const one of names) {
-      const how = rank(one, tight(query), words);
-      const far = words.every((word) => one.shown.includes(` ${word}`)) ? 0 : 1;
+    names.forEach((one, place) => {
+      const how = rank(one, asked);
+      const [sum, covered] = points.get(place) || [0, 0];
+      const share = whole ? covered / whole : 0;
+      if (how < 0 && share < 0.5) return;
+      const score = how < 0 ? (sum / whole) * share * WORTH[one.kind] * (1 - Math.min(one.size, 400) / 2000) : 0;
       const main = one.tight.startsWith("attention") ? 0 : 1;
-      if (how >= 0) found.push([how, ORDER.indexOf(one.kind), main, far * 1000 + one.name.length, one]);
-    }
-    found.sort((a, b) => a[0] - b[0] || a[1] - b[1] || a[2] - b[2] || a[3] - b[3] || (a[4].name < b[4].name ? -1 : 1));
+      const far = words.every((word) => one.shown.includes(` ${word}`)) ? 0 : 1;
+      found.push([how < 0 ? 3 : how, ORDER.indexOf(one.kind), main, far * 1000 + one.name.length, one, score]);
+    });
+    found.sort((a, b) => a[0] - b[0] || b[5] - a[5] || a[1] - b[1] || a[2] - b[2] || a[3] - b[3] || (a[4].name < b[4].name ? -1 : 1));
     // An argument that several operations have is listed once: that of the first, which is attention.
     const seen = new Set();
     return found.filter(([how, , , , one]) => {
@@ -85,7 +176,7 @@
   function corrected(index, query) {
     if (!index.vocabulary) {
       const count = new Map();
-      for (const one of index.names) for (const word of one.head.split(" ")) if (word.length > 2) count.set(word, (count.get(word) || 0) + 1);
+      for (const one of index.names) for (const word of `${one.shown} ${one.also.join(" ")}`.split(" ")) if (word.length > 2) count.set(word, (count.get(word) || 0) + 1);
       index.vocabulary = [...count].sort((a, b) => b[1] - a[1]).map(([word]) => word);
     }
     const known = new Set(index.vocabulary);
@@ -110,11 +201,14 @@
   function search(index, query, most) {
     if (plain(query).length < 2) return { found: [], meant: "" };
     let meant = "";
-    let all = hits(index.names, query);
-    if (!all.length) {
+    let all = hits(index, query);
+    // A word that no name has may be a misspelling.
+    const strange = terms(query).some((word) => word.length > 2 && !IDLE.has(word) && !ALIKE.has(word) && meanings(index, word, true).size === 1 && !index.index.has(word));
+    if (!all.length || strange) {
       meant = corrected(index, query);
-      all = meant === plain(query) ? [] : hits(index.names, meant);
-      if (!all.length) meant = "";
+      const others = meant === plain(query) ? [] : hits(index, meant);
+      if (others.length && (!all.length || all[0][0] === 3)) all = others;
+      else meant = "";
     }
     // Of kinds that have many names, a few come first.
     const count = new Map();
@@ -128,7 +222,7 @@
     return { found: [...first, ...later].slice(0, most), meant };
   }
 
-  const api = { prepare, search, plain };
+  const api = { prepare, search, plain, unpack };
   if (typeof module !== "undefined" && module.exports) module.exports = api;
   else window.attnspecSearch = api;
 })();

@@ -22,9 +22,11 @@
   }
 
   // Names: everything with an address.
-  const { prepare, search, plain } = window.attnspecSearch;
+  const { prepare, search, plain, unpack } = window.attnspecSearch;
   let index = prepare([]);
-  window.attnspecNames = (rows) => (index = prepare(rows));
+  let prepared = Promise.resolve();
+  window.attnspecNames = (data) => (prepared = unpack(data).then((rows) => (index = prepare(rows))));
+  const names = () => load(`${root}_static/names.js`).then(() => prepared);
   const called = { entry: "gallery" };
 
   function item(one, tag) {
@@ -89,8 +91,7 @@
       if (query.length > 1 && (!found.length || meant)) {
         const li = document.createElement("li");
         li.className = "none";
-        const more = whole ? ` Search ${meant ? "all pages" : "the text of all pages"}` : "";
-        li.textContent = `Nothing has the name “${query}”.${meant ? ` These match “${meant}”.` : ""}${more}`;
+        li.textContent = meant ? `These match “${meant}”.` : `Nothing matches “${query}”.`;
         rows.push(whole ? option(li, found.length, all) : li);
         if (whole) hits.push(all);
       }
@@ -111,8 +112,8 @@
         list.children[chosen].scrollIntoView({ block: "nearest" });
       } else input.removeAttribute("aria-activedescendant");
     };
-    input.addEventListener("focus", () => load(`${root}_static/names.js`));
-    input.addEventListener("input", () => load(`${root}_static/names.js`).then(show));
+    input.addEventListener("focus", names);
+    input.addEventListener("input", () => names().then(show));
     input.addEventListener("blur", hide);
     input.form.addEventListener("submit", (event) => {
       if (whole) return;
@@ -130,16 +131,17 @@
     });
   });
 
-  // The page of results: names come first, then the full text.
+  // The page of the search.
   const results = document.getElementById("search-results");
   const asked = new URLSearchParams(location.search).get("q");
   if (results && asked) {
-    load(`${root}_static/names.js`).then(() => {
-      const { found, meant } = search(index, asked, 20);
+    document.querySelectorAll('[role="search"] input[name="q"]').forEach((input) => (input.value = asked));
+    names().then(() => {
+      const { found, meant } = search(index, asked, 40);
       const part = document.createElement("section");
       part.className = "hits";
       const head = document.createElement("h2");
-      head.textContent = meant ? `Names that match “${meant}”` : found.length ? "By name" : "Nothing has this name";
+      head.textContent = meant ? `Matches of “${meant}”` : found.length ? `Matches of “${asked}”` : `Nothing matches “${asked}”`;
       const list = document.createElement("ul");
       list.className = "names";
       for (const one of found) {
@@ -163,7 +165,7 @@
 
   // Copies. A vector in other formats is a script of its own, loaded when it is asked for.
   const cases = new Map();
-  window.attnspecCase = (id, texts) => cases.set(id, texts);
+  window.attnspecCase = (id, data) => cases.set(id, unpack(data));
 
   function copied(text) {
     if (navigator.clipboard && window.isSecureContext) return navigator.clipboard.writeText(text);
@@ -190,7 +192,9 @@
 
   // The dtype that a vector is copied in, and in which the allowed error of each element is shown.
   const dtypeOf = (id) => document.querySelector(`select[data-dtype="${id}"]`);
-  const textsOf = (id) => load(`${root}_static/vectors/${id}.js`).then(() => cases.get(id)[dtypeOf(id).value]);
+  const textsOf = (id) => load(`${root}_static/vectors/${id}.js`)
+      .then(() => cases.get(id))
+      .then((texts) => texts[dtypeOf(id).value]);
 
   document.querySelectorAll("button[data-case]").forEach((button) => {
     button.addEventListener("click", () => {

@@ -1,0 +1,106 @@
+"""The page of symptoms: what readers see, the rules that say what is right, and who does it."""
+
+import re
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+from pages.known import Known
+from pages.page import Name, Part, make_page
+
+from attnspec.backends.names import LIBRARY_NAMES, PORTABLE, library_of
+from attnspec.conformance.render.html.column import newest
+
+SYMPTOMS = Path(__file__).parents[1] / "symptoms.toml"
+#: The most findings that a row names.
+_FEW = 3
+
+
+@dataclass(frozen=True)
+class Symptom:
+    """What readers see, in their words."""
+
+    text: str
+    rules: tuple[str, ...]
+    threads: tuple[str, ...]
+    words: str
+    variant: str = ""
+
+    @property
+    def place(self) -> str:
+        """The anchor of the symptom."""
+        return re.sub(r"[^a-z0-9]+", "-", self.text.lower()).strip("-")
+
+
+def read_symptoms() -> tuple[Symptom, ...]:
+    """Read the table of symptoms."""
+    entries = tomllib.loads(SYMPTOMS.read_text(encoding="utf-8"))["symptom"]
+    return tuple(
+        Symptom(
+            entry["text"],
+            tuple(entry["rules"]),
+            tuple(entry["threads"]),
+            entry["words"],
+            entry.get("variant", ""),
+        )
+        for entry in entries
+    )
+
+
+def symptoms(known: Known) -> Part:
+    """Return the page of symptoms. Each is a name, by its own words and by those of its threads."""
+    rows = [
+        {
+            "symptom": symptom,
+            "libraries": _with_variant(symptom, known),
+            "findings": (findings := _findings(symptom, known))[:_FEW],
+            "more": len(findings[_FEW:]),
+        }
+        for symptom in read_symptoms()
+    ]
+    page = make_page(
+        "symptoms",
+        "symptoms.md",
+        rows=rows,
+        titles={key: rule.title for key, rule in known.rules.items()},
+    )
+    names = [
+        Name(
+            "symptom",
+            row["symptom"].text,
+            f"symptoms.html#{row['symptom'].place}",
+            " ".join(f"{rule}: {known.rules[rule].title}." for rule in row["symptom"].rules[:1]),
+            tuple(word.strip() for word in row["symptom"].words.split(",")),
+        )
+        for row in rows
+    ]
+    listed = Name(
+        "page", "Symptoms", "symptoms.html", "what you see, the rule, and who does it", ("troubleshooting",)
+    )
+    return Part((page,), (listed, *names))
+
+
+def _with_variant(symptom: Symptom, known: Known) -> list[tuple[str, str]]:
+    """Return the libraries whose stored results show the variant of a symptom, by name."""
+    if not symptom.variant:
+        return []
+    shown = (
+        library_of(column.backend)
+        for column in newest(known.columns)
+        if column.backend not in PORTABLE
+        and any(
+            symptom.variant in re.findall(r"[\w-]+", variant)
+            for variant, _ in column.ways.get(symptom.rules[0], ())
+        )
+    )
+    return [(library, LIBRARY_NAMES[library]) for library in dict.fromkeys(shown)]
+
+
+def _findings(symptom: Symptom, known: Known) -> list[tuple[str, str]]:
+    """Return the findings under the first rule of a symptom: addresses and names, each once."""
+    findings = {
+        finding.name: f"findings/{finding.name.replace('/', '.html#')}"
+        for finding in known.findings
+        if symptom.rules[0] in finding.rules
+    }
+    return [(address, name) for name, address in findings.items()]
