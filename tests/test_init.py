@@ -222,6 +222,28 @@ def test_what_is_found_out_of_the_names_and_the_layout(source, expected, tmp_pat
     assert expected in CliRunner().invoke(main, ["init", f"{path}:varlen"]).output
 
 
+@pytest.mark.parametrize(
+    ("operation", "parameters", "call"),
+    [
+        ("attention", "q, k, v, causal=True", "q, k, v, is_causal=causal"),
+        (
+            "packed_attention",
+            "q, k, v, cu_seqlens_q, cu_seqlens_k, causal=True",
+            "q, k, v, query_starts=cu_seqlens_q, key_starts=cu_seqlens_k, is_causal=causal",
+        ),
+    ],
+)
+def test_a_flag_that_is_on_by_default_is_given_in_each_call(operation, parameters, call, tmp_path):
+    path = tmp_path / "causal.py"
+    head = f"from attnspec.reference import {operation}"
+    path.write_text(f"{head}\ndef kernel({parameters}):\n    return {operation}({call}, dtype=q.dtype)\n")
+    run = CliRunner().invoke(main, ["init", f"{path}:kernel"])
+    assert 'given = ["is_causal"]' in run.output, run.output
+    assert 'is_causal = "causal"' in run.output
+    checked = CliRunner().invoke(main, ["check", "--smoke"])
+    assert checked.exit_code == 0, checked.output
+
+
 def test_a_function_of_pages_with_a_wrong_scale_is_not_described():
     run = CliRunner().invoke(main, ["init", f"{SERVED}:decode_of_a_wrong_scale"])
     assert run.exit_code == 2

@@ -172,10 +172,12 @@ def infer_companion(backend: Backend, operation: str, function: Callable[..., An
             f"got none for {', '.join(sorted(missing))}; name it under [backend.names] in attnspec.toml"
         )
     needed = {ours: own for ours, own in names.items() if own in required_parameters(function)}
-    first = {ours: own for ours, own in names.items() if ours in {*required, *needed, "scale"}}
+    # A flag that is on by default is passed in each call.
+    on = tuple(ours for ours, own in names.items() if _is_on(form, ours, function, own))
+    first = {ours: own for ours, own in names.items() if ours in {*required, *needed, *on, "scale"}}
     call = _small_call(operation)
     call |= {ours: x for ours, x in _options(call).items() if ours in needed and isinstance(x, np.ndarray)}
-    convention, call = _first_fit(backend, operation, function, Convention(first, sizes=sizes), call)
+    convention, call = _first_fit(backend, operation, function, Convention(first, sizes=sizes, given=on), call)
     dialect: dict[str, str] = {}
     why: dict[str, str] = {}
     alone = call if "packed" in form.layers else _first_entry(form, call)
@@ -186,7 +188,7 @@ def infer_companion(backend: Backend, operation: str, function: Callable[..., An
     if one and not _agrees(backend, operation, function, convention, call | one):
         convention = replace(convention, per_entry=True)
         why["per_entry"] = "with one length for all batch entries it did not compute attention"
-    for option in (name for name in names if name not in first):
+    for option in (name for name in names if name not in first or name in on):
         taken = []
         partner = {other: names[other] for other in (_PARTNERS.get(option, ""),) if other in names}
         there = {**partner, option: names[option]}
@@ -202,8 +204,15 @@ def infer_companion(backend: Backend, operation: str, function: Callable[..., An
     known = {*convention.names.values(), *sizes.values(), *form.arguments}
     ignore = tuple(own for own in parameters if own not in known and not own.startswith("_"))
     why |= {"ignore": reason_to_ignore(ignore)} if ignore else {}
+    why |= {"given": "True by default"} if on else {}
     differ = {ours: own for ours, own in convention.names.items() if ours != own}
     return Inference(replace(convention, names=differ), dialect, ignore, why)
+
+
+def _is_on(form: Operation, ours: str, function: Callable[..., Any], own: str) -> bool:
+    """Whether a parameter is a flag that is True by default, and False in the standard."""
+    default = inspect.signature(function).parameters[own].default
+    return default is True and form.arguments[ours].default is False
 
 
 def _first_fit(

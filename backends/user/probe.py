@@ -163,11 +163,11 @@ class _Probe:
         return Inference(convention, self.variants, tuple(ignored), self.why, limits=limits)
 
     def names(self) -> dict[str, str]:
-        """Map the arrays and the other arguments without a default to the function's names."""
+        """Map arrays, arguments without a default, and flags that are on by default to the function's names."""
         names = {ours[0]: own for own, ours in self.guesses.items() if ours and ours[0] in _OPERATION.arrays}
-        needed = required_parameters(self.function)
+        needed, on = required_parameters(self.function), self.on()
         for own, ours in self.guesses.items():
-            if own in needed and ours and ours[0] not in names:
+            if ours and (own in needed or ours[0] in on) and ours[0] not in names:
                 names[ours[0]] = own
         return names
 
