@@ -5,6 +5,7 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnspec.backends.adapters.conditions import (
     OF_NAN,
@@ -15,6 +16,7 @@ from attnspec.backends.adapters.conditions import (
     has_no_keys,
     has_overflowing_score,
     has_several_dtypes,
+    rows_not_finite,
     where_true,
     with_dtype,
     with_number,
@@ -30,7 +32,7 @@ from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import BackendError, Unsupported
 from attnspec.backends.library import load_library
-from attnspec.backends.outcome import OtherCall, Raises, Variant
+from attnspec.backends.outcome import OtherCall, Raises, Special, Variant
 from attnspec.backends.user.function import describe
 from attnspec.dtypes import SHORT
 
@@ -117,6 +119,12 @@ def _has_float64(arguments: Arguments) -> bool:
     return any(arguments[name].dtype == np.float64 for name in ("query", "key", "value"))
 
 
+def _reached(arguments: Arguments) -> dict[str, NDArray[np.bool_]]:
+    """Find the elements that a NaN or an infinity reaches if disallowed keys are not left out."""
+    columns = ~np.isfinite(arguments["value"]).all(axis=-2)
+    return {"output": rows_not_finite(arguments)[..., None] | columns[..., None, :]}
+
+
 def _with_rounded_bias(arguments: Arguments) -> Arguments:
     with np.errstate(over="ignore"):
         return {**arguments, "bias": arguments["bias"].astype(arguments["query"].dtype)}
@@ -163,6 +171,13 @@ _OF_BOTH = (
         "keras/float64",
         with_dtype(widest="float32"),
         when=_has_float64,
+    ),
+    Deviation(
+        ("NUM-1",),
+        "NaN and infinity of disallowed keys reach results in float32, too",
+        "keras/float64",
+        (with_dtype(widest="float32"), Special(_reached)),
+        when=lambda arguments: _has_float64(arguments) and bool(_reached(arguments)["output"].any()),
     ),
     _mixed_dtypes("float32"),
     *_OF_ALL,
