@@ -37,6 +37,7 @@ from attnspec.reference.quantization import dequantize, dequantize_blocks
 from attnspec.reference.quantized_attention import low_precision_attention, quantized_attention
 from attnspec.reference.scores import scores
 from attnspec.reference.selection import indexer_scores, select_keys
+from attnspec.reference.sharding import sharded_attention, sharded_attention_vjp
 from attnspec.reference.softmax import softmax
 from attnspec.reference.sparsity import block_sparse_attention, listed_attention
 from attnspec.reference.stacks import reduced  # noqa: F401 - declares the operations that combine forms
@@ -80,6 +81,8 @@ __all__ = [
     "seeded_dropout_attention_vjp",
     "select_keys",
     "self_attention",
+    "sharded_attention",
+    "sharded_attention_vjp",
     "softmax",
     "split_heads",
 ]

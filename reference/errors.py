@@ -260,3 +260,5 @@ def _check_bounds(call: Call, argument: Argument, x: Any, most: int) -> None:
         need(argument.name, int(x[0]) == least, f"{least} as the first boundary", int(x[0]), rule)
         falls = bool(call.xp.any(x[1:] < x[:-1]))
         need(argument.name, not falls, "boundaries that do not decrease", "some that do", rule)
+    if argument.covers:
+        need(argument.name, int(x[-1]) == most, f"{most} as the last boundary", int(x[-1]), rule)

@@ -27,6 +27,7 @@ CHAPTERS = (
     "selection",
     "latent",
     "stacks",
+    "sharding",
     "dropout",
     "gradients",
     "numerics",

@@ -272,7 +272,7 @@ def _of_form(argument: Argument, x: Any, sizes: Sizes) -> Iterator[str]:
         fits = argument.shape != () and (
             argument.bounds is None or all(_within(argument, n, sizes) for n in x.reshape(-1).tolist())
         )
-        fits = fits and (not argument.ascending or _ascends(argument, x.reshape(-1).tolist()))
+        fits = fits and (not argument.ascending or _ascends(argument, x.reshape(-1).tolist(), sizes))
     elif argument.kind == "array":
         fits = False
     elif argument.kind == "number":
@@ -290,7 +290,8 @@ def _expected(argument: Argument, sizes: Sizes) -> str:
         return f"integers from 0 that add up to {value_of(argument.sums, sizes.letters)}"
     words = WORDS[argument.kind] if argument.kind != "integer" else "an integer"
     if argument.ascending:
-        words = "integers that begin at the least and do not decrease,"
+        ends = ", do not decrease and end at the most" if argument.covers else " and do not decrease"
+        words = f"integers that begin at the least{ends},"
     if argument.bounds is None or argument.kind == "window":
         return words
     most = value_of(str(argument.bounds.most), sizes.letters)
@@ -298,9 +299,10 @@ def _expected(argument: Argument, sizes: Sizes) -> str:
     return f"{words} {argument.bounds}{beside}"
 
 
-def _ascends(argument: Argument, numbers: list[int]) -> bool:
+def _ascends(argument: Argument, numbers: list[int], sizes: Sizes) -> bool:
     least = argument.bounds.least if argument.bounds else 0
-    return numbers[:1] == [least] and numbers == sorted(numbers)
+    last = value_of(str(argument.bounds.most), sizes.letters) if argument.bounds and argument.covers else None
+    return numbers[:1] == [least] and numbers == sorted(numbers) and last in (None, numbers[-1])
 
 
 def _within(argument: Argument, number: float, sizes: Sizes) -> bool:

@@ -128,6 +128,9 @@ def test_what_may_be_empty_is_taken(sized):
         arrays = {one.name: value_for(operation, one, sized) for one in form.positional}
         lists = [one for one in form.named if one.required and "W" in one.shape]  # -1 is no key
         arrays |= {one.name: value_for(operation, one, sized) + one.bounds.least for one in lists}
+        arrays |= {
+            one.name: value_for(operation, one, sized) for one in form.named if one.covers and one.required
+        }
         if any(arrays[name].shape != given[name].shape for name in arrays):
             seen = True
             call = given | arrays

@@ -13,7 +13,7 @@ from attnspec.reference.call import Steps
 from attnspec.reference.frequencies import Frequencies, yarn_range
 from attnspec.reference.masking import allowed_keys
 
-OF_ATTENTION = ("Scores", "Weights", "Output", "Lse", "Maximum", "Weights of 8 bits")
+OF_ATTENTION = ("Scores", "Weights", "Output", "Lse", "Maximum", "Weights of 8 bits", "Shards")
 MASKING = ("mask", "bias", "is_causal")
 
 
@@ -101,6 +101,7 @@ def of_attention(arguments, known, lines):
     top = np.where(allowed, s, -np.inf).max(axis=-1)
     numbers = {
         "D": query.shape[-1],
+        "shards": arguments.get("shards", 1),
         "scale": scale,
         "softcap": softcap,
         "bias": bias,
@@ -237,6 +238,23 @@ def merging_by_page(dtype, accuracy, profile):
         yield found["lse"], numbers["lse_budget"]
 
 
+def shards_by_page(dtype, accuracy, profile):
+    """Calls of one head, whose keys are in one, two or five shards."""
+    options = {"accuracy": accuracy, "profile": profile}
+    for name in ("plain", "one key", "all options", "large scores", "zero"):
+        call = CALLS[name]
+        heads = {key: call[key][None] for key in PLAIN}
+        for shards in (1, 2, 5):
+            ends = {f"{key}_shards": np.array([0] * shards + [len(call[key])]) for key in ("query", "key")}
+            allowed = budget(
+                "sharded_attention", call | heads | ends | {"return_max": True}, dtype, **options
+            )
+            known = symbols(dtype, accuracy, profile)
+            numbers = of_attention(call | {"shards": shards}, known, formulas(*OF_ATTENTION))
+            for output, found in allowed.items():
+                yield found[0], elements(f"{output}_budget", numbers, found.shape[1:])
+
+
 def positions_by_page(dtype, accuracy, profile):
     features, angles = random(3, 6), {"cosines": np.cos(random(9, 3)), "sines": np.sin(random(9, 3))}
     for options in ({}, {"base": 0.5}, {"inverse_frequencies": np.array([1.0, -0.3, 0.1])}, angles):
@@ -342,6 +360,7 @@ OTHERS = {
     "indexer": indexer_by_page,
     "codes": codes_by_page,
     "merging": merging_by_page,
+    "shards": shards_by_page,
     "positions": positions_by_page,
     "frequencies": frequencies_by_page,
     "signed mean": signed_mean_by_page,
@@ -351,6 +370,7 @@ USES = {
     CODES: ["self-attention", "projection", "indexer", "codes"],
     POSITIONS: ["positions"],
     "Merging of partial results": ["merging"],
+    "Shards": ["shards"],
     "Frequencies": ["frequencies"],
     "The signed mean": ["signed mean"],
 }

@@ -31,6 +31,10 @@ _PACKED = _ones(query=(2, 3, 4), key=(2, 3, 4), value=(2, 3, 4)) | {
     "query_starts": _STARTS,
     "key_starts": _STARTS,
 }
+_SHARDED = _ones(query=(2, 3, 4), key=(2, 3, 4), value=(2, 3, 4)) | {
+    "query_shards": _STARTS,
+    "key_shards": _STARTS,
+}
 _LATENT = _ones(query=(2, 3, 4), query_rotary=(2, 3, 2), latent=(4, 5), key_rotary=(4, 2)) | _ones(
     key_weight=(2, 5, 4), value_weight=(2, 5, 3)
 )
@@ -65,6 +69,8 @@ FITTING_CALLS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "gather_pages": _ones(pages=(2, 1, 3, 2)) | {"block_table": np.array([1, 0])},
         "packed_attention": _PACKED,
         "packed_attention_vjp": _PACKED | _ones(d_output=(2, 3, 4)),
+        "sharded_attention": _SHARDED,
+        "sharded_attention_vjp": _SHARDED | _ones(d_output=(2, 3, 4)),
         "paged_attention": _ones(query=(2, 1, 4), key_pages=(2, 1, 3, 4), value_pages=(2, 1, 3, 4))
         | {"block_table": np.array([1, 0]), "key_lengths": 4},
         "dequantize": _ones(scales=(1,)) | {"codes": _CODES},

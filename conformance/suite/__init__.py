@@ -31,6 +31,7 @@ FILES = {
     "selection": ("selection",),
     "latent": ("latent", "gradients_of_latent"),
     "stacks": ("stacks", "stacks_at_sizes"),
+    "sharding": ("sharding", "gradients_of_shards"),
     "dropout": ("dropout",),
     "gradients": (
         "gradients",

@@ -17,7 +17,7 @@ from attnspec.sizes import Sizes, in_order, shape_of
 SIZES: Mapping[str, int] = MappingProxyType(
     {"Hq": 2, "Hkv": 2, "H": 2, "L": 3, "S": 5, "D": 4, "Dv": 4, "E": 2, "E'": 2, "F": 3}
     | {"N": 1, "M": 1, "C": 4, "P": 2, "K": 3, "T": 2, "R": 4, "A": 3, "Dc": 5, "Dr": 2}
-    | {"G": 2, "Lb": 2, "Sb": 2, "W": 2, "U": 2, "Y": 32}
+    | {"G": 2, "Lb": 2, "Sb": 2, "W": 2, "U": 2, "Y": 32, "Z": 2, "X": 2}
 )
 BATCHES = (2,)
 
@@ -54,7 +54,8 @@ def value_for(
         part = shape[-2:] if argument.broadcasts and not whole else shape
         if argument.sums:  # all of them in the first entry
             return np.eye(1, *part, dtype=np.int64)[0] * (value_of(argument.sums, letters) or 0)
-        return np.full(part, argument.numbers != "integer", _DTYPES[argument.numbers])
+        made = np.full(part, argument.numbers != "integer", _DTYPES[argument.numbers])
+        return _last(made, _limits(argument, letters)[1]) if argument.covers else made
     if argument.binds:
         return letters[argument.binds]
     by_kind = {"integers": least, "integer": least, "number": 0.5, "flag": True, "window": (1, 0)}
@@ -153,6 +154,8 @@ def _of_array(operation: str, argument: Argument, sizes: Mapping[str, int]) -> I
             yield Fault(f"{argument.noun} that begin past {least}", "bounds", begun)
             rising = np.where(np.arange(good.size) % 2, most, least).reshape(good.shape)
             yield Fault(f"{argument.noun} that decrease", "bounds", rising)
+        if argument.covers:
+            yield Fault(f"{argument.noun} that end early", "bounds", _last(good, most - 1))
     if argument is OPERATIONS[operation].positional[0] and not argument.broadcasts:
         yield Fault(f"{argument.noun} of one axis", "axes", _like(good, good.shape[-1:]))
     elif argument.broadcasts:

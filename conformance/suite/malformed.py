@@ -285,6 +285,11 @@ def _by_hand(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed]:
             changed.flat[-1] = wrong
             changes = lists | {"block_indices": changed}
             yield _call(operation, known["block_indices"], f"listed block {words}", "bounds", changes, sizes)
+    if operation == "sharded_attention":
+        changes = _arrays_of_sizes(operation, form, sizes, {"Hq": 4, "Hkv": 2})
+        split = changes | {"head_shards": np.array([0, 3, 4])}
+        call = _call(operation, known["head_shards"], "heads of two groups in one part", "", split, sizes)
+        yield replace(call, rule="SHARD-12", asked=True)
     if operation == "rotary":
         changes = _arrays_of_sizes(operation, form, sizes, {"D": 5})
         yield _call(operation, known["rotary_depth"], "depth that is odd", "bounds", changes, sizes)

@@ -111,7 +111,7 @@ def _biased(
     return value, error + np.where(np.isfinite(value), work.unit * (np.abs(value) + error), 0)
 
 
-def attention_budget(
+def attention_budget(  # noqa: PLR0915  # the formulas of the chapter, one after the other
     arrays: tuple[Budget, Budget, Budget],
     arguments: Mapping[str, Any],
     arithmetic: Arithmetic,
@@ -135,18 +135,24 @@ def attention_budget(
     (p, lse), count = softmax(s, allowed), allowed.sum(axis=-1, keepdims=True)  # with a column for the sink
     several, one = count > 1, count == 1
     top, distance = _below_the_top(s, allowed)
-    exponent = s_error + SHIFTING * unit * distance + EXPONENTIAL * unit + exp_error
-    eps = np.expm1(np.minimum(np.where(allowed & several, exponent, 0), 700))
-    gain, loss, rest = _of_denominator(p, eps)
-    largest = np.where(count > 0, np.abs(top), 0) + (1 + EXPONENTIAL) * np.log(np.maximum(count, 1))
-    merging = 2 * unit * largest * several
-    single = np.where(one, exp_error + np.minimum(_of_one(arithmetic), unit * np.abs(top)), 0)
     sums, sums_of_products = (
         (of(count, unit) + NORMALISING * unit) * (count > 0)
         for of in (profile.summing, profile.summing_products)
     )
+    largest = np.where(count > 0, np.abs(top), 0) + (1 + EXPONENTIAL) * np.log(np.maximum(count, 1))
+    merging = 2 * unit * largest * several
+    of_part = _of_part(arguments, s, lse, allowed, sums + merging, unit)
+    exponent = s_error + SHIFTING * unit * distance + EXPONENTIAL * unit + exp_error + of_part
+    eps = np.expm1(np.minimum(np.where(allowed & several, exponent, 0), 700))
+    gain, loss, rest = _of_denominator(p, eps)
+    alone = (
+        exp_error
+        + np.minimum(_of_one(arithmetic), unit * np.abs(top))
+        + (p * of_part).sum(axis=-1, keepdims=True)
+    )
+    single = np.where(one, alone, 0)
     # A disallowed score may be infinite, and 0 times infinity is NaN, within which everything would lie.
-    of_one = (p * np.where(p > 0, s_error, 0)).sum(axis=-1, keepdims=True) + exp_error * one
+    of_one = (p * np.where(p > 0, s_error + of_part, 0)).sum(axis=-1, keepdims=True) + exp_error * one
     of_sum = np.where(several, np.log1p(gain) + sums + merging, of_one)
     of_lse = _lse_budget(lse, allowed, of_sum[..., 0], work, arithmetic.lse)
 
@@ -168,12 +174,44 @@ def attention_budget(
     rounding = (several | (rate > 0)) * _of_cast(profile, weight_error, whole, kept, value, output)
     flushing = (kept * (floor + weight_least * (allowed & several))) @ np.abs(value)
     flushing = flushing + count * several * work.normal * (mean > 0)
-    shared = sums + sums_of_products + merging + dropping + single + profile.product - profile.inputs
+    of_parts, least = merged(arguments.get("shards", 1), arithmetic)
+    flushing = flushing + least * (mean > 0)
+    shared = (
+        sums + sums_of_products + merging + dropping + single + profile.product - profile.inputs + of_parts
+    )
     error = spread + shared * mean + rounding + flushing
     error = error + arithmetic.lost(q, value, of_left=False)
     if inherited is not None:
         error = error + (q + p_error) @ repeat_heads(inherited[2], s.shape)
     return {"output": rounded(output, error, storage), "lse": of_lse, "weights": weights, **asked}
+
+
+def _of_part(
+    arguments: Mapping[str, Any],
+    s: Budget,
+    lse: Budget,
+    allowed: NDArray[np.bool_],
+    common: Budget,
+    unit: float,
+) -> Budget:
+    """Return the error of each key's exponent from the lse of its shard and its merges, 0 for one shard."""
+    parts = arguments.get("shards", 1)
+    if parts == 1:
+        return np.zeros(s.shape)
+    finite = allowed & np.isfinite(s) & np.isfinite(lse)[..., None]
+    size = np.where(np.isfinite(lse), np.abs(lse), 0)[..., None]
+    far = np.where(finite, np.where(finite, lse[..., None], 0) - np.where(finite, s, 0), 0)
+    moved = (parts + LOGARITHM - 1) * np.maximum(far, 0) + parts * (size + 2 * EXPONENTIAL)
+    return np.where(finite, unit * moved + common, 0)
+
+
+def merged(parts: int, arithmetic: Arithmetic) -> tuple[float, float]:
+    """Return the relative and the absolute error of a sum of parts, each rounded to the storage dtype."""
+    if parts == 1:
+        return 0.0, 0.0
+    storage, work = arithmetic.storage, arithmetic.work
+    relative = (parts + NORMALISING) * 2 * work.unit + arithmetic.casts * storage.unit
+    return relative, parts * (work.normal + storage.subnormal / 2)
 
 
 def _largest(s: Budget, error: Budget, allowed: NDArray[np.bool_], arithmetic: Arithmetic) -> Budget:

@@ -40,7 +40,12 @@ from attnspec.reference.budget.gradients import gradient_budget
 from attnspec.reference.budget.gradients_of_companions import multi_head_gradient_budget
 from attnspec.reference.budget.gradients_of_latent import latent_gradient_budget
 from attnspec.reference.budget.positions import frequencies_budget, rotary_budget, rotary_gradient_budget
-from attnspec.reference.budget.stacks import packed_gradient_budget, stacked_budget
+from attnspec.reference.budget.stacks import (
+    packed_gradient_budget,
+    sharded_budget,
+    sharded_gradient_budget,
+    stacked_budget,
+)
 from attnspec.reference.heads import merge_heads, split_heads
 from attnspec.reference.positions import alibi_bias
 from attnspec.reference.sparsity import as_attention
@@ -94,6 +99,8 @@ def budget(
         results = multi_head_gradient_budget(given, dtypes, arithmetic)
         linear = arguments.get("convention") == "linear"
         return {name: x.T if linear and name.endswith("weight") else x for name, x in results.items()}
+    if operation == "sharded_attention":
+        return sharded_budget(given, arithmetic)
     if OPERATIONS[operation].layers:
         return stacked_budget(operation, given, arithmetic)
     return _COMPANIONS[operation](given, arithmetic)
@@ -174,6 +181,7 @@ _GRADIENTS: Mapping[str, Callable[..., dict[str, Budget]]] = MappingProxyType(
     {
         "attention_vjp": gradient_budget,
         "packed_attention_vjp": packed_gradient_budget,
+        "sharded_attention_vjp": sharded_gradient_budget,
         "latent_attention_vjp": latent_gradient_budget,
         "seeded_dropout_attention_vjp": seeded_gradient_budget,
     }

@@ -1,6 +1,7 @@
 """Error budgets of the gradients of attention: the formulas of the chapter `gradients`."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from attnspec.reference.budget.attention import (
     budgeted_keys,
     has_capped_infinity,
     means,
+    merged,
     of_tanh,
     repeat_heads,
     scores_and_errors,
@@ -58,7 +60,7 @@ def gradient_budget(
     return {name: x[0] if name[2:] in _HEADED else x for name, x in results.items()}
 
 
-def _of_heads(
+def _of_heads(  # noqa: PLR0915  # the formulas of the chapter, one after the other
     arguments: Mapping[str, Any],
     dtypes: Mapping[str, str],
     arithmetic: Arithmetic,
@@ -85,6 +87,9 @@ def _of_heads(
     sloped = _through_the_cap(t, arguments, arithmetic)
     scaled = _of_products(sloped, arguments, arithmetic)
 
+    ranks = arguments.get("ranks", 1)
+    of_parts, least = merged(arguments.get("shards", 1), arithmetic)
+    of_ranks, of_key = merged(ranks, arithmetic)
     # The terms of each sum, and the relative errors of the sums.
     across = allowed.sum(axis=-1, keepdims=True)  # (*B, Hq, L, 1)
     down = np.swapaxes(met.sum(axis=-2, keepdims=True), -1, -2)  # (*B, Hq, S, 1)
@@ -92,31 +97,36 @@ def _of_heads(
     shared = key.shape[-3]
     group = met.shape[-3] // max(shared, 1)
     of_column = repeat_heads(_of_group(of_column, shared), met.shape) + work.unit * group * (group > 1)
+    of_column = of_column + of_ranks
     scaling = SCALING * work.unit
     q_error, k_error, _, g_error = inherited or (None, None, None, None)
     k_error = None if k_error is None else repeat_heads(k_error, met.shape)
     keys = repeat_heads(key, met.shape), k_error
-    results = {"d_query": _matrix(scaled, keys, of_row + scaling, across, arithmetic)}
-    d_key = _matrix(_turned(scaled), (query, q_error), of_column + scaling, down, arithmetic)
+    results = {"d_query": _matrix(scaled, keys, of_row + scaling + of_parts, across, arithmetic, least)}
+    d_key = _matrix(_turned(scaled), (query, q_error), of_column + scaling, down, arithmetic, of_key)
     dropped = _dropped(weights, kept, dropping, arithmetic)
-    d_value = _matrix(_turned(dropped), (g, g_error), of_column, down, arithmetic)
+    d_value = _matrix(_turned(dropped), (g, g_error), of_column, down, arithmetic, of_key)
     for name, (gradient, error) in (("d_key", d_key), ("d_value", d_value)):
         results[name] = _of_group(gradient, shared), _of_group(error, shared)
     budgets = {name: rounded(*pair, arithmetic.storage) for name, pair in results.items()}
     if "bias" in arguments:
         added = sloped if arguments.get("capped_bias") else t
         cast = added[0], added[1] + _cast(added, 1.0, arithmetic)
-        pair = _summed(cast, allowed & active, np.shape(arguments["bias"]), arithmetic)
-        budgets["d_bias"] = rounded(*pair, FORMATS[dtypes["bias"]])
+        storage, shape = FORMATS[dtypes["bias"]], np.shape(arguments["bias"])
+        over_ranks = merged(ranks, replace(arithmetic, storage=storage))
+        budgets["d_bias"] = rounded(*_summed(cast, allowed & active, shape, arithmetic, over_ranks), storage)
     if arguments.get("return_d_scale"):
-        pair = _of_scale(sloped, (query, q_error), keys, allowed & active, arithmetic)
+        over_ranks = merged(ranks, replace(arithmetic, storage=arithmetic.lse))
+        pair = _of_scale(sloped, (query, q_error), keys, allowed & active, arithmetic, over_ranks)
         budgets["d_scale"] = rounded(*pair, arithmetic.lse)
     if "sinks" in arguments:
         there = np.isfinite(arguments["sinks"])[:, None, None] & active  # (*B, Hq, L, 1)
         z = _differences((np.zeros(h.shape), np.zeros(h.shape)), delta, h, arithmetic)
         heads = (there.shape[-3], 1, 1)
-        value, error = _summed(_product(shares, z, there, arithmetic), there, heads, arithmetic)
-        budgets["d_sinks"] = rounded(value, error, FORMATS[dtypes["sinks"]])[:, 0, 0]
+        storage = FORMATS[dtypes["sinks"]]
+        over_ranks = merged(ranks, replace(arithmetic, storage=storage))
+        pair = _summed(_product(shares, z, there, arithmetic), there, heads, arithmetic, over_ranks)
+        budgets["d_sinks"] = rounded(*pair, storage)[:, 0, 0]
     return budgets
 
 
@@ -236,6 +246,7 @@ def _of_scale(
     key: tuple[Budget, Budget | None],
     where: NDArray[np.bool_],
     arithmetic: Arithmetic,
+    over_ranks: tuple[float, float],
 ) -> _Pair:
     """Return the sum over all pairs of a gradient times its dot product, or over all queries (GRAD-24)."""
     work, profile = arithmetic.work, arithmetic.profile
@@ -246,10 +257,10 @@ def _of_scale(
     value, error = u[0], u[1] + _cast(u, 1.0, arithmetic)
     across, pairs = where.sum(axis=-1, keepdims=True), where.sum()
     sums = profile.summing(query[0].shape[-1], work.unit) + profile.summing(across, work.unit)
-    sums = sums + profile.product + (pairs + SCALING) * work.unit
+    sums = sums + profile.product + (pairs + SCALING) * work.unit + over_ranks[0]
     terms = error * np.abs(product) + (np.abs(value) + error) * (moved + sums * size)
     terms = terms + (query[0].shape[-1] + across + 2) * work.normal
-    return np.asarray(np.sum(value * product)), np.asarray(np.where(where, terms, 0).sum())
+    return np.asarray(np.sum(value * product)), np.asarray(np.where(where, terms, 0).sum() + over_ranks[1])
 
 
 def slope_and_error(x: Budget, x_error: Budget, softcap: float, arithmetic: Arithmetic) -> _Pair:
@@ -291,14 +302,19 @@ def _moved(left: _Pair, right: _Pair) -> Budget:
 
 
 def _matrix(
-    left: _Pair, right: tuple[Budget, Budget | None], sums: Any, terms: Any, arithmetic: Arithmetic
+    left: _Pair,
+    right: tuple[Budget, Budget | None],
+    sums: Any,
+    terms: Any,
+    arithmetic: Arithmetic,
+    least: float = 0.0,
 ) -> _Pair:
     """Return the product of two matrices and its error. The right matrix may be exact."""
     work, (array, its) = arithmetic.work, right
     size = (np.abs(left[0]) + left[1]) @ (np.abs(array) if its is None else np.abs(array) + its)
     error = left[1] @ np.abs(array) if its is None else _moved(left, (array, its))
     error = error + (sums + arithmetic.profile.product) * size + arithmetic.lost(left[0], array)
-    return left[0] @ array, error + (terms + SCALING) * work.normal * (size > 0)
+    return left[0] @ array, error + ((terms + SCALING) * work.normal + least) * (size > 0)
 
 
 def _of_group(array: Budget, shared: int) -> Budget:
@@ -309,11 +325,19 @@ def _of_group(array: Budget, shared: int) -> Budget:
     return total
 
 
-def _summed(pair: _Pair, terms: NDArray[np.bool_], shape: tuple[int, ...], arithmetic: Arithmetic) -> _Pair:
+def _summed(
+    pair: _Pair,
+    terms: NDArray[np.bool_],
+    shape: tuple[int, ...],
+    arithmetic: Arithmetic,
+    over_ranks: tuple[float, float],
+) -> _Pair:
     """Sum over the axes along which an array is broadcast. Every term except one adds a rounding."""
     count, size = (_to_shape(x, shape) for x in (terms.astype(np.float64), np.abs(pair[0]) + pair[1]))
-    additions = np.maximum(count - 1, 0) * arithmetic.work.unit
-    return _to_shape(pair[0], shape), _to_shape(pair[1], shape) + additions * size
+    additions = np.maximum(count - 1, 0) * arithmetic.work.unit + over_ranks[0]
+    return _to_shape(pair[0], shape), _to_shape(pair[1], shape) + additions * size + over_ranks[1] * (
+        size > 0
+    )
 
 
 def _to_shape(array: Budget, shape: tuple[int, ...]) -> Budget:

@@ -14,6 +14,7 @@ from attnspec.reference.call import Call, Steps
 from attnspec.reference.masking import allowed
 from attnspec.reference.numpy_namespace import xp
 from attnspec.reference.packing import packed_call, same_sequence, within_sequences
+from attnspec.reference.sharding import without_shards
 from attnspec.reference.stacks import reduced, rows_of_entries
 
 _CALL = Call(Steps(), xp, np.dtype(np.float64))
@@ -44,6 +45,25 @@ def stacked_budget(operation: str, arguments: Mapping[str, Any], arithmetic: Ari
         inherited = (np.zeros(query.shape), errors["key"], errors["value"])
         results = attention_budget((query, given["key"], given["value"]), given, arithmetic, inherited)
     return _in_rows(whole, results, packed=packed, paged=paged)
+
+
+def sharded_budget(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
+    """Return the budgets of all outputs, with a merge for each shard (SHARD-9)."""
+    plain = _in_parts(arguments)
+    return attention_budget((plain["query"], plain["key"], plain["value"]), plain, arithmetic)
+
+
+def sharded_gradient_budget(
+    arguments: Mapping[str, Any], dtypes: Mapping[str, str], arithmetic: Arithmetic
+) -> dict[str, Budget]:
+    """Return the budgets of the gradients, which ranks return in parts (SHARD-10)."""
+    return gradient_budget(_in_parts(arguments), dtypes, arithmetic)
+
+
+def _in_parts(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a call of attention with the numbers of its parts of keys and of its ranks."""
+    shards, heads = len(arguments["query_shards"]) - 1, len(arguments.get("head_shards", "--")) - 1
+    return without_shards(dict(arguments)) | {"shards": max(shards, 1), "ranks": max(shards * heads, 1)}
 
 
 def packed_gradient_budget(

@@ -25,6 +25,8 @@ from attnspec.reference.exact.forms import (
     evaluate_packed_gradients,
     evaluate_seeded,
     evaluate_seeded_gradients,
+    evaluate_sharded,
+    evaluate_sharded_gradients,
     evaluate_sparse_gradients,
     low_precision_attention,
 )
@@ -196,6 +198,8 @@ _OPERATIONS: Mapping[str, Evaluate] = MappingProxyType(
         "scores": _scores,
         "projection": _projection,
         "packed_attention_vjp": evaluate_packed_gradients,
+        "sharded_attention": evaluate_sharded,
+        "sharded_attention_vjp": evaluate_sharded_gradients,
         "seeded_dropout_attention": evaluate_seeded,
         "seeded_dropout_attention_vjp": evaluate_seeded_gradients,
         "dequantize": dequantize,

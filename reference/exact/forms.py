@@ -64,6 +64,22 @@ def merged_proof(values: Any, proofs: list[Settled]) -> Settled:
     return Settled(values, bits, max(radii, default=None))
 
 
+def evaluate_sharded(arguments: Mapping[str, Any], variant: str | None, dtype: str) -> dict[str, Settled]:
+    """Compute the outputs of a call whose arrays are those of all shards together (SHARD-1)."""
+    return evaluate_attention(_whole_of_shards(arguments), variant, dtype)
+
+
+def evaluate_sharded_gradients(
+    arguments: Mapping[str, Any], variant: str | None, dtype: str
+) -> dict[str, Settled]:
+    """Compute the gradients of such a call (SHARD-10)."""
+    return evaluate_gradients(_whole_of_shards(arguments), variant, dtype)
+
+
+def _whole_of_shards(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: x for name, x in arguments.items() if not name.endswith("_shards")}
+
+
 _OWN_SPARSITY = ("query_block", "key_block", "block_mask", "block_counts", "block_indices", "key_indices")
 _Allows = Callable[[tuple[int, ...], int, int], bool]
 

@@ -36,6 +36,8 @@ from attnspec.reference.rational.forms import (
     packed_attention_vjp,
     seeded_dropout_attention,
     seeded_dropout_attention_vjp,
+    sharded_attention,
+    sharded_attention_vjp,
 )
 from attnspec.reference.rational.gradients import attention_vjp, latent_attention_vjp
 from attnspec.reference.rational.gradients_of_companions import (
@@ -64,6 +66,8 @@ _WITH_DIALECT: Mapping[str, Callable[[Mapping[str, Any], Mapping[str, str]], Arr
         "packed_attention_vjp": packed_attention_vjp,
         "seeded_dropout_attention": seeded_dropout_attention,
         "seeded_dropout_attention_vjp": seeded_dropout_attention_vjp,
+        "sharded_attention": sharded_attention,
+        "sharded_attention_vjp": sharded_attention_vjp,
         "select_keys": select_keys,
         "rotary": rotary,
         "rotary_vjp": rotary_vjp,

@@ -216,6 +216,23 @@ def _joined(left: Matrix, right: Matrix) -> Matrix:
     return Matrix(rows, left.depth + right.depth, exponent, True)
 
 
+def sharded_attention(arguments: Arguments, dialect: Dialect) -> Arrays:
+    """Attend over the rows of all ranks at once."""
+    return attention(_joined_ranks(arguments), dialect)
+
+
+def sharded_attention_vjp(arguments: Arguments, dialect: Dialect) -> Arrays:
+    """Compute the gradients over the rows of all ranks at once."""
+    return attention_vjp(_joined_ranks(arguments), dialect)
+
+
+def _joined_ranks(arguments: Arguments) -> dict[str, Any]:
+    call = dict(arguments)
+    for axis in ("query", "key", "head"):
+        call.pop(f"{axis}_shards", None)
+    return call
+
+
 def seeded_dropout_attention(arguments: Arguments, dialect: Dialect) -> Arrays:
     """Compute output and lse of a call."""
     results = attention(_without_chance(arguments), dialect)

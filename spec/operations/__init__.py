@@ -66,6 +66,8 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
         "packed_attention": stacks.FORMS["packed_attention"],
         "packed_attention_vjp": stacks.PACKED_ATTENTION_VJP,
         "paged_attention": stacks.FORMS["paged_attention"],
+        "sharded_attention": stacks.SHARDED_ATTENTION,
+        "sharded_attention_vjp": stacks.SHARDED_ATTENTION_VJP,
         "block_sparse_attention": stacks.FORMS["block_sparse_attention"],
         "block_sparse_attention_vjp": stacks.BLOCK_SPARSE_ATTENTION_VJP,
         "listed_attention": stacks.FORMS["listed_attention"],

@@ -21,7 +21,7 @@ from attnspec.operations.attention import (
 )
 from attnspec.operations.companions import array, rules
 from attnspec.operations.gradients import vjp
-from attnspec.operations.letters import BATCH
+from attnspec.operations.letters import BATCH, ONE_MORE
 from attnspec.operations.operation import REQUIRED, Argument, Bounds, Operation, Output, Shape
 
 #: The version that added the forms.
@@ -226,6 +226,35 @@ LATENT_ARRAYS = (
 )
 LATENT_SCALE = replace(
     SCALE, meaning="factor of the dot products; `1 / sqrt(D + Dr)` by default", rule="LATENT-2"
+)
+
+
+def _shards(name: str, meaning: str, letter: str, size: str) -> Argument:
+    return Argument(
+        name,
+        "array",
+        meaning,
+        ("form",),
+        "SHARD-1",
+        (letter + ONE_MORE,),
+        "integer",
+        bounds=Bounds(0, size),
+        ascending=True,
+        covers=True,
+        refusals=MappingProxyType({**_REFUSALS, "bounds": "SHARD-11"}),
+        called=f"boundaries of {name.replace('_', ' ')}",
+        since="2026.11.25",
+    )
+
+
+QUERY_SHARDS = _shards(
+    "query_shards", "row of the first query of each shard, and the number of all", "Z", "L"
+)
+KEY_SHARDS = _shards("key_shards", "row of the first key of each shard, and the number of all", "Z", "S")
+HEAD_SHARDS = replace(
+    _shards("head_shards", "first query head of each part of the heads, and the number of all", "X", "Hq"),
+    rule="SHARD-8",
+    default=None,
 )
 
 

@@ -68,6 +68,7 @@ class Argument:
     binds: str = ""  # the letter whose size it gives: `heads` gives `Hq`
     bounds: Bounds | None = None  # the range of its numbers
     ascending: bool = False  # whether the numbers of an array begin at the least and do not decrease
+    covers: bool = False  # whether the last number of an ascending array is the most
     #: The size that the entries of an array of integers add up to, none of them negative: ``R/2``.
     sums: str = ""
     words: tuple[str, ...] = ()  # the words that are accepted, if it is a word

@@ -34,6 +34,7 @@ _FIRST: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "block_sparse": _OF_SPARSE,
         "listed": _OF_SPARSE,
         "latent": (*_SHORT, "mask", "key_lengths"),
+        "sharded": (),
     }
 )
 #: The rules that define the outputs of a form, if they are not those of attention.
@@ -42,6 +43,7 @@ _RULES: Mapping[str, Mapping[str, str]] = MappingProxyType(
         "packed": {"output": "PACK-1", "lse": "PACK-1"},
         "paged": {"output": "PAGE-1", "lse": "PAGE-1"},
         "latent": {"output": "LATENT-1", "lse": "LATENT-3"},
+        "sharded": {"output": "SHARD-1", "lse": "SHARD-7", "weights": "SHARD-7", "max": "SHARD-7"},
     }
 )
 
@@ -188,6 +190,15 @@ def _of_lists(draft: _Draft) -> _Draft:
     return replace(draft, own=(*draft.own, lists))
 
 
+def _sharded(draft: _Draft) -> _Draft:
+    """Split queries, keys and heads over ranks (SHARD-1). The arrays stay those of the whole."""
+    return replace(
+        draft,
+        arrays=tuple(map(_without_batch, draft.arrays)),
+        own=(*draft.own, forms.QUERY_SHARDS, forms.KEY_SHARDS, forms.HEAD_SHARDS),
+    )
+
+
 #: How a form changes a declaration, in the order in which a call is stored.
 _CHANGES: Mapping[str, Callable[[_Draft], _Draft]] = MappingProxyType(
     {
@@ -196,6 +207,7 @@ _CHANGES: Mapping[str, Callable[[_Draft], _Draft]] = MappingProxyType(
         "listed": _of_lists,
         "paged": _paged,
         "packed": _packed,
+        "sharded": _sharded,
     }
 )
 
@@ -268,13 +280,18 @@ FORMS, STACKS = (
 )
 
 
-def _gradients(name: str, rule: str = "GRAD-1") -> Operation:
+#: A form that combines with no other: codes, pages and sequences are reduced on each rank.
+SHARDED_ATTENTION = dated(declare(("sharded",)), _OPTIONS)
+
+
+def _gradients(name: str, rule: str = "GRAD-1", form: Operation | None = None) -> Operation:
     """Declare the gradients of a form."""
     rules = {} if name == "packed" else {"bias": "GRAD-4", "sinks": "GRAD-7"}
-    form = with_gradient_of_scale(vjp(FORMS[name_of([name])], rule, rules))
+    form = with_gradient_of_scale(vjp(form or FORMS[name_of([name])], rule, rules))
     return replace(form, reduces="attention_vjp", layers=())
 
 
 PACKED_ATTENTION_VJP = _gradients("packed", "PACK-7")
 BLOCK_SPARSE_ATTENTION_VJP, LISTED_ATTENTION_VJP = map(_gradients, ("block_sparse", "listed"))
 LATENT_ATTENTION_VJP = dated(_gradients("latent", "LATENT-5"), _OPTIONS)
+SHARDED_ATTENTION_VJP = dated(_gradients("sharded", "SHARD-10", SHARDED_ATTENTION), _OPTIONS)
