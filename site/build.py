@@ -78,9 +78,9 @@ def latest_runs(folder: Path) -> list[Path]:
     return [*{_DAY.sub("", path.name): path for path in runs}.values()]
 
 
-def write_sources(out: Path, columns: Sequence[Column] = (), *, sample: bool = False) -> Part:
+def write_sources(out: Path, known: Known, *, sample: bool = False) -> Part:
     """Write the pages that Sphinx reads into `source`, and the other files beside its pages into `html`."""
-    part = site_parts(known_of(HERE.parent, tuple(columns)))
+    part = site_parts(known)
     source, html = out / "source", out / "html"
     for folder in (source, html):
         shutil.rmtree(folder, ignore_errors=True)
@@ -184,9 +184,10 @@ def main() -> int:
 
     columns = read_columns(latest_runs(options.results))
     say(f"{len(columns)} stored results read")
-    part = write_sources(out, columns, sample=options.sample)
+    known = known_of(HERE.parent, tuple(columns))
+    part = write_sources(out, known, sample=options.sample)
     say(f"{len(part.pages)} pages written as Markdown")
-    if status := make_html(out, columns, sample=options.sample):
+    if status := make_html(out, known.columns, sample=options.sample):
         return status
     say("pages made by Sphinx")
     names = [name.address for name in part.names]

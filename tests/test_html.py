@@ -232,7 +232,7 @@ def test_portable_code_is_last_and_is_not_called_like_the_library(tmp_path):
     assert columns[0].label == "torch-sdpa"
     pages = {name: page.body for name, page in files(columns, links) if name.endswith(".html")}
     assert "say nothing about the attention functions of the library" in pages["index.html"]
-    not_run = pages["index.html"].partition("Not run: ")[2].partition("No results of these backends")[0]
+    not_run = pages["index.html"].partition("Not run: ")[2].partition("</p>")[0]
     assert '<a href="../libraries/jax-nn.html">jax-nn</a>' in not_run
     assert "torch-sdpa" not in not_run
     assert "portable" not in not_run
@@ -342,3 +342,26 @@ def test_the_command_writes_the_pages(tmp_path, monkeypatch):
     assert _run("report", path, "--html", out, "--markdown", markdown).exit_code == 0
     assert "out/index.html" in markdown.read_text(encoding="utf-8")
     assert not summary.exists()
+
+
+def test_the_report_of_one_backend_begins_with_the_verdict_and_the_causes(build, folder):
+    text = build({"part": "whole"}).text("index.html")
+    verdict, causes, levels_, table = (
+        text.index(part) for part in ('class="verdict"', 'id="causes"', 'id="libraries"', 'id="matrix"')
+    )
+    assert verdict < causes < levels_ < table
+    assert "does not conform" in text[verdict:causes]
+    shown = text[causes:levels_]
+    assert shown.index("MASK-4") < shown.index("MASK-6") < shown.index("MASK-13")
+    assert "got <b>1.5</b>, expected <b>0.25</b>, allowed error 0.5" in shown
+    assert "from attnspec.backends import load" in shown
+    assert "img src=x" not in text.replace("&lt;img src=x", "")
+    assert 'class="verdict"' not in folder.text("index.html")
+
+
+def test_the_first_table_names_the_levels_of_each_function_in_words(folder):
+    text = folder.text("index.html").partition('id="libraries"')[2].partition('id="rules"')[0]
+    assert ">good:f</a>" in text
+    assert '<abbr title="Attention with no option except the scale. Every function' in text
+    assert f"{len(rules())} of {len(rules())}" in text
+    assert "ERR-1 (error)" in text

@@ -1,11 +1,15 @@
 """The front page, and the page about citing."""
 
+import struct
+from collections import Counter
+from pathlib import Path
+
 from pages.chapters import BESIDE, GUIDES, questions_of
 from pages.known import Known
-from pages.page import Name, Page, Part, make_page
+from pages.page import Name, Page, Part, make_page, plural
 
 from attnspec import CHAPTERS, __version__
-from attnspec.backends.names import LIBRARY_NAMES
+from attnspec.backends.names import library_of
 
 #: Questions of readers, with the rules that answer them.
 _QUESTIONS = (
@@ -52,7 +56,11 @@ def front(known: Known) -> Part:
         ]
         # The page of the matrix takes its place. Sphinx lists it in the contents.
         pages.append(make_page("results/index", "results.md"))
-    return Part(tuple(pages), tuple(names))
+    copied: dict[str, str | Path] = {
+        "_static/report.png": known.root / "site" / "pictures" / "report.png",
+        "files/LICENSE": known.root / "LICENSE",
+    }
+    return Part(tuple(pages), tuple(names), copied)
 
 
 def _questions(known: Known) -> Page:
@@ -62,56 +70,71 @@ def _questions(known: Known) -> Page:
 
 
 def _front(known: Known) -> Page:
-    matrix = (
-        ("results/index.html", "Can I use", "what each library and version passes, rule by rule"),
-        ("results/compare.html", "Compare", "two libraries, two versions, or your own results file"),
-    )
-    cards = [
-        (
-            "spec/index.html",
-            "The standard",
-            f"{len(known.rules)} rules in {len(CHAPTERS)} chapters, each one sentence with an id",
-        ),
-        (
-            "rules/index.html",
-            "Rules",
-            "one page each: reasons, variants, vectors, tests, wrong implementations, findings",
-        ),
-        *(matrix if known.columns else ()),
-        (
-            "libraries/index.html",
-            "Libraries",
-            f"levels, dialects and deviations of {len(LIBRARY_NAMES)} libraries",
-        ),
-        (
-            "findings/index.html",
-            "Findings",
-            f"{len(known.findings)} calls of released libraries that a rule does not allow, by rank",
-        ),
-        (
-            "spec/calls.html",
-            "Calls of kernel libraries",
-            "FlashAttention, cuDNN, vLLM and FlashInfer, argument by argument",
-        ),
-        ("guide/ten-minutes.html", "Test your kernel", "install, run, read the report: ten minutes"),
-        ("operations/index.html", "Operations", "every argument, with the names that libraries use for it"),
-        (
-            "gallery/index.html",
-            "Gallery",
-            f"{len(known.entries):,} wrong implementations, and what finds them",
-        ),
+    results = bool(known.columns)
+    of_libraries = [("results/index.html", "What each library passes, rule by rule")] if results else []
+    of_libraries += [
+        ("libraries/index.html", "A library: its levels, deviations and findings"),
+        ("spec/calls.html", "A call of FlashAttention, cuDNN, vLLM or FlashInfer, argument by argument"),
     ]
+    doors = (
+        (
+            "Test a kernel",
+            "The suite calls a function, names the rule that it breaks, and prints code that shows it.",
+            [
+                ("guide/ten-minutes.html", "Ten minutes, with a kernel that has three bugs"),
+                ("guide/pack.html", "Cases as files, for C, Rust and JavaScript"),
+                ("spec/numerics.html#the-budget", "How large an error may be"),
+            ],
+        ),
+        (
+            "Look up a rule",
+            "Each rule is one sentence with a permanent id, its reasons, vectors, tests and findings.",
+            [
+                ("symptoms.html", "By what you see: NaN, an offset of one, another result with a cache"),
+                ("rules/index.html", "By chapter"),
+                ("operations/index.html", "By an argument, in the names of any library"),
+            ],
+        ),
+        ("What does library X do?", "Results of released versions, each with a script.", of_libraries),
+    )
+    with Path(known.root / "site" / "pictures" / "report.png").open("rb") as file:
+        picture = struct.unpack(">II", file.read(24)[16:])
     return make_page(
         "index",
         "front.md",
-        cards=cards,
+        rules=len(known.rules),
+        doors=doors,
+        picture=picture,
+        figures=figures(known),
         questions=_QUESTIONS,
         chapters=CHAPTERS,
         version=__version__,
-        vectors=len(known.cases),
-        generated=sum(count.number for count in known.counts),
-        contents=_contents(results=bool(known.columns)),
+        contents=_contents(results=results),
     )
+
+
+def figures(known: Known) -> list[str]:
+    """Return what there is, in numbers that are counted here."""
+    names = {finding.name for finding in known.findings}
+    bugs = len({finding.name for finding in known.findings if finding.rank == "promise"})
+    generated = sum(count.number for count in known.counts)
+    texts = [
+        f"{len(known.rules)} rules in {len(CHAPTERS)} chapters",
+        f"{len(known.cases)} golden vectors with proven values, {generated:,} generated cases",
+        f"{len(known.entries):,} wrong implementations, which the suite is tested against",
+        f"{len(names)} findings about released libraries. {bugs} of them break a documented promise: bugs",
+    ]
+    if known.columns:
+        judged = known.keepers()
+        libraries = plural(len({library_of(backend) for backend in judged}), "library", "libraries")
+        portable = len({column.backend for column in known.columns} - judged.keys())
+        most = max(Counter(column.backend for column in known.columns).values())
+        versions = "one version of each" if most == 1 else f"up to {most} versions of each"
+        texts.append(
+            f"Results of {len(judged)} functions of {libraries}, {versions}, "
+            f"and of our own portable code on {portable} more"
+        )
+    return texts
 
 
 def _contents(*, results: bool) -> dict[str, list[str]]:

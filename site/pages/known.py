@@ -2,17 +2,30 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from attnspec import Case, ConformanceLevel, Rule, cases, levels, rules
+from attnspec.backends.names import PORTABLE
+from attnspec.conformance.attribution.levels import NOT_SHOWN
 from attnspec.conformance.gallery import wrong_entries
 from attnspec.conformance.gallery.entry import Entry
 from attnspec.conformance.gallery.kills import Kill, read_kills
 from attnspec.conformance.render.html.column import Column
 from attnspec.conformance.suite import groups, items
-from attnspec.conformance.suite.group import Group
+from attnspec.conformance.suite.group import FITTED, Group
 from tools.findings import Family, Finding, Seen, last_seen, read_families, read_finding, scripts
+
+#: The statuses of the letters of cases.
+STATUS = {
+    "p": "pass",
+    "u": "unsupported",
+    "d": "deviation",
+    "f": "fail",
+    "e": "error",
+    "s": "should not met",
+    "m": NOT_SHOWN,
+}
 
 
 @dataclass(frozen=True)
@@ -41,6 +54,10 @@ class Known:
     levels: tuple[ConformanceLevel, ...]
     columns: tuple[Column, ...] = ()
 
+    def keepers(self) -> dict[str, Column]:
+        """Return the newest run of each backend of a library."""
+        return {column.backend: column for column in self.columns if column.backend not in PORTABLE}
+
     def levels_of(self, rule_id: str) -> tuple[str, ...]:
         """Name the levels that list a rule."""
         return tuple(level.name for level in self.levels if rule_id in (*level.rules, *level.where_offered))
@@ -56,12 +73,13 @@ class Known:
 def known_of(root: Path, columns: tuple[Column, ...] = ()) -> Known:
     """Gather everything from the package, from a clone of the repository, and from stored results."""
     folder = root / "backends" / "findings"
+    counts, rules_of = _counts()
     families = read_families(folder)
     return Known(
         root,
         {rule.id: rule for rule in rules()},
         cases(),
-        _counts(),
+        counts,
         wrong_entries(),
         read_kills(),
         (
@@ -71,16 +89,18 @@ def known_of(root: Path, columns: tuple[Column, ...] = ()) -> Known:
         families,
         last_seen(folder),
         levels(),
-        columns,
+        tuple(in_own_cases(column, rules_of) for column in columns),
     )
 
 
-def _counts() -> tuple[Count, ...]:
-    """Count the cases of each group, by rule."""
+def _counts() -> tuple[tuple[Count, ...], dict[str, tuple[str, ...]]]:
+    """Count the cases of each group, by rule. Return also the rules of each case, by name and by id."""
     ids: dict[str, dict[str, None]] = {}
     number: Counter[str] = Counter()
     tested: dict[str, Counter[str]] = {}
+    rules_of: dict[str, tuple[str, ...]] = {}
     for item in items():
+        rules_of[item.id] = rules_of[item.name] = item.rules
         if not item.group:
             continue
         key = f"{item.chapter}: {item.group}"
@@ -88,7 +108,35 @@ def _counts() -> tuple[Count, ...]:
         number[key] += 1
         tested.setdefault(key, Counter()).update(item.rules)
     keys = {f"{group.chapter}: {group.name}": group for group in groups()}
-    return tuple(
+    counts = tuple(
         Count(group, tuple(ids.get(key, ())), number[key], tested.get(key, Counter()))
         for key, group in keys.items()
+    )
+    return counts, rules_of
+
+
+def in_own_cases(column: Column, rules_of: Mapping[str, tuple[str, ...]]) -> Column:
+    """Return a column whose numbers are those of the cases of each rule, which `attnspec check -k RULE` runs.
+
+    A deviation may also show in the case of another rule. This counts only if no case of its own shows one.
+    """
+    tested: dict[str, Counter[str]] = {}
+    ways = {rule: dict(cases) for rule, cases in column.ways.items()}
+    for case, entry in column.cases.items():
+        letter, _, about = entry.partition(" ")
+        # A case that was drawn for a backend is named after one of the fixed cases.
+        own = rules_of.get(case) or rules_of.get(case.partition(FITTED)[0]) or (about,) * bool(about)
+        if letter in "fsm":
+            own = (about,) if about in own else ()
+        for rule in own:
+            status = "pass" if letter == "d" and rule != about else STATUS.get(letter)
+            if status:
+                tested.setdefault(rule, Counter())[status] += 1
+        if letter == "d" and about not in own:
+            ways[about].pop(case, None)
+    for rule, letter in column.letters.items():
+        if letter in "fdsm" and not any(tested.get(rule, {}).get(STATUS[each]) for each in "fdsme"):
+            tested.pop(rule, None)
+    return replace(
+        column, tested=tested, ways={rule: cases or column.ways[rule] for rule, cases in ways.items()}
     )

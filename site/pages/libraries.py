@@ -6,6 +6,7 @@ from typing import Any
 from pages.findings import row
 from pages.known import Known
 from pages.page import Name, Page, Part, make_page
+from pages.rules import variants_of
 
 from attnspec.backends.names import LIBRARY_NAMES, PORTABLE, backends_of
 from attnspec.conformance.render.html.column import NOTE, Column, label_of
@@ -104,15 +105,13 @@ def _deviations(columns: Sequence[Column], known: Known) -> list[dict[str, Any]]
     backends: dict[tuple[str, str, str], dict[str, None]] = {}
     for column in columns:
         for rule, ways in column.ways.items():
-            for way in ways:
+            for way in ways.values():
                 backends.setdefault((rule, *way), {})[column.backend] = None
     order = list(known.rules)
     deviations = []
     for (rule, variant, reason), names in sorted(
         backends.items(), key=lambda item: (order.index(item[0][0]), item[0][1:])
     ):
-        texts = {each.name: each.text.partition(". ")[0] for each in known.rules[rule].variants}
-        named = variant if variant in texts else ""
-        text = texts.get(variant, reason)
-        deviations.append({"rule": rule, "variant": named, "text": text, "backends": [*names]})
+        variants = variants_of(known.rules[rule], variant)
+        deviations.append({"rule": rule, "variants": variants, "text": reason, "backends": [*names]})
     return deviations

@@ -1,6 +1,7 @@
 """The page of each rule: who keeps it, its findings, its vectors and tests, and what breaks it."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -12,7 +13,6 @@ from pages.page import Name, Page, Part, make_page
 from pages.vectors import script, vector
 
 from attnspec import Rule
-from attnspec.backends.names import PORTABLE
 from attnspec.conformance.attribution.levels import NOT_SHOWN
 from attnspec.conformance.render.html.column import Column, without_run
 from attnspec.conformance.suite.group import Group
@@ -32,12 +32,11 @@ _NOT_KEPT = {
 class Way:
     """What some backends do about a rule, each with the share of its cases that show it.
 
-    `variant` names a variant of the rule, and `unknown` one that the rule does not have.
+    `variants` are those of the rule, each with what it does and, where it is one of several, when.
     """
 
     text: str
-    variant: str = ""
-    unknown: str = ""
+    variants: tuple[tuple[str, str], ...] = ()
     folded: bool = False
     backends: list[tuple[Column, str]] = field(default_factory=list)
 
@@ -76,7 +75,7 @@ def rules(known: Known, address: Address) -> Part:
 
 def _page(rule: Rule, before: Rule | None, after: Rule | None, known: Known, address: Address) -> Page:
     sentence, reasons = section(known, rule.id, rule.chapter, address)
-    backends = [column for column in known.columns if column.backend not in PORTABLE]
+    backends = [*known.keepers().values()]
     ways = _ways(rule, backends)
     findings = [row(finding, known) for finding in known.findings if rule.id in finding.rules]
     own = [case for case in known.cases if case.rules[0] == rule.id]
@@ -116,24 +115,38 @@ def _page(rule: Rule, before: Rule | None, after: Rule | None, known: Known, add
 
 def _ways(rule: Rule, backends: Sequence[Column]) -> list[Way]:
     """Return what the backends of libraries do about a rule. Empty if none was judged on it."""
-    variants = {variant.name: variant.text.partition(". ")[0].rstrip(".") for variant in rule.variants}
     keeps = Way("keeps the rule")
     without = Way("does not offer what the rule is about", folded=True)
     ways: dict[tuple[str, str], Way] = {}
     for column in backends:
-        counts = column.counts.get(rule.id, {})
+        counts = column.results_of(rule.id)
         judged = sum(number for status, number in counts.items() if status != "unsupported")
-        outcomes = [*column.ways.get(rule.id, {}).items()] if judged else []
+        outcomes = [*Counter(column.ways.get(rule.id, {}).values()).items()] if judged else []
         outcomes += [(("", text), counts[status]) for status, text in _NOT_KEPT.items() if counts.get(status)]
         for (variant, reason), number in outcomes if judged else ():
-            known = variant in variants
-            way = Way(variants.get(variant, reason), variant if known else "", "" if known else variant)
+            way = Way(reason, variants_of(rule, variant))
             share = "all" if number == judged else f"{number} of {judged}"
             ways.setdefault((variant, reason), way).backends.append((column, f" ({share})"))
         if not judged or not outcomes:
             (keeps if judged else without).backends.append((column, ""))
     every = [keeps, *ways.values(), without]
     return [way for way in every if way.backends] if keeps.backends or ways else []
+
+
+def variants_of(rule: Rule, declared: str) -> tuple[tuple[str, str], ...]:
+    """Return the names of the declared variants of a rule, each with what it does.
+
+    A declaration may name one for the rows that a mask leaves empty, and another for those of a bias:
+    ``mask: uniform, bias: nan``.
+    """
+    texts = {variant.name: variant.text.partition(". ")[0].rstrip(".") for variant in rule.variants}
+    if declared in texts:
+        return ((declared, texts[declared]),)
+    return tuple(
+        (name, f"with a {route}, {texts[name]}")
+        for route, name in re.findall(r"(\w+): ([\w-]+)", declared)
+        if name in texts
+    )
 
 
 def _tests(rule: Rule, known: Known) -> Iterator[Tests]:

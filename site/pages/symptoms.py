@@ -8,8 +8,7 @@ from pathlib import Path
 from pages.known import Known
 from pages.page import Name, Part, make_page
 
-from attnspec.backends.names import LIBRARY_NAMES, PORTABLE, library_of
-from attnspec.conformance.render.html.column import newest
+from attnspec.backends.names import LIBRARY_NAMES, library_of
 
 SYMPTOMS = Path(__file__).parents[1] / "symptoms.toml"
 #: The most findings that a row names.
@@ -86,11 +85,10 @@ def _with_variant(symptom: Symptom, known: Known) -> list[tuple[str, str]]:
         return []
     shown = (
         library_of(column.backend)
-        for column in newest(known.columns)
-        if column.backend not in PORTABLE
-        and any(
+        for column in known.keepers().values()
+        if any(
             symptom.variant in re.findall(r"[\w-]+", variant)
-            for variant, _ in column.ways.get(symptom.rules[0], ())
+            for variant, _ in column.ways.get(symptom.rules[0], {}).values()
         )
     )
     return [(library, LIBRARY_NAMES[library]) for library in dict.fromkeys(shown)]

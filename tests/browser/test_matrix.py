@@ -31,7 +31,9 @@ def test_every_page_opens_without_an_error(page, folder):
 def test_the_matrix_has_a_cell_for_each_rule_and_level(page, folder):
     go(page, folder, "index.html")
     assert shown_rules(page) == [rule.id for rule in rules()]
-    assert page.locator("#matrix td").count() == 3 * (len(rules()) + len(levels()))
+    assert page.locator("#matrix td").count() == 3 * (len(rules()) + len(levels()) + 1)
+    kept = page.locator("#matrix tr.summary td").all_inner_texts()
+    assert sorted(kept) == ["1 of 6", "2 of 6", f"{len(rules())} of {len(rules())}"]
     cell = page.locator("#MASK-4 td").nth(0)
     assert cell.get_attribute("aria-label") in {
         "good:f 2.0, MASK-4: pass, 1 cases",
@@ -73,6 +75,7 @@ def test_a_part_of_the_suite_opens_with_what_fails(page, tmp_path):
     assert page.locator("[data-level=core]").get_attribute("aria-label").endswith("core: not determined")
     page.locator("#MASK-4 td").click()
     page.wait_for_selector("#detail:not([hidden])")
+    assert page.locator("#MASK-4 td.here").count() == 1
     panel, cell = page.locator("#detail").bounding_box(), page.locator("#MASK-4 td").bounding_box()
     assert cell["x"] + cell["width"] <= panel["x"]
     assert "MUST" in page.inner_text("#detail .sentence")
@@ -232,6 +235,7 @@ def test_a_narrow_matrix_shows_whole_names_and_many_columns(browser, tmp_path):
 def test_signs_are_explained_before_the_matrix(page, folder):
     go(page, folder, "index.html")
     signs = page.locator(".signs")
+    page.click(".signs-of summary")
     assert signs.bounding_box()["y"] < page.locator("#matrix").bounding_box()["y"]
     assert "breaks the rule in a declared way" in signs.inner_text()
     assert signs.locator("li").count() == len(MARKS)

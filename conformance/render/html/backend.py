@@ -96,6 +96,6 @@ def _lacks(missing: Mapping[str, str]) -> list[tuple[str, list[str], int]]:
 
 
 def _text(column: Column, rule: str, letter: str) -> str:
-    text = cell(column.counts[rule])[0]
+    text = cell(column.results_of(rule))[0]
     ways = column.deviations(rule) if letter == "d" else ""
     return f"{text}: {ways}" if ways else text

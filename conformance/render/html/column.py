@@ -4,7 +4,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -40,7 +40,8 @@ _Key = TypeVar("_Key")
 class Column:
     """One backend, in one version of its library, on one day.
 
-    `ways` has the number of cases that show each declared deviation of a rule, by variant and reason.
+    `ways` has the declared deviation of a rule that each case shows: its variant and its reason. `tested`
+    counts the results of a rule in its own cases, if these are known.
     `cases` has the letter of each case, and the rule that it is about if it does not pass: ``f MASK-6``.
     `stem` names the page of the backend, and `slug` that of this run and its data.
     """
@@ -56,12 +57,13 @@ class Column:
     totals: Mapping[str, int]
     standings: Mapping[str, Standing]
     counts: Mapping[str, Counter[str]]
-    ways: Mapping[str, Counter[tuple[str, str]]]
+    ways: Mapping[str, Mapping[str, tuple[str, str]]]
     cells: Mapping[str, Any]
     cases: Mapping[str, str]
     shares: tuple[Shares, ...] = ()
     stem: str = ""
     slug: str = ""
+    tested: Mapping[str, Counter[str]] = field(default_factory=dict)
 
     @cached_property
     def letters(self) -> Mapping[str, str]:
@@ -79,15 +81,19 @@ class Column:
     def deviations(self, rule: str) -> str:
         """Name the deviations of a rule, the most frequent first: by its variant, or the declared reason."""
         ways: Counter[str] = Counter()
-        for (variant, reason), number in self.ways.get(rule, Counter()).items():
+        for variant, reason in self.ways.get(rule, {}).values():
             if text := one_line(variant or reason):
-                ways[text] += number
+                ways[text] += 1
         texts = [
             _short(text) if len(ways) == 1 else f"{_short(text)}: {number}"
             for text, number in ways.most_common(_MOST)
         ]
         more = len(ways) - len(texts)
         return "; ".join(texts) + (f"; {more} more" if more else "")
+
+    def results_of(self, rule: str) -> Counter[str]:
+        """Count the results of a rule, in its own cases if they are known."""
+        return self.tested.get(rule) or self.counts.get(rule, Counter())
 
     @property
     def label(self) -> str:
@@ -170,7 +176,7 @@ def _column(report: Report, subject: Subject, date: str) -> Column:
     verdicts = report.verdicts(subject)
     header = report.results.headers[0] if report.results.headers else None
     cases = dict.fromkeys(map(sys.intern, report.results.missing.get(subject.name, ())), "-")
-    ways: dict[str, Counter[tuple[str, str]]] = {}
+    ways: dict[str, dict[str, tuple[str, str]]] = {}
     for verdict in verdicts:
         if verdict.case:
             letter = letter_of_case(verdict.status, verdict.rule)
@@ -178,7 +184,7 @@ def _column(report: Report, subject: Subject, date: str) -> Column:
                 letter if letter in "pu" else f"{letter} {verdict.main_rule}"
             )
         if verdict.status == "deviation":
-            ways.setdefault(verdict.main_rule, Counter())[_way(verdict)] += 1
+            ways.setdefault(verdict.main_rule, {})[sys.intern(verdict.case)] = _way(verdict)
     return Column(
         backend=one_line(subject.name),
         library=one_line(subject.library),

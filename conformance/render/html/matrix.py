@@ -3,23 +3,29 @@
 import csv
 import io
 import json
-from collections import Counter
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from itertools import groupby, pairwise, takewhile
 from typing import Any
 
 from attnspec import __version__, levels, rules
 from attnspec.backends.names import PORTABLE
 from attnspec.conformance.render.html.column import NOTE, Column, newest, page_of, without_run
-from attnspec.conformance.render.html.marks import MARKS
+from attnspec.conformance.render.html.marks import MARK, MARKS
 from attnspec.conformance.render.html.page import Links, Page, render
 from attnspec.conformance.render.summary import cell
+from attnspec.schema import VECTORS
 
 #: What every file of results says about a column.
 _FACTS = ("backend", "library", "version", "date", "attnspec", "part", "headline")
 _NAMES = {mark.letter: mark.name for mark in MARKS}
 #: The largest number of characters of one part of the names of cases.
 _PART = 200_000
+#: The most rules of a level that a row names as lacking.
+_FEW = 3
+#: The most rules that the report of a single backend explains.
+_CAUSES = 20
 #: One character for each length from 0 to 61.
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
@@ -28,8 +34,13 @@ def matrix_page(columns: Sequence[Column], links: Links) -> Page:
     """Return the page of the matrix. The table is made by its script; without it, links remain."""
     title = "Results by rule and library"
     backends = {column.backend for column in columns}
+    overviews = [_overview(column, columns) for column in newest(columns) if column.standings]
     body = render(
         "matrix.html",
+        texts=level_texts(),
+        own=_own(newest(columns)[0], columns) if len(newest(columns)) == 1 else None,
+        overviews=[row for row in overviews if row["column"].backend not in PORTABLE],
+        portable_overviews=[row for row in overviews if row["column"].backend in PORTABLE],
         links=links,
         rules=len(rules()),
         runs=len(columns),
@@ -39,6 +50,48 @@ def matrix_page(columns: Sequence[Column], links: Links) -> Page:
         marks=MARKS[::-1],
     )
     return Page("index.html", title, body)
+
+
+@cache
+def level_texts() -> Mapping[str, str]:
+    """Return what each level is, in a sentence: the first of its section in the chapter."""
+    text = (VECTORS.parent / "levels.md").read_text(encoding="utf-8")
+    sections = re.findall(r"^## ([\w-]+)\n\n(.+?)(?:\n\n|$)", text, re.MULTILINE | re.DOTALL)
+    return {name: " ".join(words.split()).replace("`", "") for name, words in sections}
+
+
+def _overview(column: Column, columns: Sequence[Column]) -> dict[str, Any]:
+    """Return a row of the first table: the levels that a function reaches, and what it lacks of the first."""
+    missing = column.standings["core"].missing
+    # What was got says more than that nothing was.
+    first = sorted(missing.items(), key=lambda item: item[1] in ("not judged", "unsupported"))
+    some = [f"{rule} ({what})" for rule, what in first[:_FEW]]
+    judged = [letter for letter in column.letters.values() if letter not in "un"]
+    return {
+        "column": column,
+        "address": page_of(column, columns),
+        "reached": [level.name for level in levels() if column.letter_of_level(level.name) == "p"],
+        "lacks": ", ".join(some) + (f" and {len(missing) - _FEW} more" if len(missing) > _FEW else ""),
+        "kept": judged.count("p"),
+        "judged": len(judged),
+    }
+
+
+def _own(column: Column, columns: Sequence[Column]) -> dict[str, Any]:
+    """Return what the report of a single backend begins with: the verdict, then what does not hold."""
+    by_letter = {letter: [rule for rule in rules() if column.letters[rule.id] == letter] for letter in "fds"}
+    broken = [(rule, letter) for letter, own in by_letter.items() for rule in own]
+    return {
+        "column": column,
+        "address": page_of(column, columns),
+        "mark": MARK["f" if by_letter["f"] else "d" if by_letter["d"] else "p"],
+        "causes": [
+            (rule, MARK[letter], examples[:_FEW], max(0, len(examples) - _FEW))
+            for rule, letter in broken[:_CAUSES]
+            for examples in [column.cells.get(rule.id, {}).get("examples", [])]
+        ],
+        "rest": max(0, len(broken) - _CAUSES),
+    }
 
 
 def matrix_data(columns: Sequence[Column], links: Links) -> dict[str, Any]:
@@ -65,6 +118,8 @@ def matrix_data(columns: Sequence[Column], links: Links) -> dict[str, Any]:
                 **{name: getattr(column, name) for name in ("slug", "label", *_FACTS)},
                 "newest": column.slug in latest,
                 "page": page_of(column, columns),
+                "portable": column.backend in PORTABLE,
+                "lacks": [len(_missing(column, level.name)) for level in levels()],
                 "letters": "".join(column.letters[rule.id] for rule in known),
                 "levels": "".join(column.letter_of_level(level.name) for level in levels()),
                 "bad": [_number(column, rule.id, without=("pass", "unsupported")) for rule in known],
@@ -137,7 +192,7 @@ def rules_csv(columns: Sequence[Column]) -> str:
     """Return a row for each rule, with the result in each column."""
     rows = [["rule", "level", "chapter", "title", *_heads(columns)]]
     for rule in rules():
-        texts = [_text(column.counts.get(rule.id)) for column in columns]
+        texts = [_text(column.results_of(rule.id)) for column in columns]
         rows.append([rule.id, rule.level, rule.chapter, rule.title, *texts])
     return _csv(rows)
 
@@ -165,7 +220,7 @@ def all_json(columns: Sequence[Column]) -> str:
                 for letter in (column.letter_of_level(level.name),)
             },
             "rules": {
-                rule.id: {"result": _NAMES[column.letters[rule.id]], "cases": column.counts.get(rule.id, {})}
+                rule.id: {"result": _NAMES[column.letters[rule.id]], "cases": column.results_of(rule.id)}
                 for rule in rules()
             },
         }
@@ -174,9 +229,14 @@ def all_json(columns: Sequence[Column]) -> str:
     return json.dumps({"attnspec": __version__, "runs": runs}, separators=(",", ":")) + "\n"
 
 
+def _missing(column: Column, level: str) -> Mapping[str, str]:
+    standing = column.standings.get(level)
+    return standing.missing if standing else {}
+
+
 def _number(column: Column, rule: str, *, without: tuple[str, ...]) -> int:
     """Count the results of a rule, without those of some statuses."""
-    counts = column.counts.get(rule, Counter())
+    counts = column.results_of(rule)
     return counts.total() - sum(counts[status] for status in without)
 
 

@@ -57,6 +57,8 @@ ${select("verdict", "Verdict", [...matrix.marks].reverse().map((mark) => [mark[0
 <div class="checks">${check("only", "failing", "only failing")}${check("differ", "1", "only where they differ")}${OLDER ? check("all", "1", "older versions") : ""}</div>
 <button type="reset">Reset</button>`;
     form.hidden = false;
+    const choices = form.closest("details");
+    choices.open = choices.open || matchMedia("(min-width: 700px)").matches || Object.keys(state).some((name) => !["cell", "at", "levels"].includes(name) && state[name]);
   }
 
   function libraryOf(backend) {
@@ -105,7 +107,8 @@ ${select("verdict", "Verdict", [...matrix.marks].reverse().map((mark) => [mark[0
   const ROOM = 4;
 
   function cell(letter, label, attributes, extent = "") {
-    return `<td class="${letter}" tabindex="-1" aria-label="${esc(label)}" ${attributes}>${MARK[letter][1]}${extent}</td>`;
+    const at_ = Number(/data-column="(\d+)"/.exec(attributes)[1]);
+    return `<td class="${letter}${edge(at_)}" tabindex="-1" aria-label="${esc(label)}" ${attributes}>${MARK[letter][1]}${extent}</td>`;
   }
 
   // A share that is neither none nor all is never shown as such.
@@ -131,12 +134,29 @@ ${select("verdict", "Verdict", [...matrix.marks].reverse().map((mark) => [mark[0
     return `${column.label} ${column.version}, ${rule.id}: ${MARK[letter][2]}${number}${shown ? `: ${shown}` : ""}`;
   }
 
-  function levelRow({ level, letters }) {
+  function levelRow({ level, index, letters }) {
     const cells = letters.map((letter, at_) => {
       const what = letter === "p" ? "reached" : letter === "n" ? "not determined" : `not reached, ${MARK[letter][2]}`;
-      return cell(letter, `${columns[at_].label} ${columns[at_].version}, level ${level}: ${what}`, `data-level="${level}" data-column="${at_}"`);
+      // Without one grave colour for all: how many rules it lacks.
+      const lacks = "pn".includes(letter) ? "" : `<small>lacks ${columns[at_].lacks[index]}</small>`;
+      return cell(letter === "p" || letter === "n" ? letter : "u", `${columns[at_].label} ${columns[at_].version}, level ${level}: ${what}`, `data-level="${level}" data-column="${at_}"`, lacks);
     });
     return `<tr><th scope="row" tabindex="-1"><b>${level}</b></th>${cells.join("")}</tr>`;
+  }
+
+  // Of the rules that a column was judged on, the number that it keeps.
+  function summaryRow() {
+    const cells = columns.map((column, at_) => {
+      const judged = [...column.letters].filter((letter) => letter !== "u" && letter !== "n");
+      const kept = judged.filter((letter) => letter === "p").length;
+      return `<td class="sum${edge(at_)}" tabindex="-1" aria-label="${esc(`${column.label} ${column.version}: keeps ${kept} of ${judged.length} rules`)}">${kept} <small>of ${judged.length}</small></td>`;
+    });
+    return `<tr class="summary"><th scope="row" tabindex="-1"><b>Rules kept</b></th>${cells.join("")}</tr>`;
+  }
+
+  // The first column of portable code has a double line before it.
+  function edge(at_) {
+    return columns[at_].portable && (at_ === 0 || !columns[at_ - 1].portable) ? " edge" : "";
   }
 
   function ruleRow({ rule, letters }) {
@@ -165,6 +185,7 @@ ${select("verdict", "Verdict", [...matrix.marks].reverse().map((mark) => [mark[0
     const part = columns.length > 0 && columns.every((column) => /^n*$/.test(column.levels));
     const failing = part ? rules.filter((row) => row.letters.includes("f")) : [];
     const bodies = [];
+    if (columns.length && !part && rules.length === RULES.length) bodies.push(`<tbody>${summaryRow()}</tbody>`);
     if (failing.length) bodies.push(group("Rules with a failure", failing.map(ruleRow).join("")));
     if (levels.length && !part) bodies.push(group("Levels", levels.map(levelRow).join("")));
     for (const chapter of CHAPTERS) {
@@ -224,12 +245,23 @@ ${select("verdict", "Verdict", [...matrix.marks].reverse().map((mark) => [mark[0
     const content = rule ? detail.body(data.cells[rule.id], data.findings) : detail.lacks(data.levels[matrix.levels[level].name], matrix.rules);
     const about = rule ? { title: `${rule.id} ${rule.title}`, address: rule.page, sentence: sentences[rule.id] } : { title: `Level ${matrix.levels[level].name}`, address: "" };
     const shown = rule ? MARK[letter] : detail.ofLevel(letter, MARK[letter][1]);
+    const key_ = rule ? `[data-rule="${rule.index}"]` : `[data-level="${matrix.levels[level].name}"]`;
+    const place = columns.indexOf(column);
+    box.querySelectorAll("td.here").forEach((each) => each.classList.remove("here"));
+    const opened_ = box.querySelector(`td${key_}[data-column="${place}"]`);
+    if (opened_) {
+      mark([rows.indexOf(opened_.parentElement), opened_.cellIndex]);
+      opened_.classList.add("here");
+    }
     detail.show({ ...about, subtitle, mark: shown, content }, () => {
       state = { ...state, cell: "" };
       attnspec.writeState(state);
+      box.querySelectorAll("td.here").forEach((each) => each.classList.remove("here"));
       const cell_ = cellAt(active);
       if (cell_) cell_.focus();
     });
+    // The panel takes room: the cell stays in view beside it.
+    if (opened_) opened_.scrollIntoView({ block: "center", inline: "center" });
   }
 
   function opened(cell_) {
@@ -250,7 +282,7 @@ ${select("verdict", "Verdict", [...matrix.marks].reverse().map((mark) => [mark[0
       focus(MOVES[event.key](active));
     } else if (event.key === "Enter" || event.key === " ") {
       event.preventDefault();
-      if (here.tagName === "TD") opened(here);
+      if (here.tagName === "TD" && here.dataset.column) opened(here);
       else if (here.querySelector("a")) here.querySelector("a").click();
     }
   });
@@ -263,7 +295,7 @@ ${select("verdict", "Verdict", [...matrix.marks].reverse().map((mark) => [mark[0
       return;
     }
     const here = event.target.closest("td");
-    if (here) opened(here);
+    if (here && here.dataset.column) opened(here);
   });
   box.addEventListener("mouseover", (event) => {
     const here = event.target.closest("td");
