@@ -11,14 +11,16 @@ if TYPE_CHECKING:
     from attnspec.conformance.in_process import check
     from attnspec.conformance.judge.call import observe
     from attnspec.conformance.judge.expected import expected
+    from attnspec.conformance.recorded import record
     from attnspec.conformance.suite import find, items
     from attnspec.conformance.verdict import Verdict
 
-__all__ = ["Verdict", "check", "expected", "find", "items", "observe"]
+__all__ = ["Verdict", "check", "expected", "find", "items", "observe", "record"]
 
 _PLACES = {
     "check": "in_process",
     "observe": "judge.call",
+    "record": "recorded",
     "expected": "judge.expected",
     "find": "suite",
     "items": "suite",

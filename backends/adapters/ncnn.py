@@ -88,6 +88,7 @@ _DEVIATIONS = (
         without("scale"),
         when=has_scale_of_zero,
     ),
+    bias_overflow("ncnn/bias_overflow"),
     Deviation(
         ("NUM-11",),
         "a row with a score of NaN is numbers",
@@ -95,7 +96,6 @@ _DEVIATIONS = (
         Unwritten(of_rows(rows_not_finite)),
         when=_is_not_finite,
     ),
-    bias_overflow("ncnn/bias_overflow"),
     Deviation(
         ("ERR-6",), "a scale of NaN or infinity is accepted", "ncnn/scale_not_finite", without("scale")
     ),

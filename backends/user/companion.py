@@ -177,7 +177,9 @@ def infer_companion(backend: Backend, operation: str, function: Callable[..., An
     first = {ours: own for ours, own in names.items() if ours in {*required, *needed, *on, "scale"}}
     call = _small_call(operation)
     call |= {ours: x for ours, x in _options(call).items() if ours in needed and isinstance(x, np.ndarray)}
-    convention, call = _first_fit(backend, operation, function, Convention(first, sizes=sizes, given=on), call)
+    convention, call = _first_fit(
+        backend, operation, function, Convention(first, sizes=sizes, given=on), call
+    )
     dialect: dict[str, str] = {}
     why: dict[str, str] = {}
     alone = call if "packed" in form.layers else _first_entry(form, call)

@@ -163,7 +163,7 @@ class _Probe:
         return Inference(convention, self.variants, tuple(ignored), self.why, limits=limits)
 
     def names(self) -> dict[str, str]:
-        """Map arrays, arguments without a default, and flags that are on by default to the function's names."""
+        """Map arrays, needed arguments, and flags that are on by default to the function's names."""
         names = {ours[0]: own for own, ours in self.guesses.items() if ours and ours[0] in _OPERATION.arrays}
         needed, on = required_parameters(self.function), self.on()
         for own, ours in self.guesses.items():

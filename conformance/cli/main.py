@@ -12,7 +12,7 @@ from attnspec.conformance.cli.check import check, judge
 from attnspec.conformance.cli.init import init
 from attnspec.conformance.cli.program import dump, export, serve, smoke
 from attnspec.conformance.cli.report import report
-from attnspec.conformance.cli.trace import trace
+from attnspec.conformance.cli.trace import recorded, trace
 from attnspec.conformance.cli.vectors import vectors
 
 
@@ -191,7 +191,7 @@ def claim(sources: tuple[str, ...]) -> None:
         click.echo(text or f"{subject.name}: no claim: the run is not whole, or something fails")
 
 
-for command in (check, judge, report, init, export, dump, smoke, serve, trace, vectors):
+for command in (check, judge, report, init, export, dump, smoke, serve, trace, recorded, vectors):
     main.add_command(command)
 
 

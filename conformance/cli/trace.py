@@ -1,4 +1,4 @@
-"""What looks for calls: ``attnspec trace``, and ``attnspec check --search``."""
+"""What looks for calls: ``attnspec trace``, ``attnspec recorded``, and ``attnspec check --search``."""
 
 from __future__ import annotations
 
@@ -40,6 +40,40 @@ def trace(rule_ids: tuple[str, ...], *, no_backends: bool, needed: bool) -> None
     sys.exit(bool(missing))
 
 
+@click.command()
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("name", metavar="BACKEND")
+def recorded(folder: Path, name: str) -> None:
+    """Judge a BACKEND on the calls that `attnspec.conformance.record` stored in FOLDER, with their numbers.
+
+    Each call is judged in its last row and in some others. The first one that fails is reduced, and written
+    to a file that `attnspec check BACKEND --case FILE` judges whole.
+    """
+    from attnspec.backends import load
+    from attnspec.conformance.judge.judge import judge
+    from attnspec.conformance.outside import plain
+    from attnspec.conformance.recorded import read_recorded, shrink
+    from attnspec.conformance.render.text import result_line
+    from attnspec.conformance.run.search import Counterexample, store
+
+    backend, failing = load(name), None
+    statuses = []
+    for item in read_recorded(folder):
+        verdict = judge(backend, item)
+        statuses.append(verdict.status)
+        click.echo(plain(f"{verdict.status}: {item.id}, {item.case.title}"))
+        if verdict.bad and failing is None:
+            failing = item
+            click.echo(plain(result_line(verdict)))
+    if failing is not None:
+        smallest = shrink(backend, failing)
+        found = Counterexample(smallest.case, judge(backend, smallest))
+        _print_found(name, *store(backend, found, Path.cwd(), "recorded"))
+    judged = sum(status in ("pass", "deviation") for status in statuses)
+    click.echo(f"{len(statuses)} recorded calls: {judged} pass")
+    sys.exit(1 if failing else 0 if judged else 4)
+
+
 def print_search(names: Sequence[str], number: int, seed: int | None) -> None:
     """Search for failing calls of backends, each in its own process, print what is found, and exit."""
     from attnspec.backends.errors import BackendError
@@ -63,18 +97,18 @@ def print_search(names: Sequence[str], number: int, seed: int | None) -> None:
             click.echo(plain(f"error: {name}: the search did not finish: {end}{place}"))
         else:
             outcomes.append(Outcome.FAILS if verdict else Outcome.GOOD)
-            _print_found(name, number, verdict, call)
+            if verdict:
+                _print_found(name, verdict, call)
+            else:
+                click.echo(f"{name}: {number} calls searched, none of them wrong")
         finally:
             worker.stop()
     sys.exit(max(outcome.status for outcome in outcomes))
 
 
-def _print_found(name: str, number: int, verdict: Verdict | None, call: Sequence[str]) -> None:
+def _print_found(name: str, verdict: Verdict, call: Sequence[str]) -> None:
     from attnspec.conformance.render.text import verdict_text
 
-    if verdict is None:
-        click.echo(f"{name}: {number} calls searched, none of them wrong")
-        return
     click.echo(f"{verdict.rule} does not hold, in the smallest call that was found:")
     click.echo("".join(f"  {line}\n" for line in call) + verdict_text(verdict))
     click.echo(f"judge it again: attnspec check {name} --case {verdict.case}")

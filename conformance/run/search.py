@@ -192,9 +192,12 @@ def _rules(own: Mapping[str, Mapping[str, Any]], special: set[str]) -> tuple[str
     return tuple(dict.fromkeys([*rules, "ERR-3"] if own else rules))
 
 
-def store(backend: Backend, found: Counterexample, folder: Path) -> tuple[Verdict, list[str]]:
+def store(
+    backend: Backend, found: Counterexample, folder: Path, source: str = "search"
+) -> tuple[Verdict, list[str]]:
     """Store the call of a counterexample in a folder. Return the verdict, and the call in words."""
-    path = folder / f"{''.join(letter if letter.isalnum() else '-' for letter in backend.name)}-search.json"
+    name = "".join(letter if letter.isalnum() else "-" for letter in backend.name)
+    path = folder / f"{name}-{source}.json"
     write_cases([found.case], path)
     # The case is named by its file, because it is not in the suite.
     verdict = replace(found.verdict, case=str(path))

@@ -64,9 +64,12 @@ def row_of(arguments: Mapping[str, Any], index: tuple[int, ...]) -> dict[str, An
     return found
 
 
-def exact_row(arguments: Mapping[str, Any], index: tuple[int, ...]) -> dict[str, Any]:
+def exact_row(
+    arguments: Mapping[str, Any], index: tuple[int, ...], dialect: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     """Compute the exact values of one row by the second oracle, without the axes before it."""
-    return {name: values[0] for name, values in exact("attention", row_of(arguments, index)).items()}
+    row = row_of(arguments, index)
+    return {name: values[0] for name, values in exact("attention", row, dialect).items()}
 
 
 def compare_rows(
@@ -81,12 +84,13 @@ def compare_rows(
     unit: float = 1.0,
     empty: bool = True,
     rounding: float = 0.0,
+    dialect: Mapping[str, str] | None = None,
 ) -> Difference | float:
     """Compare some rows with their exact values by the second oracle, which are rounded once more."""
     largest = 0.0
     options: dict[str, Any] = {"accuracy": accuracy, "working": working, "profile": profile}
     for index in rows:
-        values = exact_row(arguments, index)
+        values = exact_row(arguments, index, dialect)
         if not empty and values["lse"] == -np.inf:
             continue
         allowed = budget("attention", row_of(arguments, index), dtype, **options)

@@ -1,0 +1,115 @@
+"""The calls of a model are recorded, and judged with their numbers in some of their rows."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from attnspec import SpecError
+from attnspec.backends import describe
+from attnspec.conformance import record
+from attnspec.conformance.cli.main import main
+from attnspec.conformance.recorded import judge_recorded, read_recorded, shrink
+from attnspec.reference import attention
+
+#: A kernel in PyTorch that loses the last keys past a tile of 64.
+KERNEL = """
+import torch
+def kernel(q, k, v, attn_mask=None, causal=False):
+    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+    if k.shape[-2] > 64 and LOST:
+        k, v = k[..., :64, :], v[..., :64, :]
+        attn_mask = attn_mask if attn_mask is None else attn_mask[..., :64]
+    out = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=attn_mask, is_causal=causal)
+    return out.transpose(1, 2)
+"""
+NAMES = {"query": "q", "key": "k", "value": "v", "mask": "attn_mask", "is_causal": "causal"}
+
+
+def plain(query, key, value, **options):
+    return attention(query, key, value, **options, dtype=query.dtype)
+
+
+def random(*shape):
+    return np.random.default_rng(sum(shape)).normal(size=shape).astype(np.float32)
+
+
+def dropping(q, k, v, dropout):
+    return attention(q, k, v) * (1 - dropout)
+
+
+def test_one_call_of_each_kind_is_stored_with_its_numbers(tmp_path):
+    mine = record(attention, tmp_path / "calls", most=3)
+    arrays = random(2, 3, 8), random(2, 5, 8), random(2, 5, 8)
+    for options in ({}, {}, {"is_causal": True}, {"mask": np.ones((3, 5), np.bool_)}, {"scale": 0.5}):
+        np.testing.assert_array_equal(mine(*arrays, **options), attention(*arrays, **options))
+    calls = [item.case.arguments for item in read_recorded(tmp_path / "calls")]
+    assert [sorted({*call} - {"query", "key", "value"}) for call in calls] == [[], ["is_causal"], ["mask"]]
+    np.testing.assert_array_equal(calls[0]["query"], arrays[0])
+    with pytest.raises(SpecError, match="folder: expected one without calls"):
+        record(attention, tmp_path / "calls")
+    with pytest.raises(SpecError, match="got none for dropout"):
+        record(dropping, tmp_path / "x", names=NAMES)(*arrays, 0.5)
+
+
+def test_wrong_results_of_every_kind_fail(tmp_path):
+    record(attention, tmp_path)(random(2, 4, 8), random(2, 5, 8), random(2, 5, 8))
+    wrong = {
+        "SOFT-3": lambda query, key, value: plain(query, key, value) + 1e-3,
+        "SHAPE-3": lambda query, key, value: plain(query, key, value)[:, :3],
+        "NUM-1": lambda query, key, value: plain(query, key, value).astype(np.float64),
+    }
+    for rule, function in wrong.items():
+        (verdict,) = judge_recorded(describe(function), tmp_path)
+        assert (verdict.status, verdict.rule) == ("fail", rule)
+
+
+def test_declared_variants_are_those_of_the_rows(tmp_path):
+    def at_the_end(query, key, value, *, is_causal=False):
+        offset = key.shape[-2] - query.shape[-2]
+        return plain(query, key, value, is_causal=is_causal, query_offset=offset)
+
+    record(at_the_end, tmp_path)(random(2, 3, 8), random(2, 9, 8), random(2, 9, 8), is_causal=True)
+    for dialect, status in (({}, "fail"), ({"MASK-3": "bottom-right"}, "pass")):
+        (verdict,) = judge_recorded(describe(at_the_end, dialect=dialect), tmp_path)
+        assert verdict.status == status
+
+
+def test_a_failing_call_is_reduced_to_a_part_that_fails(tmp_path):
+    def lossy(query, key, value):
+        return plain(query, key[..., :8, :], value[..., :8, :])
+
+    record(lossy, tmp_path)(random(4, 4, 16, 8), random(4, 2, 32, 8), random(4, 2, 32, 8))
+    (item,) = read_recorded(tmp_path)
+    smaller = shrink(describe(lossy), item).case.arguments
+    assert smaller["query"].shape == (1, 2, 1, 8)
+    assert smaller["key"].shape == (1, 1, 16, 8)
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_kernel_is_judged_on_the_calls_of_a_model(lost, tmp_path, monkeypatch):
+    torch = pytest.importorskip("torch")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    name = f"kernel_{lost}".lower()
+    Path(f"{name}.py").write_text(KERNEL.replace("LOST", str(lost)))
+    kernel = __import__(name).kernel
+    mine = record(kernel, "calls", names=NAMES, layout="BSHD")
+    for keys in (32, 96):
+        arrays = [torch.from_numpy(random(1, size, 4, 16)).bfloat16() for size in (keys, keys, keys)]
+        mine(*arrays, causal=True)
+        mine(*arrays, attn_mask=torch.ones(keys, keys, dtype=torch.bool))
+    Path("attnspec.toml").write_text(
+        f'[backend]\nfunction = "./{name}.py:kernel"\narray = "torch"\nlayout = "BSHD"\n'
+        f"[backend.names]\n" + "".join(f"{ours} = {json.dumps(own)}\n" for ours, own in NAMES.items())
+    )
+    run = CliRunner().invoke(main, ["recorded", "calls", "."])
+    assert run.exit_code == lost, run.output
+    assert f"4 recorded calls: {2 if lost else 4} pass" in run.output
+    if lost:
+        again = CliRunner().invoke(main, ["check", ".", "--case", next(Path().glob("*-recorded.json")).name])
+        assert again.exit_code == 1, again.output
+        assert "SOFT-3" in again.output
