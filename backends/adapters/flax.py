@@ -103,14 +103,6 @@ _OF_LINEN = (
 )
 _OF_NNX = (
     Deviation(
-        ("MASK-5", "NUM-5"),
-        "disallowed scores are replaced by a number, and a bias of allowed keys may be as low",
-        "flax/masked_lowest",
-        with_number(added=-2.38e38),
-        when=lambda arguments: "mask" in arguments and has_bias_beyond_differences(arguments, _LOW),
-    ),
-    bias_overflow("jax/bias_overflow"),
-    Deviation(
         ("MASK-5",),
         "a row whose bias lies below the numbers of float32 is NaN",
         "jax/bias_of_float64",
@@ -118,6 +110,14 @@ _OF_NNX = (
         when=lambda arguments: has_row_below(arguments, 3.5e38),
         dtypes=("float64",),
     ),
+    Deviation(
+        ("MASK-5", "NUM-5"),
+        "disallowed scores are replaced by a number, and a bias of allowed keys may be as low",
+        "flax/masked_lowest",
+        with_number(added=-2.38e38),
+        when=lambda arguments: "mask" in arguments and has_bias_beyond_differences(arguments, _LOW),
+    ),
+    bias_overflow("jax/bias_overflow"),
     Deviation(
         ("ERR-2",),
         "integers, booleans and complex numbers are accepted",
