@@ -31,6 +31,14 @@ a few calls with an option
     8 SCORE-3 (scale); ok 46 (scale); ok 300
     = fails: 8 of 54 calls with `scale`, 0 of 300 others
 
+calls without a scale, beside one with a scale
+    53 GRAD-1 (no scale); 1 GRAD-1 (scale); ok 13 (no scale); ok 6 (scale)
+    - without a scale
+
+calls without a scale alone
+    53 SCORE-2 (no scale); ok 13 (no scale); ok 6 (scale)
+    = fails: 53 of 66 calls without a scale, 0 of 6 others
+
 what all calls have tells nothing
     8 SCORE-3 (scale); ok 46 (scale)
 

@@ -89,7 +89,9 @@ def if_significant(common: Common) -> Common:
     rate, other = common.failing / max(common.judged, 1), common.others / max(common.of_others, 1)
     once = common.failing == 1 < common.judged
     often = not once and common.of_others and rate >= _OFTENER * other and common.failing >= common.others
-    predicts = rate >= _PREDICTS or (not common.others and rate >= _RARE)
+    # Most calls have no scale, so calls with one that fail too show that the scale is not the cause.
+    usual = common.traits == (traits.NO_SCALE,) and common.others
+    predicts = (rate >= _PREDICTS and not usual) or (not common.others and rate >= _RARE)
     return common if (often and predicts) or is_pure(common) else Common()
 
 
