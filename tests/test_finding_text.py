@@ -16,6 +16,7 @@ from made_verdicts import (
 from reported import FAIL, FILLS, RESULTS
 
 from attnspec import find_case
+from attnspec.conformance import traits
 from attnspec.conformance.attribution.diagnosis import diagnose
 from attnspec.conformance.attribution.finding import Common, Finding, VariantCount
 from attnspec.conformance.attribution.levels import count_by_rule
@@ -267,3 +268,12 @@ def test_beside_a_named_bug_a_variant_of_few_calls_is_a_coincidence():
     assert named.verdict.variant == ""
     (finding,) = found("9 SCORE-2 variant=one; 1 SCORE-2 #other")
     assert replace(finding, diagnosis=FILLS).variant == VariantCount("one", 9, 10)
+
+
+def test_a_limit_of_a_function_that_raises_is_offered_as_a_key():
+    raised = error(9, "no", traits.SHARED, rule="HEAD-1")
+    (finding,) = found(raised, ok(20))
+    line = 'if it offers no such calls, write heads = "equal" under [backend] in attnspec.toml'
+    assert line in [*cause_lines(finding)]
+    (finding,) = found("9 HEAD-1 (shared heads); ok 20")
+    assert line not in [*cause_lines(finding)]

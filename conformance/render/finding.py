@@ -86,6 +86,10 @@ def finding_title(finding: Finding) -> str:
     return title(finding.verdict)
 
 
+#: What an `attnspec.toml` says of a function that offers no calls with a trait.
+_LIMITS = {traits.SHARED: 'heads = "equal"', traits.OTHER_DEPTH: 'value_depth = "key"'}
+
+
 def finding_details(finding: Finding, most: int | None = None) -> str:
     """Describe a finding without its title."""
     named = [diagnosis_text(finding.diagnosis)] if finding.diagnosis else []
@@ -106,6 +110,7 @@ def cause_lines(finding: Finding) -> Iterator[str]:
         yield f"all failures are within the budget of {finding.precision}: some step may be computed in it"
     for common in (finding.common, *finding.further):
         yield from _common_line(common)
+    yield from _limit_line(finding)
     variant = finding.variant
     if variant is not None and variant.equal < variant.compared:
         calls = f"{variant.equal} of {variant.compared} failing calls under {finding.rule}"
@@ -117,6 +122,13 @@ def cause_lines(finding: Finding) -> Iterator[str]:
             yield f"the result is the same without `{ignored.argument}` in {calls}"
     if finding.kind != "refused":
         yield from (f"also: {text}" for text in _other_exceptions(finding.failures))
+
+
+def _limit_line(finding: Finding) -> Iterator[str]:
+    """Name the key by which a function that raises declines the calls of a finding."""
+    keys = [_LIMITS[trait] for trait in finding.common.traits if trait in _LIMITS]
+    if finding.kind == "raised" and keys:
+        yield f"if it offers no such calls, write {' and '.join(keys)} under [backend] in attnspec.toml"
 
 
 def other_lines(finding: Finding, most: int | None = None) -> Iterator[str]:
