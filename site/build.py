@@ -32,6 +32,7 @@ from pages.page import Page, Part, join  # noqa: E402
 from pages.rules import rules  # noqa: E402
 from pages.search import names_script, with_words  # noqa: E402
 from pages.symptoms import symptoms  # noqa: E402
+from publish import finish  # noqa: E402
 
 from attnspec.backends.names import library_of  # noqa: E402
 from attnspec.conformance.render.html.column import Column  # noqa: E402
@@ -41,11 +42,11 @@ from attnspec.conformance.render.html.page import Page as PageOfResults  # noqa:
 
 #: The pages of a sample: one of each kind.
 SAMPLE = (
-    "index", "search", "symptoms", "questions", "citing", "pictures", "rules/index", "rules/MASK-6",
-    "operations/index", "operations/attention", "cases/index", "cases/masking", "gallery/index",
-    "gallery/MASK-6", "findings/index", "findings/jax", "libraries/index", "libraries/torch", "spec/index",
-    "spec/masking", "spec/levels", "spec/glossary", "guide/ten-minutes", "guide/pack", "changes",
-    "results/index",
+    "index", "search", "404", "try", "symptoms", "questions", "citing", "pictures", "rules/index",
+    "rules/MASK-6", "operations/index", "operations/attention", "cases/index", "cases/masking",
+    "gallery/index", "gallery/MASK-6", "findings/index", "findings/jax", "libraries/index", "libraries/torch",
+    "spec/index", "spec/masking", "spec/levels", "spec/glossary", "guide/ten-minutes", "guide/pack",
+    "changes", "results/index",
 )  # fmt: skip
 _PAGE = re.compile(r"(?P<head>\]\(|^\[[^][\n]+\]: )(?P<path>[\w/.-]+)\.md(?:#[\w-]+)?", re.MULTILINE)
 _DAY = re.compile(r"-\d{4}-\d\d-\d\d(?=\.jsonl)")
@@ -173,6 +174,8 @@ def main() -> int:
         "--out", type=Path, default=HERE.parent / "build" / "site", help="the folder to build in"
     )
     parser.add_argument("--results", type=Path, default=HERE / "results", help="the folder of stored results")
+    parser.add_argument("--base", default="", help="the address at which the site will be")
+    parser.add_argument("--repository", default="", help="the address of the repository, for links to it")
     parser.add_argument("--sample", action="store_true", help="build a page of each kind: half a minute")
     options = parser.parse_args()
     out = options.out.resolve()
@@ -189,6 +192,7 @@ def main() -> int:
     say(f"{len(part.pages)} pages written as Markdown")
     if status := make_html(out, known.columns, sample=options.sample):
         return status
+    finish(html, options.base, options.repository)
     say("pages made by Sphinx")
     names = [name.address for name in part.names]
     absent = [f"{page.path}.html" for page in part.pages] if options.sample else ()

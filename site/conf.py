@@ -35,7 +35,7 @@ highlight_language = "none"
 
 html_theme = "furo"
 html_title = "attnspec"
-html_static_path = [str(ASSETS)]
+html_static_path = [str(ASSETS), str(HERE / "assets")]
 html_css_files = ["attnspec.css"]
 html_js_files = [("search.js", {"defer": "defer"}), ("site.js", {"defer": "defer"})]
 html_math_renderer = "mathml"

@@ -35,6 +35,13 @@ def front(known: Known) -> Part:
     names = [
         Name("page", "front", "index.html", "the front page"),
         Name("page", "citing", "citing.html", "how to cite a rule"),
+        Name(
+            "page",
+            "Try it here",
+            "try.html",
+            "paste one row: exact output, allowed error, verdict",
+            ("try", "playground", "calculator", "judge one row", "allowed error of my output"),
+        ),
         Name("page", "Questions", "questions.html", "frequently questions_of questions, with answers"),
         Name("page", "Rules", "rules/index.html", "all rules, by chapter"),
         Name("page", "Operations", "operations/index.html", "every argument, with its other names"),
@@ -47,6 +54,8 @@ def front(known: Known) -> Part:
         _front(known),
         make_page("citing", "citing.md"),
         make_page("search", "search.md"),
+        make_page("try", "try.md"),
+        make_page("404", "404.md"),
         _questions(known),
     ]
     if results:
@@ -58,6 +67,7 @@ def front(known: Known) -> Part:
         pages.append(make_page("results/index", "results.md"))
     copied: dict[str, str | Path] = {
         "_static/report.png": known.root / "site" / "pictures" / "report.png",
+        "_static/preview.png": known.root / "site" / "pictures" / "matrix.png",
         "files/LICENSE": known.root / "LICENSE",
     }
     return Part(tuple(pages), tuple(names), copied)
@@ -83,7 +93,7 @@ def _front(known: Known) -> Page:
             [
                 ("guide/ten-minutes.html", "Ten minutes, with a kernel that has three bugs"),
                 ("guide/pack.html", "Cases as files, for C, Rust and JavaScript"),
-                ("spec/numerics.html#the-budget", "How large an error may be"),
+                ("try.html", "One row of numbers, judged in the browser: is 0.008 right?"),
             ],
         ),
         (
@@ -161,5 +171,5 @@ def _contents(*, results: bool) -> dict[str, list[str]]:
             "spec/dialects",
         ],
         "The standard": ["spec/index", *(f"spec/{name}" for name in (*CHAPTERS, *beside))],
-        "Use it": [*guides, "changes", "citing"],
+        "Use it": ["try", *guides, "changes", "citing"],
     }
