@@ -148,8 +148,8 @@ LAME = tuple(verdict for verdict in PERFECT.verdicts if verdict.rules != ("MASK-
 DEVIATING = tuple(replace(verdict, status="deviation", rule="SOFT-1") for verdict in PERFECT.verdicts)
 ALL_BUT_CACHED = ", ".join(level.name for level in levels() if level.name != "cached")
 COMPANIONS = (
-    "projected, multi-head, paged, paged-attention, packed, merged, latent, selective, stacked, decoded, "
-    "quantized, low-precision, rotary, rotary-scaled, alibi"
+    "projected, multi-head, paged, paged-attention, packed, merged, latent, selective, stacked, sharded, "
+    "decoded, quantized, low-precision, rotary, rotary-scaled, alibi"
 )
 TWO = replace(
     PERFECT,
