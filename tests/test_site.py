@@ -108,6 +108,7 @@ def test_portable_code_is_kept_apart_from_the_library_that_it_runs_on(site):
     assert "say nothing about the attention functions of the library" in portable
     page = site.page("libraries/jax")
     assert page.index("jax-nn-jit") < page.index("portable code on JAX")
+    assert "page:../spec/frameworks.html#jax-nn-dot-product-attention" in page
     assert page.count("no stored results") == 2
 
 

@@ -1,10 +1,12 @@
 """The chapters of the standard and the guides as pages, with their links turned into links of the site."""
 
+import json
 import posixpath
 import re
 from collections.abc import Callable
 from pathlib import Path
 
+from notebooks import notebooks
 from pages.known import Known
 from pages.page import Name, Page, Part, make_page
 from pages.search import plain
@@ -68,6 +70,8 @@ _TERM = re.compile(r"^### (?P<term>[^\n]+)\n+(?P<text>.+?)(?=\n\n|\Z)", re.MULTI
 _ALSO = re.compile(r"\*Also:\*(?P<names>.*?)(?=\*(?:Not|Active):\*|\Z)")
 _SECTION = re.compile(r"^##{1,2} (?P<title>.+)$", re.MULTILINE)
 _FENCE = re.compile(r"^```.*?^```$|^<!-- rules -->$.*", re.MULTILINE | re.DOTALL)
+#: The headings of sections that are notebooks too.
+_RUNNABLE = r"^(?:## (?P<number>00\d): .*|### Two chunks, step by step)$"
 _COMMENT = re.compile(r"^<!-- .* -->\n", re.MULTILINE)
 
 
@@ -80,6 +84,7 @@ def chapters(known: Known, address: Address) -> Part:
         page = "spec/index" if name == "README" else f"spec/{name}"
         text = (known.root / source).read_text(encoding="utf-8")
         text = _with_pages_of_rules(text) if name in CHAPTERS else text
+        text = re.sub(_RUNNABLE, _with_notebook, text, flags=re.MULTILINE)
         pages.append(Page(page, relink(_COMMENT.sub("", text), source, page, address)))
         title = plain(text.splitlines()[0].lstrip("# "))
         names.append(Name("page", name, f"{page}.html", title, text=_start(text)))
@@ -87,11 +92,15 @@ def chapters(known: Known, address: Address) -> Part:
             names += _sections(title, page, text)
     names += _terms((known.root / "spec" / "glossary.md").read_text(encoding="utf-8"))
     names += _questions((known.root / "spec" / "README.md").read_text(encoding="utf-8"))
-    pictures: dict[str, str | Path] = {
+    files: dict[str, str | Path] = {
+        f"files/notebooks/{name}.ipynb": json.dumps(notebook, indent=1) + "\n"
+        for name, notebook in notebooks(known.root).items()
+    }
+    files |= {
         f"spec/pictures/{path.name}": path
         for path in sorted((known.root / "spec" / "pictures").glob("*.svg"))
     }
-    return Part(tuple(pages), tuple(names), pictures)
+    return Part(tuple(pages), tuple(names), files)
 
 
 def guides(known: Known, address: Address) -> Part:
@@ -207,6 +216,12 @@ def _terms(glossary: str) -> list[Name]:
         also = _also(match["text"])
         names.append(Name("term", match["term"], f"spec/glossary.html#{place}", title, also, text))
     return names
+
+
+def _with_notebook(heading: re.Match[str]) -> str:
+    """Return a heading with a link to the notebook of its section."""
+    name = heading["number"] or "merging"
+    return f"{heading[0]}\n\n{{.more}}\n[As a notebook, {name}.ipynb](page:../files/notebooks/{name}.ipynb)"
 
 
 def _with_pages_of_rules(text: str) -> str:

@@ -150,7 +150,9 @@ def figures(known: Known) -> list[str]:
 def _contents(*, results: bool) -> dict[str, list[str]]:
     """Return the pages of each part of the table of contents."""
     guides = [guide for guide in GUIDES.values() if guide != "changes"]
-    beside = [name for name in BESIDE if name not in ("levels", "glossary", "calls", "dialects")]
+    beside = [
+        name for name in BESIDE if name not in ("levels", "glossary", "frameworks", "calls", "dialects")
+    ]
     return {
         "Look up": [
             "symptoms",
@@ -167,6 +169,7 @@ def _contents(*, results: bool) -> dict[str, list[str]]:
             *(["results/index"] if results else []),
             "libraries/index",
             "findings/index",
+            "spec/frameworks",
             "spec/calls",
             "spec/dialects",
         ],

@@ -1,5 +1,6 @@
 """The page of each library: its backends, declared deviations, and findings."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -60,6 +61,7 @@ def _page(library: str, known: Known) -> Page:
         "library.md",
         library=library,
         name=LIBRARY_NAMES[library],
+        calls=_calls(library, known),
         backends=backends,
         columns=columns,
         rows=_results(backends, columns),
@@ -69,6 +71,13 @@ def _page(library: str, known: Known) -> Page:
         portable=PORTABLE,
         label_of=label_of,
     )
+
+
+def _calls(library: str, known: Known) -> list[tuple[str, str]]:
+    """Return the sections that translate the calls of a library: addresses and calls."""
+    text = (known.root / "spec" / "frameworks.md").read_text(encoding="utf-8")
+    calls = re.findall(rf"^## `({library}\.[\w.]+)`$", text, re.MULTILINE)
+    return [(f"spec/frameworks.html#{re.sub('[^a-z0-9]+', '-', call.lower())}", call) for call in calls]
 
 
 def _levels(column: Column) -> tuple[str, ...]:

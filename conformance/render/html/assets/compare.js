@@ -91,8 +91,10 @@
     return Math.min(...(list || []).flatMap(([, a, b]) => [GRAVEST.indexOf(a), GRAVEST.indexOf(b)]), GRAVEST.length);
   }
 
+  // What a run does about a rule: its result, and in a deviation how.
   function mark(letter, key, number) {
-    return `<td class="c ${letter}"><button type="button" data-open="${esc(key)}" data-side="${number}"><span class="k ${letter}" aria-hidden="true">${MARK[letter][1]}</span> ${esc(MARK[letter][2])}</button></td>`;
+    const how = ((known()[number] || {}).shown || {})[key];
+    return `<td class="c ${letter}"><button type="button" data-open="${esc(key)}" data-side="${number}"><span class="k ${letter}" aria-hidden="true">${MARK[letter][1]}</span> ${esc(MARK[letter][2])}</button>${how ? ` <small>${esc(how)}</small>` : ""}</td>`;
   }
 
   function cases(list) {
@@ -150,14 +152,15 @@
     const { judged, rest, common, only } = differing(...(await Promise.all(shown.map(casesOf))));
     const differs = ([, letters]) => letters[0] !== letters[1];
     const all = ([rule]) => [...(judged.get(rule[0]) || []), ...(rest.get(rule[0]) || [])];
-    const determined = (row) => differs(row) && !row[1].includes("n");
+    // A level that neither run reaches is no difference, whatever each lacks.
+    const determined = ([, letters]) => (letters[0] === "p") !== (letters[1] === "p") && !letters.includes("n");
     const first = {
       levels: levels.filter((row) => state.every || determined(row)),
       rules: rules.filter(([rule]) => state.every || judged.has(rule[0])),
     };
     if (!state.every) first.rules.sort(([a], [b]) => gravity(judged.get(a[0])) - gravity(judged.get(b[0])));
     const later = state.every ? { levels: [], rules: [] } : {
-      levels: levels.filter((row) => differs(row) && !determined(row)),
+      levels: levels.filter((row) => differs(row) && row[1].includes("n")),
       rules: rules.filter((row) => !judged.has(row[0][0]) && (differs(row) || rest.has(row[0][0]))),
     };
     const rowsOf = (found, list) => [...found.levels.map((row) => levelRow(shown, row)), ...found.rules.map((row) => ruleRow(shown, row, list(row)))];

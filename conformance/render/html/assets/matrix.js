@@ -106,9 +106,9 @@ ${select("verdict", "Verdict", [...matrix.marks].reverse().map((mark) => [mark[0
   // Where there are few columns, a cell has room for words.
   const ROOM = 4;
 
-  function cell(letter, label, attributes, extent = "") {
+  function cell(letter, label, attributes, extent = "", text = MARK[letter][1]) {
     const at_ = Number(/data-column="(\d+)"/.exec(attributes)[1]);
-    return `<td class="${letter}${edge(at_)}" tabindex="-1" aria-label="${esc(label)}" ${attributes}>${MARK[letter][1]}${extent}</td>`;
+    return `<td class="${letter}${edge(at_)}" tabindex="-1" aria-label="${esc(label)}" ${attributes}>${text}${extent}</td>`;
   }
 
   // A share that is neither none nor all is never shown as such.
@@ -138,8 +138,8 @@ ${select("verdict", "Verdict", [...matrix.marks].reverse().map((mark) => [mark[0
     const cells = letters.map((letter, at_) => {
       const what = letter === "p" ? "reached" : letter === "n" ? "not determined" : `not reached, ${MARK[letter][2]}`;
       // Without one grave colour for all: how many rules it lacks.
-      const lacks = "pn".includes(letter) ? "" : `<small>lacks ${columns[at_].lacks[index]}</small>`;
-      return cell(letter === "p" || letter === "n" ? letter : "u", `${columns[at_].label} ${columns[at_].version}, level ${level}: ${what}`, `data-level="${level}" data-column="${at_}"`, lacks);
+      const lacks = "pn".includes(letter) ? MARK[letter][1] : columns[at_].lacks[index];
+      return cell("pn".includes(letter) ? letter : "u", `${columns[at_].label} ${columns[at_].version}, level ${level}: ${what}`, `data-level="${level}" data-column="${at_}"`, "", lacks);
     });
     return `<tr><th scope="row" tabindex="-1"><b>${level}</b></th>${cells.join("")}</tr>`;
   }
@@ -187,7 +187,7 @@ ${select("verdict", "Verdict", [...matrix.marks].reverse().map((mark) => [mark[0
     const bodies = [];
     if (columns.length && !part && rules.length === RULES.length) bodies.push(`<tbody>${summaryRow()}</tbody>`);
     if (failing.length) bodies.push(group("Rules with a failure", failing.map(ruleRow).join("")));
-    if (levels.length && !part) bodies.push(group("Levels", levels.map(levelRow).join("")));
+    if (levels.length && !part) bodies.push(group("Levels: reached, or how many rules are lacking", levels.map(levelRow).join("")));
     for (const chapter of CHAPTERS) {
       const of = rules.filter((row) => row.rule.chapter === chapter && !failing.includes(row));
       if (of.length) bodies.push(group(chapter, of.map(ruleRow).join("")));
