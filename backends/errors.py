@@ -16,6 +16,10 @@ class Unsupported(Exception):  # noqa: N818 - a verdict, not a fault
     """
 
 
+class NotApplicable(Unsupported):
+    """The call cannot be made in this run, whatever the implementation offers, as one of other ranks."""
+
+
 class NotDifferentiable(Unsupported):
     """A library knows no derivative of the outputs of a function."""
 

@@ -182,9 +182,12 @@ def is_folder(name: str) -> bool:
     return not name.startswith((PROGRAM, OFFLINE, UNTRUSTED)) and configuration_in(Path(name)) is not None
 
 
-def name_program(command: str, call_limit: float | None = None, dtypes: Sequence[str] = ()) -> str:
+def name_program(
+    command: str, call_limit: float | None = None, dtypes: Sequence[str] = (), ranks: str | None = None
+) -> str:
     """Return the name of the backend for a program."""
     limit = {"call_limit": f"{call_limit:g}"} if call_limit is not None else {}
+    limit |= {"ranks": ranks} if ranks else {}
     return with_options(f"{PROGRAM}{command}", limit | ({"dtype": ",".join(dtypes)} if dtypes else {}))
 
 
@@ -213,7 +216,8 @@ def check_options(names: Iterable[str]) -> None:
         if options and not name.startswith((PROGRAM, OFFLINE, UNTRUSTED)):  # these have other options
             from attnspec.backends.user.settings import settings_of_options  # imports NumPy
 
-            settings_of_options(name, options)
+            of_ranks = ("ranks", "call_limit") if "ranks" in options else ()
+            settings_of_options(name, {key: x for key, x in options.items() if key not in of_ranks})
 
 
 def split_options(name: str) -> tuple[str, dict[str, str]]:

@@ -28,6 +28,7 @@ from attnspec.backends.names import (
     registered,
     split_options,
 )
+from attnspec.backends.ranks.load import load_ranks
 from attnspec.backends.user.configuration import configuration_of
 from attnspec.backends.user.function import load_configuration, load_function, with_settings
 from attnspec.backends.user.settings import settings_of_options
@@ -93,6 +94,9 @@ def _load(name: str) -> Backend:
 
 def _load_apart(name: str) -> Backend | None:
     """Load a backend whose code does not run in this process. Return None for another one."""
+    if (ranks := load_ranks(name)) is not None:
+        check_backend(name, ranks)
+        return ranks
     if name.startswith(PROGRAM):
         return _load_program(name)
     if name.startswith(OFFLINE):

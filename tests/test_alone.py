@@ -100,7 +100,7 @@ def test_in_python(folder):
 
 def test_a_program(folder):
     place = "paging_alone:paged_attention"
-    served = f'"{sys.executable}" -m attnspec.conformance.run.serve {place}'
+    served = f'"{sys.executable}" -m attnspec.backends.program.serve {place}'
     assert_is_paged(load(f"program:{served}"))
     hello = {"protocol": 1, "dtypes": ["float32"], "operations": {"rotary": []}}
     assert parse_handshake("p", json.dumps(hello)).operations == {"rotary": ()}

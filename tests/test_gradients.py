@@ -171,7 +171,7 @@ def test_exported_calls_contain_the_results_of_the_forward_pass(tmp_path):
         "BACKEND = Backend('b', load_library('numpy'), attention, companions=VJP)\n"
     )
     for name in ("numpy-portable", "taking:BACKEND"):
-        command = [sys.executable, "-m", "attnspec.conformance.run.serve", name]
+        command = [sys.executable, "-m", "attnspec.backends.program.serve", name]
         with (tmp_path / "calls.jsonl").open() as calls, (tmp_path / "answers.jsonl").open("w") as answers:
             environment = {"PYTHONPATH": str(TESTS)}
             subprocess.run(command, stdin=calls, stdout=answers, check=True, cwd=tmp_path, env=environment)

@@ -257,7 +257,7 @@ BLOCK = (ROOT / "conformance" / "configuration.md").read_text().split("```toml\n
 
 def test_every_key_is_documented():
     """In the example, and the keys of a program beside it."""
-    assert set(KEYS) - set(tomllib.loads(BLOCK)["backend"]) == {"program", "call_limit"}
+    assert set(KEYS) - set(tomllib.loads(BLOCK)["backend"]) == {"program", "call_limit", "ranks"}
 
 
 def test_every_value_is_documented():

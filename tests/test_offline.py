@@ -23,7 +23,7 @@ EXAMPLES = Path(TESTS).parent / "examples"
 
 def answer(folder, name):
     """Compute the calls in a folder elsewhere: in another process, over files alone."""
-    command = [sys.executable, "-m", "attnspec.conformance.run.serve", name]
+    command = [sys.executable, "-m", "attnspec.backends.program.serve", name]
     environment = {"PYTHONPATH": TESTS}
     with (folder / "calls.jsonl").open() as calls, (folder / "answers.jsonl").open("w") as answers:
         subprocess.run(command, stdin=calls, stdout=answers, cwd=folder, env=environment, check=True)
@@ -53,7 +53,7 @@ def test_three_routes_agree_case_by_case(name, tmp_path, monkeypatch):
     answer(tmp_path / "calls", name)
     routes = [
         load(name),
-        load(f"program:{sys.executable} -m attnspec.conformance.run.serve {name}"),
+        load(f"program:{sys.executable} -m attnspec.backends.program.serve {name}"),
         load(f"offline:{tmp_path / 'calls'}"),
     ]
     shown = [item for item in cases if not isinstance(item, Relation) or not item.live]

@@ -286,7 +286,7 @@ def test_smoke():
 
 def test_a_backend_served_as_a_program_gives_the_same_bits(tmp_path):
     here = load("numpy-portable")
-    served = load(f"program:{sys.executable} -m attnspec.conformance.run.serve numpy-portable")
+    served = load(f"program:{sys.executable} -m attnspec.backends.program.serve numpy-portable")
     assert served.dtypes == here.dtypes
     for case in cases()[::7]:
         arguments = in_each(case)[0].arguments

@@ -157,7 +157,7 @@ PAGES = (
     "README.md",
     "TEN_MINUTES.md",
     "PACKAGE.md",
-    *(f"conformance/{n}.md" for n in ("running", "sizes", "untrusted")),
+    *(f"conformance/{n}.md" for n in ("ranks", "running", "sizes", "untrusted")),
 )
 
 

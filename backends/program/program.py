@@ -40,13 +40,7 @@ def program_backend(
     name: str, command: str, *, seconds: float = CALL_LIMIT, folder: Path | None = None
 ) -> Backend:
     """Start a program, and make a backend from its handshake."""
-    try:
-        words = shlex.split(command)
-    except ValueError as error:
-        raise BackendError(f"backend {name}: expected a command, got {command!r} ({error})") from error
-    if not words:
-        raise BackendError(f"backend {name}: expected a command, got none")
-    program = Program(name, words, seconds, folder)
+    program = Program(name, words_of(name, command), seconds, folder)
     atexit.register(program.close)
     said = program.handshake
     numbers = count(1)
@@ -61,6 +55,17 @@ def program_backend(
     declared: dict[str, Any] = {"dialect": said.dialect, "claims": said.claims}
     # The protocol has one call at a time.
     return Backend(name, library, attention, said.dtypes, functions, **declared, concurrent=False)
+
+
+def words_of(name: str, command: str) -> list[str]:
+    """Split a command into words."""
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise BackendError(f"backend {name}: expected a command, got {command!r} ({error})") from error
+    if not words:
+        raise BackendError(f"backend {name}: expected a command, got none")
+    return words
 
 
 class Program:

@@ -23,6 +23,7 @@ KEYS: Mapping[str, tuple[Any, str]] = {
     "function": _STRING,
     "program": _STRING,
     "call_limit": ((int, float), "a number"),
+    "ranks": ((int, list), "an integer or a list of integers"),
     "operation": _STRING,
     "array": _STRING,
     "library": _STRING,
@@ -60,7 +61,7 @@ KEYS: Mapping[str, tuple[Any, str]] = {
     "versions": _STRING,
 }
 #: The keys that describe a function, which a decorator may have.
-FUNCTION_KEYS = tuple(key for key in KEYS if key not in ("function", "program", "call_limit"))
+FUNCTION_KEYS = tuple(key for key in KEYS if key not in ("function", "program", "call_limit", "ranks"))
 
 
 def find_configuration(folder: Path) -> Path | None:

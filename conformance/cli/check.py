@@ -111,6 +111,18 @@ def judge_all(
     sys.exit(status)
 
 
+def _said_of_ranks(ranks: str | None, call_limit: float | None, *, untrusted: bool) -> dict[str, str | None]:
+    """Return the options of the names of backends that are called in several processes."""
+    from attnspec.backends.ranks.load import numbers_of
+
+    if not ranks:
+        return {}
+    if untrusted:
+        raise click.UsageError("--ranks: expected trusted code, got --untrusted")
+    numbers_of("--ranks", ranks)
+    return {"ranks": ranks, "call_limit": None if call_limit is None else f"{call_limit:g}"}
+
+
 def _unfinished(path: Path | None, selection: Selection, names: Sequence[str]) -> tuple[Verdict, ...]:
     from attnspec.conformance.run.resume import unfinished
 
@@ -248,6 +260,11 @@ def _write(report: Report, wanted: Sequence[tuple[formats.Format, Path]], html: 
     is_flag=True,
     help="Judge code that may cheat: in a confined process of its own, on drawn cases in a drawn order.",
 )
+@click.option(
+    "--ranks",
+    metavar="N,...",
+    help="Start N processes as ranks, and judge sharded attention: each is called with its shard.",
+)
 @click.option("--seed", type=int, metavar="N", help="Seed of the generated cases.")
 @click.option(
     "--shard",
@@ -273,6 +290,7 @@ def check(
     search: int | None,
     level: str | None,
     seed: int | None,
+    ranks: str | None,
     sizes: bool,
     within: float,
     memory: float | None,
@@ -295,12 +313,13 @@ def check(
     from attnspec.backends.user import configuration
 
     said = {"array": array, "device": device, "dtype": ",".join(dtypes) if dtypes else None}
+    said |= _said_of_ranks(ranks, call_limit, untrusted=untrusted)
     given = {option: thing for option, thing in said.items() if thing is not None}
     if programs and (array or device):
         raise click.UsageError(
             "--program: expected neither --array nor --device, which are of functions in Python"
         )
-    own = [name_program(command, call_limit, dtypes) for command in programs]
+    own = [name_program(command, call_limit, dtypes, ranks) for command in programs]
     described = configuration.find_configuration(Path.cwd())
     default = [str(described.parent)] if described else []
     asked = [*backend, *also] or ([] if own else default)

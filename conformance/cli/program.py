@@ -32,9 +32,9 @@ def smoke(backend: str | None, program: str | None) -> None:
 def serve(backend: str) -> None:
     """Serve a Python backend as a program that speaks the protocol."""
     from attnspec.backends import load
-    from attnspec.conformance.run.serve import serve_here
+    from attnspec.backends.program.serve import serve_here
 
-    serve_here(load(backend))
+    serve_here(lambda: load(backend))
 
 
 #: The most elements of a call in a quick export with expected values.

@@ -41,7 +41,7 @@ class Finding:
 def check_harness() -> Iterator[Finding]:
     """Judge a correct and a wrong implementation, in this process and as a program."""
     here = load("numpy-portable")
-    served = f'"{sys.executable}" -m attnspec.conformance.run.serve numpy-portable'
+    served = f'"{sys.executable}" -m attnspec.backends.program.serve numpy-portable'
     routes = {"in this process": here}
     try:
         routes["as a program"] = load(name_program(served))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import attnspec
 from attnspec.backends import Unsupported
+from attnspec.backends.errors import NotApplicable
 from attnspec.conformance.verdict import Code, Difference, Raise
 
 if TYPE_CHECKING:  # the parent of a run, which reads exceptions and makes no arrays, needs no NumPy
@@ -40,6 +41,8 @@ def lacks_of(unsupported: Unsupported) -> tuple[str, ...]:
 
 def code_of(unsupported: Unsupported) -> Code:
     """Return the code of a verdict on a call that is unsupported."""
+    if isinstance(unsupported, NotApplicable):
+        return "not applicable"
     if isinstance(unsupported, Missing):
         return "lacks" if unsupported.lacks else "not applicable"
     return "declined"

@@ -8,6 +8,7 @@ from attnspec import Case, find_rule
 from attnspec.backends import DTYPES, Backend, Broken, Deviation, Unsupported
 from attnspec.backends.backend import in_one_dtype
 from attnspec.backends.constraints import fits
+from attnspec.backends.errors import NotApplicable
 from attnspec.conformance.judge.budget import budgets_of, required, without_overflow
 from attnspec.conformance.judge.call import observe
 from attnspec.conformance.judge.cause import cause_of, outputs_to_judge
@@ -140,7 +141,7 @@ def _unsupported(verdict: Verdict, error: Unsupported | Raised, lacking: Lacking
     return replace(
         verdict,
         reason=str(error),
-        declined=not isinstance(error, Missing),
+        declined=not isinstance(error, Missing | NotApplicable),
         lacks=lacks_of(error),
         code=code_of(error),
     )

@@ -102,6 +102,7 @@ def check_command(verdict: Verdict, seed: int | None = None) -> str:
         command, options = split_options(backend.removeprefix(PROGRAM))
         limit = options.get("call_limit")
         name = [*name[1:], "--program", command, *(["--call-limit", limit] if limit else [])]
+        name += ["--ranks", options["ranks"]] if "ranks" in options else []
         dtypes = filter(None, options.get("dtype", "").split(","))
         name += [word for dtype in dtypes for word in ("--dtype", dtype)]
     return shlex.join(["attnspec", "check", *name, *sized, *drawn, "--case", verdict.case])

@@ -1,16 +1,17 @@
 """Serve a Python backend over the protocol, as a program in another language would."""
 
-import io
 import json
+import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from attnspec import OPERATIONS
-from attnspec.backends import Backend, Unsupported
+from attnspec.backends.backend import Backend
+from attnspec.backends.errors import Unsupported
 from attnspec.backends.program.protocol import PROTOCOL, read_call
 
 
@@ -41,7 +42,7 @@ def _hello(backend: Backend) -> dict[str, Any]:
         "operations": operations,
         "dialect": dict(backend.dialect),
         "claims": list(backend.claims),
-    }
+    } | ({"not_understood": list(backend.not_understood)} if backend.not_understood else {})
 
 
 def _answer(backend: Backend, line: str) -> dict[str, Any]:
@@ -65,6 +66,9 @@ def _answer(backend: Backend, line: str) -> dict[str, Any]:
     except Exception as error:  # noqa: BLE001 - any exception is a refusal
         return {"id": number, "status": "refused", "message": f"{type(error).__name__}: {error}"}
     parts = [returned] if len(want) == 1 else list(returned)
+    missing = [name for name, part in zip(want, parts, strict=False) if part is None]
+    if missing:
+        return {"id": number, "status": "refused", "message": f"it returned None for {', '.join(missing)}"}
     tensors = {}
     for name, part in zip(want, map(backend.to_numpy, parts), strict=True):
         (folder / f"{name}.bin").write_bytes(np.ascontiguousarray(part).tobytes())
@@ -72,20 +76,32 @@ def _answer(backend: Backend, line: str) -> dict[str, Any]:
     return {"id": number, "status": "ok", "tensors": tensors}
 
 
-def serve_here(backend: Backend) -> None:
-    """Serve on standard input and output; redirect the backend's output to standard error."""
-    answers, sys.stdout = sys.stdout, sys.stderr
-    lines = io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8")
+def serve_here(make: Callable[[], Backend]) -> None:
+    """Serve the backend that a function makes, on standard input and output."""
+    lines, write = take_streams()
+    serve(make(), lines, write)
+
+
+def take_streams() -> tuple[Iterable[str], Callable[[str], None]]:
+    """Return the lines of standard input, and a function that writes lines to standard output.
+
+    All else that this process prints goes to standard error, and all else that reads finds nothing.
+    """
+    lines, answers = os.fdopen(os.dup(0), encoding="utf-8"), os.fdopen(os.dup(1), "w", encoding="utf-8")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.dup2(2, 1)
+    os.close(nothing)
 
     def write(line: str) -> None:
         answers.write(line + "\n")
         answers.flush()
 
-    serve(backend, lines, write)
+    return lines, write
 
 
 if __name__ == "__main__":
     from attnspec.backends import load
 
     sys.path.insert(0, str(Path.cwd()))
-    serve_here(load(sys.argv[1]))
+    serve_here(lambda: load(sys.argv[1]))

@@ -1,0 +1,148 @@
+"""Ring attention in PyTorch over Gloo, with its backward pass: ``attnspec check torch_ring:ring --ranks 4``.
+
+Each rank has its own queries. The keys of all ranks go once around the ring, and the results of the parts are
+merged by their lse. Positions alone say what a query may attend to, never the index of a row.
+"""
+
+import math
+
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")  # from RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT
+RANK, RANKS = dist.get_rank(), dist.get_world_size()
+
+
+def ring(
+    query,  # (*B, Hq, l, D), the rows of this rank
+    key,  # (*B, Hkv, s, D)
+    value,  # (*B, Hkv, s, Dv)
+    *,
+    scale=None,
+    is_causal=False,
+    window=None,
+    query_positions=None,  # (*B, l), in the whole sequence
+    key_positions=None,  # (*B, s)
+    sinks=None,  # (Hq,)
+    return_lse=False,
+    key_shards,  # the boundaries of the keys of all ranks
+):
+    check(query, key, value, scale, sinks)
+    left, right = window or (None, None)
+    limits = (left, 0 if is_causal else right)
+    scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    lengths = key_shards.diff().tolist()
+    places = (query_positions, key_positions)
+    output, lse = Ring.apply(query, key, value, sinks, places, limits, scale, lengths)
+    return (output, lse) if return_lse else output
+
+
+def check(query, key, value, scale, sinks):
+    if not query.dtype == key.dtype == value.dtype or not query.dtype.is_floating_point:
+        raise ValueError("query, key, value: expected one dtype, of floating-point numbers")
+    if not query.ndim == key.ndim == value.ndim or query.ndim < 3:
+        raise ValueError("query, key, value: expected as many axes each, three or more")
+    if query.shape[:-3] != key.shape[:-3] or key.shape[:-1] != value.shape[:-1]:
+        raise ValueError("query, key, value: expected shapes that fit")
+    if query.shape[-1] != key.shape[-1] or query.shape[-1] == 0 or value.shape[-1] == 0:
+        raise ValueError("query, key, value: expected depths that fit and are not 0")
+    if key.shape[-3] == 0 or query.shape[-3] % key.shape[-3]:
+        raise ValueError("key: expected a number of heads that divides that of query")
+    if scale is not None and not math.isfinite(scale):
+        raise ValueError("scale: expected a finite number")
+    if sinks is not None and (sinks.shape != query.shape[-3:-2] or not sinks.dtype.is_floating_point):
+        raise ValueError("sinks: expected a number for each head of query")
+
+
+class Ring(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, query, key, value, sinks, places, limits, scale, lengths):
+        wide = torch.float64 if query.dtype == torch.float64 else torch.float32
+        q = in_groups(query.to(wide), key.shape[-3])  # (*B, Hkv, g, l, D)
+        lse = q.new_full(q.shape[:-1], -torch.inf)
+        if sinks is not None:  # once, because each row is a row of one rank
+            lse = sinks.to(wide).reshape(key.shape[-3], -1, 1).expand(lse.shape)
+        output = q.new_zeros(*q.shape[:-1], value.shape[-1])
+        for k, v, p in around(lengths, key.to(wide), value.to(wide), places[1]):
+            scores = scores_of(q, k, (places[0], p), limits, scale)
+            part = torch.logsumexp(scores, -1)  # -inf where no key of this part is allowed
+            total = torch.logaddexp(lse, part)
+            finite = torch.where(total == -torch.inf, 0.0, total)
+            weights = torch.exp(scores - finite[..., None])
+            output = output * torch.exp(lse - finite)[..., None] + weights @ v[..., None, :, :]
+            lse = total
+        ctx.save_for_backward(query, key, value, sinks, *places, output, lse)
+        ctx.rest = limits, scale, lengths, wide
+        return output.flatten(-4, -3).to(query.dtype), lse.flatten(-3, -2)
+
+    @staticmethod
+    def backward(ctx, d_output, d_lse):
+        query, key, value, sinks, *places, output, lse = ctx.saved_tensors
+        limits, scale, lengths, wide = ctx.rest
+        q, d_out = (in_groups(x.to(wide), key.shape[-3]) for x in (query, d_output))
+        delta = d_lse.to(wide).reshape(lse.shape) - (d_out * output).sum(-1)
+        finite = torch.where(lse == -torch.inf, 0.0, lse)
+        d_query = torch.zeros_like(q)
+        # The gradients of keys and values go around with them, and are complete when they come home.
+        sums = (torch.zeros_like(x, dtype=wide) for x in (key, value))
+        for k, v, p, d_k, d_v in around(lengths, key.to(wide), value.to(wide), places[1], *sums):
+            scores = scores_of(q, k, (places[0], p), limits, scale)
+            weights = torch.exp(scores - finite[..., None])
+            slopes = weights * (d_out @ v[..., None, :, :].mT + delta[..., None]) * scale
+            d_query += slopes @ k[..., None, :, :]
+            d_k.add_((slopes.mT @ q).sum(-3))
+            d_v.add_((weights.mT @ d_out).sum(-3))
+        d_key, d_value = shift((d_k, d_v), lengths[RANK])
+        d_sinks = None
+        if sinks is not None:  # of the rows of this rank; the results of the ranks add up
+            share = torch.exp(sinks.to(wide).reshape(key.shape[-3], -1, 1) - finite) * delta
+            d_sinks = share.sum(-1).flatten(-2, -1).reshape(-1, sinks.shape[0]).sum(0).to(sinks.dtype)
+        home = (d_query.flatten(-4, -3), d_key, d_value)
+        return *(x.to(query.dtype) for x in home), d_sinks, None, None, None, None
+
+
+def in_groups(x, heads):
+    """Give the query heads of each key head an axis: (*B, Hkv, g, l, D)."""
+    return x.unflatten(-3, (heads, -1))
+
+
+def scores_of(q, k, places, limits, scale):
+    """Compute the scores of a part of the keys; minus infinity where a query may not attend."""
+    scores = scale * (q @ k[..., None, :, :].mT)
+    own, other = places
+    if other is None:
+        return scores
+    allowed = other[..., None, :] >= 0  # (*B, l, s); a negative position is that of no key
+    if own is not None:
+        ahead = other[..., None, :] - own[..., :, None]
+        left, right = limits
+        allowed = allowed & (ahead >= -left if left is not None else True)
+        allowed = allowed & (ahead <= right if right is not None else True)
+    return scores.masked_fill(~allowed[..., None, None, :, :], -torch.inf)
+
+
+def around(lengths, *arrays):
+    """Yield the arrays of each rank in turn, those of this rank first."""
+    for step in range(RANKS):
+        yield arrays
+        if step + 1 < RANKS:
+            arrays = shift(arrays, lengths[RANK - step - 1])
+
+
+def shift(arrays, length):
+    """Send arrays to the next rank, and return those of the rank before, which have so many keys."""
+    if RANKS == 1:
+        return arrays
+    sent = [None if x is None else x.contiguous() for x in arrays]
+    received, waiting = [], []
+    for x in sent:
+        if x is None:
+            received.append(None)
+            continue
+        shape = (*x.shape[:-2], length, x.shape[-1]) if x.is_floating_point() else (*x.shape[:-1], length)
+        received.append(x.new_empty(shape))
+        waiting += [dist.isend(x, (RANK + 1) % RANKS)] if x.numel() else []
+        waiting += [dist.irecv(received[-1], (RANK - 1) % RANKS)] if received[-1].numel() else []
+    for work in waiting:
+        work.wait()
+    return received

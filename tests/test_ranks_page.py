@@ -1,0 +1,71 @@
+"""The page about ranks works as written, with its commands and edits, and the examples conform."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from test_ten_minutes import edited, removed
+from tests_support import attnspec
+
+pytest.importorskip("torch")
+
+ROOT = Path(__file__).parent.parent
+PAGE = (ROOT / "conformance" / "ranks.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE.partition("## What a rank")[0], re.MULTILINE | re.DOTALL)
+RINGS = ROOT / "examples" / "ring"
+
+
+@pytest.fixture
+def ring(tmp_path):
+    """The function of the page, in a folder of its own."""
+    path = tmp_path / "my_ring.py"
+    path.write_text(BLOCKS[0][1])
+    return path
+
+
+@pytest.mark.exhaustive
+def test_from_three_bugs_to_none_by_the_page_alone(ring):
+    """Every command and edit in order. What is shown is printed by a command before it."""
+    shown, statuses = "", []
+    for language, text in BLOCKS[1:]:
+        if language == "sh":
+            run = attnspec(*shlex.split(text)[1:], cwd=ring.parent)
+            shown += run.stdout
+            statuses.append(run.returncode)
+        elif language == "diff":
+            assert removed(text) in ring.read_text()
+            ring.write_text(edited(ring.read_text(), text))
+        else:
+            for line in text.splitlines():
+                assert line in shown or line in " ".join(shown.split())
+    assert statuses == [1, 1, 1, 1, 0]
+
+
+def test_the_first_failure_is_the_one_that_is_shown(ring):
+    commands = [text for language, text in BLOCKS if language == "sh"]
+    outputs = [text for language, text in BLOCKS if language == "text"]
+    run = attnspec(*shlex.split(commands[1])[1:], cwd=ring.parent)
+    assert run.returncode == 1
+    assert outputs[0] in run.stdout
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("torch_ring:ring", "--ranks", "4"),
+        ("jax_ring:sharded_attention",),
+        ("dask_tree:sharded_attention",),
+    ],
+)
+def test_an_example_conforms(words):
+    """Some calls of each: in an order, with empty shards, and for gradients."""
+    cases = [
+        "sharding-in-order-zigzag",
+        "sharding-shards-of-sizes-neither",
+        "sharding-gradients-over-ranks-4",
+    ]
+    chosen = [word for case in cases for word in ("-k", case)]
+    run = attnspec("check", *words, *chosen, cwd=RINGS)
+    assert run.returncode == 0, run.stdout
+    assert re.search(r"[1-9][0-9]* pass", run.stdout)
