@@ -145,7 +145,7 @@ def coverage(session: nox.Session) -> None:
 @nox.session
 def browser(session: nox.Session) -> None:
     """Test the pages of results in Chromium, which must be installed."""
-    session.install(str(ROOT), *group("tests"), *group("browser"))
+    session.install(str(ROOT), *group("tests"), *group("browser"), *group("site"))
     session.run("pytest", "-rs", "tests/browser", *session.posargs)
 
 

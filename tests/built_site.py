@@ -1,8 +1,10 @@
-"""The site of small results: the folder that Sphinx reads. Neither Sphinx nor a browser is needed."""
+"""The site of small results: the folder that Sphinx reads, which needs no Sphinx, and a sample of pages."""
 
 import base64
 import importlib.util
 import json
+import subprocess
+import sys
 import zlib
 from dataclasses import replace
 from pathlib import Path
@@ -44,6 +46,23 @@ def stored(folder):
 def unpacked(text):
     """The data of a script."""
     return json.loads(zlib.decompress(base64.b64decode(text)))
+
+
+#: The address at which the sample of the site is said to be.
+BASE = "https://example.org/attnspec"
+
+
+def build_sample(folder):
+    """Build a page of each kind, as a site is built, with results of a few backends."""
+    results = folder / "results"
+    results.mkdir()
+    list(stored(results))
+    command = [sys.executable, str(SITE / "build.py"), "--sample", "--out", str(folder)]
+    command += ["--results", str(results), "--base", BASE, "--repository", "https://example.org/code"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "0 problems" in done.stdout
+    return folder / "html"
 
 
 class Site:

@@ -66,3 +66,14 @@ def site(tmp_path_factory):
         pytest.skip("the site is not shipped")
     folder = tmp_path_factory.mktemp("site")
     return Site(folder, [*stored(folder)])
+
+
+@pytest.fixture(scope="session")
+def sample(tmp_path_factory):
+    """A page of each kind of the site, as Sphinx makes it."""
+    from built_site import SITE, build_sample
+
+    if not SITE.is_dir():
+        pytest.skip("the site is not shipped")
+    pytest.importorskip("furo")
+    return build_sample(tmp_path_factory.mktemp("sample"))

@@ -6,27 +6,9 @@ import sys
 from xml.etree import ElementTree as ET
 
 import pytest
-from built_site import SITE, stored
+from built_site import BASE, SITE
 
-BASE = "https://example.org/attnspec"
 pytestmark = pytest.mark.skipif(not SITE.is_dir(), reason="the site is not shipped")
-
-
-@pytest.fixture(scope="module")
-def sample(tmp_path_factory):
-    """The pages of a sample, with results of a few backends."""
-    pytest.importorskip("furo")
-    folder = tmp_path_factory.mktemp("sample")
-    (folder / "results").mkdir()
-    list(stored(folder / "results"))
-    command = [sys.executable, str(SITE / "build.py"), "--sample", "--out", str(folder)]
-    command += ["--base", BASE, "--repository", "https://example.org/code"]
-    done = subprocess.run(
-        [*command, "--results", str(folder / "results")], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "0 problems" in done.stdout
-    return folder / "html"
 
 
 def test_a_sample_of_the_site_builds_and_its_links_lead_somewhere(sample):

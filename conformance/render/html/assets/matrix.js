@@ -136,7 +136,7 @@ ${select("verdict", "Verdict", [...matrix.marks].reverse().map((mark) => [mark[0
 
   function levelRow({ level, index, letters }) {
     const cells = letters.map((letter, at_) => {
-      const what = letter === "p" ? "reached" : letter === "n" ? "not determined" : `not reached, ${MARK[letter][2]}`;
+      const what = letter === "p" ? "reached" : letter === "n" ? "not determined" : `not reached, lacks ${columns[at_].lacks[index]} rules, ${MARK[letter][2]}`;
       // Without one grave colour for all: how many rules it lacks.
       const lacks = "pn".includes(letter) ? MARK[letter][1] : columns[at_].lacks[index];
       return cell("pn".includes(letter) ? letter : "u", `${columns[at_].label} ${columns[at_].version}, level ${level}: ${what}`, `data-level="${level}" data-column="${at_}"`, "", lacks);
