@@ -250,7 +250,8 @@ def shards_by_page(dtype, accuracy, profile):
                 "sharded_attention", call | heads | ends | {"return_max": True}, dtype, **options
             )
             known = symbols(dtype, accuracy, profile)
-            numbers = of_attention(call | {"shards": shards}, known, formulas(*OF_ATTENTION))
+            parts = {"shards": shards + ("sinks" in call)}
+            numbers = of_attention(call | parts, known, formulas(*OF_ATTENTION))
             for output, found in allowed.items():
                 yield found[0], elements(f"{output}_budget", numbers, found.shape[1:])
 

@@ -9,6 +9,7 @@ from attnspec.conformance.gallery import (
     captured,
     correct,
     correct_gradients,
+    correct_shards,
     correct_tiles,
     dropout,
     edges,
@@ -19,6 +20,7 @@ from attnspec.conformance.gallery import (
     gradients_numerics,
     gradients_of_forms,
     gradients_of_options,
+    gradients_of_shards,
     heads,
     invariance,
     latent,
@@ -35,6 +37,8 @@ from attnspec.conformance.gallery import (
     scores,
     selection,
     serving,
+    sharding,
+    sharding_of_arrays,
     softmax,
     sparsity,
     splits,
@@ -68,11 +72,14 @@ _WRONG = (
     selection,
     latent,
     stacks,
+    sharding,
+    sharding_of_arrays,
     serving,
     dropout,
     gradients,
     gradients_of_options,
     gradients_of_forms,
+    gradients_of_shards,
     gradients_numerics,
     gradients_memory,
     numerics,
@@ -94,7 +101,7 @@ def wrong_entries() -> tuple[Entry, ...]:
 @cache
 def correct_entries() -> tuple[Entry, ...]:
     """List the entries that break no rule."""
-    return entries_of(correct, correct_tiles, correct_gradients)
+    return entries_of(correct, correct_tiles, correct_gradients, correct_shards)
 
 
 def entry(name: str) -> Entry:

@@ -95,7 +95,7 @@ def filled_up_in(draw: Draw, where: str) -> Iterator[Yielded]:
                 if end > first and (where == "every shard" or end == cuts[-1]):
                     places[..., end - 1] = -1
                     call["value"][..., end - 1, :] = 1000
-            yield Call(call, ("SHARD-2", "MASK-14"))
+            yield Call(call, ("SHARD-2", "MASK-15", "MASK-14"))
 
 
 #: Boundaries of the queries and the keys of `_PLAIN`, which has 5 and 7.
@@ -329,10 +329,10 @@ def what_heads_have(draw: Draw, name: str) -> Iterator[Yielded]:
 
 @chapter.group("SHARD-9", operation=_OPERATION, each=RANKS[1:])
 def scores_far_from_zero(draw: Draw, ranks: int) -> Iterator[Yielded]:
-    """All scores of a row are about 50 or -50, so that rounding an lse moves every part."""
-    for sign in (1, -1):
+    """All scores of a row are far above or below 0, so that rounding an lse moves every part."""
+    for size in (50, -50, 1000, -1000):
         for problem, mesh in _in_turn(draw, (_WHOLE, _LONG), [Mesh(ranks)]):
-            bias = np.full(problem.shape[-2:], 50 * sign, problem.query.dtype)
+            bias = np.full(problem.shape[-2:], size, problem.query.dtype)
             yield Call(split(problem, mesh) | {"bias": bias}, ("SHARD-9", "SCORE-4"))
 
 
@@ -347,3 +347,25 @@ def everything_at_once(draw: Draw, compared: str) -> Iterator[Yielded]:
             split_in_order(problem, mesh) | own,
             ("SHARD-1", "STACK-2", "MASK-14", "MASK-11", "SOFT-5", "DROP-2", "SCORE-4", "SCORE-5", "SCORE-3"),
         )
+
+
+@chapter.group(
+    "SHARD-13", "SHARD-1", operation=_OPERATION, each=("rows", "rows and heads", "rows of one rank")
+)
+def each_rank_returns(draw: Draw, what: str) -> Iterator[Yielded]:
+    """Every rank has as many rows as the others, or one rank has all of them: the place of a row shows."""
+    meshes: Mapping[str, list[Mesh]] = {
+        "rows": [Mesh(2), Mesh(4), Mesh(8)],
+        "rows and heads": [
+            Mesh(2, heads=(0, 2, 4)),
+            Mesh(4, heads=(0, 2, 4)),
+            Mesh(2, heads=(0, 1, 2, 3, 4)),
+        ],
+        "rows of one rank": [
+            Mesh(3, queries=(0, 0, 0, 8)),
+            Mesh(2, queries=(0, 8, 8)),
+            Mesh(3, queries=(0, 0, 8, 8)),
+        ],
+    }
+    for problem, mesh in _in_turn(draw, (_WHOLE,) * 3, meshes[what]):
+        yield split(problem, mesh)

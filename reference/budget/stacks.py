@@ -63,7 +63,8 @@ def sharded_gradient_budget(
 def _in_parts(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return a call of attention with the numbers of its parts of keys and of its ranks."""
     shards, heads = len(arguments["query_shards"]) - 1, len(arguments.get("head_shards", "--")) - 1
-    return without_shards(dict(arguments)) | {"shards": max(shards, 1), "ranks": max(shards * heads, 1)}
+    parts = shards + ("sinks" in arguments)  # a sink may be merged as one more part
+    return without_shards(dict(arguments)) | {"shards": max(parts, 1), "ranks": max(shards * heads, 1)}
 
 
 def packed_gradient_budget(
