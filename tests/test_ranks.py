@@ -237,6 +237,15 @@ def test_a_parameter_that_no_call_passes_is_reported(here):
     assert backend.not_understood == ("group",)
 
 
+def test_what_is_said_of_a_function_holds_for_its_ranks(here):
+    said = "@implementation(depths=[64], accuracy='full', profile='tf32', dialect={'MASK-6': 'nan'})"
+    start = "from attnspec.backends import implementation\n"
+    Path("own.py").write_text(f"{start}{said}\ndef ring(query, key, value): ...\n")
+    backend = load("own:ring?ranks=1")
+    assert backend.constraints.depths == (64,)
+    assert (backend.accuracy, backend.profile, backend.dialect) == ("full", "tf32", {"MASK-6": "nan"})
+
+
 PROGRAM = f"{sys.executable} -m attnspec.backends.ranks.rank rings:ring"
 
 

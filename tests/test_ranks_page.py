@@ -69,3 +69,13 @@ def test_an_example_conforms(words):
     run = attnspec("check", *words, *chosen, cwd=RINGS)
     assert run.returncode == 0, run.stdout
     assert re.search(r"[1-9][0-9]* pass", run.stdout)
+
+
+def test_the_ring_of_pytorch_gives_its_order_and_its_gradients():
+    """It declines shards of other sizes and depths, which are most cases."""
+    order = "contiguous", "zigzag"
+    cases = [f"sharding-gradients-in-order-{name}-1-bfloat16" for name in order]
+    chosen = [word for case in cases for word in ("--case", case)]
+    run = attnspec("check", "torch_context_parallel:ring", "--ranks", "4", *chosen, cwd=RINGS)
+    assert run.returncode == 0, run.stdout
+    assert "2 pass" in run.stdout

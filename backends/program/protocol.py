@@ -39,7 +39,7 @@ class Handshake:
     dialect: Mapping[str, Any] = field(default_factory=dict)
     claims: tuple[str, ...] = ()
     captures: tuple[str, ...] = ()  # the operations whose calls it captures and replays
-    not_understood: tuple[str, ...] = ()  # parameters of a function that no call passes
+    described: Mapping[str, Any] = field(default_factory=dict)  # what is said of a function in Python
 
 
 def parse_handshake(name: str, line: str) -> Handshake:
@@ -83,7 +83,7 @@ def parse_handshake(name: str, line: str) -> Handshake:
         dialect,
         _some_of(name, said, "claims", claimable()),
         _some_of(name, said, "captures", operations),
-        tuple(map(str, said.get("not_understood", ()))),
+        described if isinstance(described := said.get("described"), dict) else {},
     )
 
 

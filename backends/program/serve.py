@@ -34,7 +34,7 @@ def _hello(backend: Backend) -> dict[str, Any]:
         for name, function in functions.items()
         if function is not None
     }
-    return {
+    said = {
         "protocol": PROTOCOL,
         "name": backend.name,
         "version": backend.version,
@@ -42,7 +42,14 @@ def _hello(backend: Backend) -> dict[str, Any]:
         "operations": operations,
         "dialect": dict(backend.dialect),
         "claims": list(backend.claims),
-    } | ({"not_understood": list(backend.not_understood)} if backend.not_understood else {})
+    }
+    described = {
+        "fits": backend.constraints.suffix,
+        "accuracy": backend.accuracy,
+        "profile": backend.profile,
+        "not_understood": list(backend.not_understood),
+    }
+    return said | {"described": described}
 
 
 def _answer(backend: Backend, line: str) -> dict[str, Any]:
@@ -61,7 +68,7 @@ def _answer(backend: Backend, line: str) -> dict[str, Any]:
     try:
         arrays = [given.pop(name) for name in OPERATIONS[operation].arrays]
         returned = function(*arrays, **given)
-    except Unsupported as unsupported:
+    except (Unsupported, NotImplementedError) as unsupported:
         return {"id": number, "status": "unsupported", "message": str(unsupported)}
     except Exception as error:  # noqa: BLE001 - any exception is a refusal
         return {"id": number, "status": "refused", "message": f"{type(error).__name__}: {error}"}

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from attnspec import OPERATIONS
 from attnspec.backends.backend import Backend
+from attnspec.backends.constraints import ANY, Constraints
 from attnspec.backends.errors import BackendError, Broken, NotApplicable
 from attnspec.backends.library.library import array_api_library
 from attnspec.backends.names import with_options
@@ -55,8 +56,12 @@ def ranks_backend(
         names = [x for x in form.offers if x in {*options, *more}]
         functions[operation] = as_function(operation, names, partial(_run, jobs, options))
     library = array_api_library("program", f"{said.name} {said.version}".strip() or "program", xp)
-    declared: dict[str, Any] = {"dialect": said.dialect, "claims": said.claims}
-    declared |= {"not_understood": said.not_understood, "concurrent": False}
+    declared: dict[str, Any] = {"dialect": said.dialect, "claims": said.claims, "concurrent": False}
+    if said.described:  # by the process of a function in Python
+        declared |= {key: said.described[key] for key in ("accuracy", "profile")}
+        declared["not_understood"] = tuple(said.described["not_understood"])
+        fits = said.described["fits"]
+        declared["constraints"] = Constraints.of_suffix(fits) if fits else ANY
     notes = (f"each call is made by {' or '.join(map(str, numbers))} processes",)
     return Backend(name, library, dtypes=said.dtypes, companions=functions, notes=notes, **declared)
 
