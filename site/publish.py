@@ -17,6 +17,7 @@ from markupsafe import escape
 _LONGEST = 200
 #: What keeps its line breaks.
 _KEPT = re.compile(r"(<(pre|script|style|textarea)\b.*?</\2>)", re.DOTALL)
+_UNUSED = re.compile(r'<symbol id="svg-(?:pencil|eye)".*?</symbol>', re.DOTALL)
 _TAG = re.compile(r"<[^>]+>")
 #: Where the text of a page begins, and a paragraph that may describe it.
 _START = re.compile(r'<article role="main"[^>]*>|<h1')
@@ -99,6 +100,8 @@ def _finished(text: str, name: str, base: str, repository: str) -> str:
             f'<p class="source"><a href="{escape(repository)}">Repository, questions and corrections</a></p>'
         )
         text = re.sub(r"</footer>(?!.*</footer>)", f"{link}</footer>", text, count=1, flags=re.DOTALL)
+    # Icons that no page uses, and a class without a style, are on every page of the theme.
+    text = _UNUSED.sub("", text).replace('class="reference internal"', 'class="reference"')
     # Line breaks and indents of templates are a tenth of a page.
     parts = _KEPT.split(text)
     return "".join(

@@ -365,3 +365,11 @@ def test_the_first_table_names_the_levels_of_each_function_in_words(folder):
     assert '<abbr title="Attention with no option except the scale. Every function' in text
     assert f"{len(rules())} of {len(rules())}" in text
     assert "ERR-1 (error)" in text
+
+
+def test_the_address_of_the_newest_run_leads_to_the_page_of_the_backend(folder):
+    text = folder.text("runs/mine-f-1.1-2026-02-05.html")
+    assert '<a href="../mine-f.html">' in text
+    assert "does not conform" in text
+    assert len(text) < 5_000
+    assert 'id="levels"' in folder.text(f"runs/{MINE}.html")

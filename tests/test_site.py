@@ -279,3 +279,16 @@ def test_the_front_page_has_three_doors_an_example_a_picture_and_true_figures(si
     # Of the stored runs, one is of portable code.
     assert "Results of 6 functions of 5 libraries, one version of each" in text
     assert "portable code on 1 more" in text
+
+
+def test_a_library_page_says_how_to_correct_it(site):
+    text = site.page("libraries/mlx").partition("## Correct or update this page")[2]
+    assert "python -m tools.store_results" in text
+    assert "guide/contributing.html#add-a-backend-or-a-library" in text
+
+
+def test_names_and_rows_of_numbers_do_not_break(site):
+    assert '<table class="data gallery">' in site.page("gallery/MASK-6")
+    style = re.sub(r"\s+", " ", (ASSETS / "attnspec.css").read_text(encoding="utf-8"))
+    assert "table.gallery td:first-child code { white-space: nowrap; }" in style
+    assert "table.values pre { white-space: pre;" in style

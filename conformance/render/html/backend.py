@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from attnspec import levels, rules
 from attnspec.backends.names import PORTABLE
 from attnspec.conformance.render.badge import badge_svg
-from attnspec.conformance.render.html.column import NOTE, Column
+from attnspec.conformance.render.html.column import NOTE, Column, page_of
 from attnspec.conformance.render.html.compare import history
 from attnspec.conformance.render.html.marks import MARK, MARKS
-from attnspec.conformance.render.html.page import Links, Page, render
+from attnspec.conformance.render.html.page import Links, Page, at, render
 from attnspec.conformance.render.html.shares import charts
 from attnspec.conformance.render.summary import cell
 
@@ -60,6 +60,12 @@ def backend_page(path: str, column: Column, columns: Sequence[Column], links: Li
         marks=MARKS[::-1],
     )
     return Page(path, column.title, body)
+
+
+def latest_page(path: str, column: Column, columns: Sequence[Column], _links: Links) -> Page:
+    """Return a page for the address of a run that is the newest of its backend: where its results are."""
+    address = at("../" * path.count("/"), page_of(column, columns))
+    return Page(path, column.title, render("latest.html", column=column, address=address))
 
 
 def badge_path(column: Column, level: str) -> str:

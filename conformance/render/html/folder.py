@@ -12,8 +12,8 @@ from markupsafe import Markup, escape
 from attnspec import SpecError, levels, rules
 from attnspec.conformance.attribution.report import Report
 from attnspec.conformance.files import write_whole
-from attnspec.conformance.render.html.backend import backend_page, badge, badge_path
-from attnspec.conformance.render.html.column import Column, columns_of, in_order, newest, run_page
+from attnspec.conformance.render.html.backend import backend_page, badge, badge_path, latest_page
+from attnspec.conformance.render.html.column import Column, columns_of, in_order, newest, page_of, run_page
 from attnspec.conformance.render.html.compare import compare_page, feed
 from attnspec.conformance.render.html.matrix import (
     all_json,
@@ -87,7 +87,9 @@ def files(columns: Sequence[Column], links: Links) -> Iterator[tuple[str, str | 
         yield f"data/cases-{index}.js", _data(f"cases-{index}", part)
     for column in columns:
         yield f"data/{column.slug}.js", _data(column.slug, column_data(column, names, links))
-        yield run_page(column), backend_page(run_page(column), column, columns, links)
+        # The newest run has the page of its backend. Its own address leads there until another is newer.
+        make = latest_page if page_of(column, columns) != run_page(column) else backend_page
+        yield run_page(column), make(run_page(column), column, columns, links)
     for column in newest(columns):
         path = f"{column.stem}.html"
         yield path, backend_page(path, column, columns, links)

@@ -5,8 +5,8 @@
   const ORDER = ["rule", "term", "question", "page", "symptom", "library", "operation", "argument", "section", "variant", "finding", "case", "entry"];
   const MANY = ["finding", "case", "entry", "section", "variant", "argument"];
   // How much a name of a kind is worth beside one of another kind that has the same words.
-  const WORTH = { symptom: 1.25, question: 1.15, rule: 1.15, page: 1, library: 1, term: 0.95, operation: 0.9, section: 0.85, argument: 0.7, variant: 0.7, finding: 0.75, case: 0.5, entry: 0.45 };
-  const IDLE = new Set("a about all an and any are as at be but by can could do does for from get gets give gives has have how i if in into is it its me my not of on only or our out s should so some t than that the their them then there this to too use used using was what when where which while why will with without would you".split(" "));
+  const WORTH = { symptom: 1.25, question: 1.15, rule: 1.15, page: 1, library: 1, term: 0.95, operation: 0.9, section: 0.7, argument: 0.7, variant: 0.7, finding: 0.75, case: 0.5, entry: 0.45 };
+  const IDLE = new Set("a about all am an and answer any attention are as at be but by can could do does for from get gets give gives has have how i if in into is it its me mean meaning my need needs not of on only or our out s should so some t than that the their them then there this to too use used using was what when where which while why will with without would you".split(" "));
   // Words that readers use for the same thing. The first of a line is worth as much as any other.
   const SAME = [
     "kv key keys",
@@ -14,6 +14,7 @@
     "cu_seqlens varlen ragged packed packing thd",
     "bfloat16 bf16",
     "float16 fp16 half",
+    "float32 fp32 single",
     "float64 fp64 double",
     "float8 fp8 e4m3 e5m2",
     "int8 int4 quantized quantised quantization codes",
@@ -38,6 +39,10 @@
     "pad padded padding",
     "ignored ignores ignore dropped forgotten silently effect",
     "crash crashes segfault raises error errors exception rejected refuse refused",
+    "differ differs difference different match matches mismatch disagree",
+    "right correct wrong incorrect garbage bad",
+    "first before",
+    "range bounds bound out-of-bounds outside",
     "misaligned alignment aligned corner shifted off",
     "strided stride strides transposed contiguous noncontiguous layout",
     "dropout drop",
@@ -141,7 +146,7 @@
       const how = rank(one, asked);
       const [sum, covered] = points.get(place) || [0, 0];
       const share = whole ? covered / whole : 0;
-      if (how < 0 && share < 0.5) return;
+      if (how < 0 && share < 0.34) return;
       const score = how < 0 ? (sum / whole) * share * WORTH[one.kind] * (1 - Math.min(one.size, 400) / 2000) : 0;
       const main = one.tight.startsWith("attention") ? 0 : 1;
       const far = words.every((word) => one.shown.includes(` ${word}`)) ? 0 : 1;
