@@ -119,6 +119,7 @@ def _wrong(what):
 
 
 def _hang(output):
+    Path("hangs").touch()
     time.sleep(3600)
 
 

@@ -282,8 +282,26 @@ def test_no_rank_outlives_the_process_that_has_started_it(here, number):
     assert len(running(here)) == 2
     caller.send_signal(number)
     caller.wait(60)
-    deadline = time.monotonic() + 60
-    while running(here) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert running(here) == set()
+    wait_until(lambda: not running(here))
     caller.stdout.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_no_rank_outlives_a_run(here, number):
+    """The run waits for a rank that hangs, in a process of its own."""
+    words = ["check", "rings:hangs", "--ranks", "2", "--case", "sharding-over-ranks-2-1-float32"]
+    command = [sys.executable, "-m", "attnspec.conformance.cli.main", *words]
+    streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    run = subprocess.Popen(command, env=CLEAN | {"PYTHONPATH": str(TESTS)}, **streams)
+    wait_until((here / "hangs").exists)
+    assert len(running(here)) == 2
+    run.send_signal(number)
+    run.wait(60)
+    wait_until(lambda: not running(here))
+
+
+def wait_until(holds):
+    deadline = time.monotonic() + 60
+    while not holds() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert holds()
