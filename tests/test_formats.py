@@ -132,7 +132,7 @@ def test_markdown_of_what_conforms_but_for_known_failures():
         ),
         (
             Report(replace(PERFECT, verdicts=(*PERFECT.verdicts, FAIL)), [KNOWN]),
-            "core, strict, grouped, biased, 24 more, 1 known failure",
+            "core, strict, grouped, biased, 25 more, 1 known failure",
             "yellow",
         ),
     ],
