@@ -144,21 +144,21 @@ def compare_outputs(
         if item.gradients:
             heads = chosen_heads(shapes["d_key"][:-2], item.seed)
             parts = gradients_of_heads(arguments, dtype, heads, **options)
-            return _worst(_compare_parts(parts, outputs), outputs)
+            return worst(_compare_parts(parts, outputs), outputs)
         rows = chosen_rows(shapes["lse"], item.seed)
         options |= {"unit": dialect.unit, "empty": dialect.empty}
         return compare_rows(arguments, outputs, dtype, rows, **options)
     if item.gradients:
-        return _worst(
+        return worst(
             _compare_parts(gradients(formula, dtype, run=_in_threads(threads), **options), outputs), outputs
         )
 
     def compare_task(task: Callable[[], Block]) -> list[Difference | float]:
         block = task()
-        return [_compare_block(got, name, block, dialect) for name, got in outputs.items()]
+        return [compare_block(got, name, block, dialect) for name, got in outputs.items()]
 
-    results = _map(compare_task, tasks(formula, dtype, **options), threads)
-    return _worst((result for several in results for result in several), outputs)
+    results = map_in_threads(compare_task, tasks(formula, dtype, **options), threads)
+    return worst((result for several in results for result in several), outputs)
 
 
 def _shapes(formula: Formula, *, gradients: bool) -> dict[str, tuple[int, ...]]:
@@ -193,7 +193,7 @@ def _compare_parts(
         raise AssertionError(f"{', '.join(sorted(left))}: expected values of each output, got none")
 
 
-def _compare_block(got: NDArray[Any], name: str, block: Block, dialect: Dialect) -> Difference | float:
+def compare_block(got: NDArray[Any], name: str, block: Block, dialect: Dialect) -> Difference | float:
     """Compare the rows of one block."""
     if name == "output":
         values, budget = block.output, block.output_budget
@@ -213,7 +213,7 @@ def _compare_block(got: NDArray[Any], name: str, block: Block, dialect: Dialect)
     return replace(result, element=(*block.head, int(block.rows[row]), *rest))
 
 
-def _worst(results: Iterable[Difference | float], outputs: Mapping[str, NDArray[Any]]) -> Difference | float:
+def worst(results: Iterable[Difference | float], outputs: Mapping[str, NDArray[Any]]) -> Difference | float:
     """Return the largest share, or the largest difference of the first output that differs."""
     share, differences = 0.0, []
     for result in results:
@@ -243,7 +243,7 @@ def _forward(formula: Formula, dtype: str, unit: float = 1.0) -> dict[str, NDArr
     """Compute the exact output and lse as whole arrays, the lse in a unit."""
     shapes = _shapes(formula, gradients=False)
     output, lse = np.zeros(shapes["output"]), np.zeros(shapes["lse"])
-    for block in _map(_call, tasks(formula, dtype)):
+    for block in map_in_threads(_call, tasks(formula, dtype)):
         output[block.head][block.rows], lse[block.head][block.rows] = block.output, block.lse / unit
     return {"output": output, "lse": lse}
 
@@ -258,7 +258,7 @@ def _forward_results(backend: Backend, item: SizedCase, dialect: Dialect) -> Out
     return {name: values[name].astype(dtypes[name]) for name in names}
 
 
-def _map(function: Callable[[Any], Any], things: Iterable[Any], threads: int = 0) -> Iterator[Any]:
+def map_in_threads(function: Callable[[Any], Any], things: Iterable[Any], threads: int = 0) -> Iterator[Any]:
     """Call a function with each of several things, in as many threads as there are processors.
 
     Each thread multiplies small matrices. Several threads in each product would wait for each other.
@@ -272,7 +272,7 @@ def _processors() -> int:
 
 
 def _in_threads(threads: int = 0) -> Callable[[Iterable[Callable[[], Any]]], Iterator[Any]]:
-    return lambda calls: _map(_call, calls, threads)
+    return lambda calls: map_in_threads(_call, calls, threads)
 
 
 def _call(task: Callable[[], Any]) -> Any:

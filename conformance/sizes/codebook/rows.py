@@ -70,8 +70,9 @@ def tasks(
     accuracy: Accuracy = "full",
     working: str | None = None,
     profile: str = "",
+    part: range | None = None,
 ) -> Iterator[Callable[[], Block]]:
-    """Yield a function for each block of rows of a problem. Threads may call them at once."""
+    """Yield a function for each block of rows of a problem, or of a part. Threads may call them at once."""
     problem = _problem(formula, arithmetic_of(dtype, accuracy, working, profile))
     make = _of_pairs if set(_PAIRED) & set(formula.options) else _of_intervals
     key, value = formula.key_words, formula.value
@@ -84,7 +85,8 @@ def tasks(
         entry = int(np.ravel_multi_index(head[:-1], formula.batch)) if formula.batch else 0
         bounds = intervals(formula.options, formula.queries, formula.keys, entry)
         every = np.arange(formula.queries)
-        yield from make(_Part(problem, head, every, Rows(formula.query_words[head], *bounds), keys[1]))
+        whole = _Part(problem, head, every, Rows(formula.query_words[head], *bounds), keys[1])
+        yield from make(whole if part is None else whole.of(slice(part.start, part.stop)))
 
 
 def arithmetic_of(dtype: str, accuracy: Accuracy, working: str | None, profile: str) -> Arithmetic:
