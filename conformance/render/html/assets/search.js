@@ -6,7 +6,7 @@
   const MANY = ["finding", "case", "entry", "section", "variant", "argument"];
   // How much a name of a kind is worth beside one of another kind that has the same words.
   const WORTH = { symptom: 1.25, question: 1.15, rule: 1.15, page: 1, library: 1, term: 0.95, operation: 0.9, section: 0.7, argument: 0.7, variant: 0.7, finding: 0.75, case: 0.5, entry: 0.45 };
-  const IDLE = new Set("a about all am an and answer any attention are as at be but by can could do does for from get gets give gives has have how i if in into is it its me mean meaning my need needs not of on only or our out s should so some t than that the their them then there this to too use used using was what when where which while why will with without would you".split(" "));
+  const IDLE = new Set("a about all am an and answer any attention are as at be but by can could do does for from get gets give gives has have how i if in into is it its me mean meaning my need needs not of on only or our out return returns s should so some t than that the their them then there this to too use used using was what when where which while why will with without would you".split(" "));
   // Words that readers use for the same thing. The first of a line is worth as much as any other.
   const SAME = [
     "kv key keys",
@@ -37,9 +37,9 @@
     "alibi slope slopes",
     "paged page pages block_table",
     "pad padded padding",
-    "ignored ignores ignore dropped forgotten silently effect",
+    "missing ignored ignores ignore dropped forgotten silently effect",
     "crash crashes segfault raises error errors exception rejected refuse refused",
-    "differ differs difference different match matches mismatch disagree",
+    "differ differs difference match matches mismatch disagree",
     "right correct wrong incorrect garbage bad",
     "first before",
     "range bounds bound out-of-bounds outside",
@@ -48,7 +48,14 @@
     "dropout drop",
     "mla latent",
     "topk top-k select selected selection indexer",
-    "inf infinity overflow",
+    "inf infinity infinite",
+    "overflow overflows saturation saturates",
+    "bool boolean",
+    "int integer integers",
+    "dtype dtypes",
+    "shape shapes size sizes",
+    "different other another",
+    "draft drafts drafted speculative tree",
     "scale scaling sm_scale softmax_scale",
     "repeat_kv repeat_interleave repeat",
     "merge merging combine merged",
