@@ -313,3 +313,32 @@ def _edges(case: Case) -> dict[str, set[int]]:
     if right is not None:
         found["window, right"] = {offset + right + 1 for offset in offsets}
     return found
+
+
+def missing_over_ranks(
+    items: Iterable[Item], options: Iterable[str], ranks: Iterable[int], orders: Iterable[str]
+) -> list[tuple[str, str, str]]:
+    """List what no sharded call has: an operation, an option, a number of ranks or an order, and a dtype.
+
+    The kinds of dtypes are ``float64``, ``float32`` and ``half``. An order is that of a group of this name.
+    """
+    met = set()
+    for case in (case for item in items for case in item.calls):
+        kind = "half" if case.dtype in SHORT else case.dtype
+        shards = len(case.arguments["query_shards"]) - 1
+        words = (case.group.partition(": ")[2], f"over {shards}")
+        met |= {(case.operation, word, kind) for word in words}
+    wanted = (*options, *orders, *(f"over {count}" for count in ranks))
+    kinds = ("float64", "float32", "half")
+    every = {
+        (operation, word, kind)
+        for operation in ("sharded_attention", "sharded_attention_vjp")
+        for word in wanted
+        for kind in kinds
+        if (operation, word) not in _NOT_OVER_RANKS
+    }
+    return sorted(every - met)
+
+
+#: Gradients are called with one option of all that is nothing, and with a mask of every shape but one.
+_NOT_OVER_RANKS = {("sharded_attention_vjp", "nothing"), ("sharded_attention_vjp", "mask of batch entries")}

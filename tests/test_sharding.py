@@ -1,0 +1,132 @@
+"""Sharded attention: boundaries have no effect, the budget grows with shards, and each mesh is called."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attnspec.conformance.gallery.bases.ranks import GATHER, RING, TREE
+from attnspec.conformance.suite import groups_of
+from attnspec.conformance.suite.options import FORMS
+from attnspec.conformance.suite.orders import ORDERS, starts
+from attnspec.conformance.suite.sharding import RANKS
+from attnspec.reference import ArgumentError, attention, attention_vjp, functions, sharded_attention
+from attnspec.reference.budget.budget import budget
+from attnspec.reference.exact.evaluate import evaluate as exact
+from attnspec.reference.rational.evaluate import evaluate as rational
+from attnspec.reference.sharding import ratio_survives
+from tools.coverage import missing_over_ranks
+from tools.scale import draw, exact_up_to, measure
+
+CASES = [case for group in groups_of("sharding") for case in group.items()]
+
+
+def random_call(seed, *, heads=4, group=2):
+    random = np.random.default_rng(seed)
+    shapes = {"query": (heads, 5, 3), "key": (heads // group, 7, 3), "value": (heads // group, 7, 2)}
+    return {name: random.normal(size=shape) for name, shape in shapes.items()}
+
+
+@st.composite
+def boundaries(draw_from, count, shards):
+    inner = draw_from(st.lists(st.integers(0, count), min_size=shards - 1, max_size=shards - 1))
+    return np.array([0, *sorted(inner), count])
+
+
+def drawn_cuts(data, call, shards):
+    sizes = {side: call[side].shape[-2] for side in ("query", "key")}
+    return {f"{side}_shards": data.draw(boundaries(size, shards)) for side, size in sizes.items()}
+
+
+@given(st.data(), st.integers(1, 9))
+def test_boundaries_have_no_effect_on_a_bit(data, shards):
+    call = random_call(1)
+    cuts = {
+        f"{side}_shards": data.draw(boundaries(call[side].shape[-2], shards)) for side in ("query", "key")
+    }
+    options = {"is_causal": True, "query_offset": 2}
+    assert np.array_equal(sharded_attention(**call, **cuts, **options), attention(**call, **options))
+
+
+@given(st.data(), st.integers(1, 5), st.sampled_from((RING, GATHER, TREE)))
+def test_simulated_ranks_are_right_for_any_boundaries(data, shards, ranks):
+    call, d_output = random_call(2), np.random.default_rng(3).normal(size=(4, 5, 2))
+    cuts = {
+        f"{side}_shards": data.draw(boundaries(call[side].shape[-2], shards)) for side in ("query", "key")
+    }
+    run = functions({"sharded_attended": ranks.attend, "sharded_backward": ranks.differentiate})
+    got = run["sharded_attention"](**call, **cuts, window=(2, 1))
+    np.testing.assert_allclose(got, attention(**call, window=(2, 1)), atol=1e-14)
+    found = run["sharded_attention_vjp"](**call, d_output=d_output, **cuts, window=(2, 1))
+    for one, other in zip(found, attention_vjp(**call, d_output=d_output, window=(2, 1)), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-13)
+
+
+@pytest.mark.parametrize("operation", ["sharded_attention", "sharded_attention_vjp"])
+def test_both_oracles_agree_on_a_call_of_every_kind(operation):
+    chosen = [case for case in CASES if case.operation == operation and case.dtype == "float64"]
+    for case in chosen[::7]:
+        one, other = exact(operation, case.arguments), rational(operation, case.arguments)
+        for name, proof in one.items():
+            np.testing.assert_allclose(
+                proof.values, other[name], rtol=1e-15, atol=0, err_msg=f"{case.id} {name}"
+            )
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
+def test_the_budget_of_one_shard_is_that_of_attention_and_each_shard_adds_to_it(dtype):
+    call, accuracy = random_call(4), "cast" if dtype == "bfloat16" else "full"
+    budgets = [budget("attention", call, dtype, accuracy=accuracy)]
+    for shards in (1, 2, 8):
+        cuts = {"query_shards": np.array([0] * shards + [5]), "key_shards": np.array([0] * shards + [7])}
+        budgets.append(budget("sharded_attention", call | cuts, dtype, accuracy=accuracy))
+    for name in ("output", "lse", "weights"):
+        plain, one, two, eight = (each[name] for each in budgets)
+        assert np.array_equal(plain, one)
+        assert (one < two).all()
+        assert (two < eight).all()
+
+
+@pytest.mark.parametrize(
+    ("first", "end", "group", "survives"),
+    [(0, 4, 4, True), (1, 3, 4, True), (4, 12, 4, True), (3, 5, 4, False), (2, 8, 4, False), (3, 3, 4, True)],
+)
+def test_a_part_of_the_heads_is_whole_groups_or_within_one(first, end, group, survives):
+    assert ratio_survives(first, end, group) is survives
+
+
+def test_an_error_names_the_boundaries_at_fault_and_what_was_expected():
+    call, cuts = random_call(5), {"query_shards": np.array([0, 5]), "key_shards": np.array([0, 6])}
+    with pytest.raises(ArgumentError, match=r"key_shards: expected 7 as the last .*, got 6 \[SHARD-11\]"):
+        sharded_attention(**call, **cuts)
+    whole = cuts | {"key_shards": np.array([0, 7]), "head_shards": np.array([0, 3, 4])}
+    with pytest.raises(ArgumentError, match=r"head_shards: expected .* groups of 2 .*\[SHARD-12\]"):
+        sharded_attention(**call, **whole)
+
+
+@pytest.mark.parametrize(("name", "count", "ranks"), [*product(ORDERS, (0, 1, 5, 16), (1, 3, 8))])
+def test_an_order_gives_each_position_to_one_rank(name, count, ranks):
+    parts = ORDERS[name](count, ranks)
+    assert len(parts) == ranks
+    assert sorted(np.concatenate(parts).tolist()) == [*range(count)]
+    assert starts(parts)[-1] == count
+
+
+def test_each_option_each_number_of_ranks_and_each_order_is_called_in_every_kind_of_dtype():
+    assert missing_over_ranks(CASES, FORMS, RANKS, ORDERS) == []
+
+
+def test_errors_of_merging_are_within_their_bounds_and_a_tree_has_less():
+    s, value = draw()
+    for parts in (2, 64):
+        ring, tree = (measure(s[:2], value, parts, order, 100.0) for order in ("ring", "tree"))
+        for one in (ring, tree):
+            assert one.output < one.output_bound
+            assert one.lse < one.lse_bound
+        assert parts == 2 or tree.lse < ring.lse
+
+
+def test_a_format_holds_integers_up_to_its_significand():
+    assert [exact_up_to(dtype) for dtype in ("float16", "float32", "float64")] == [11, 24, 53]
