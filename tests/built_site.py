@@ -75,7 +75,7 @@ class Site:
         spec.loader.exec_module(build)
         known = build.known_of(SITE.parent, tuple(build.read_columns(results)))
         self.folder, self.part = folder, build.write_sources(folder, known)
-        self.names = self.part.names
+        self.names, self.columns = self.part.names, known.columns
 
     def page(self, path):
         return (self.folder / "source" / f"{path}.md").read_text(encoding="utf-8")

@@ -12,6 +12,8 @@ from built_site import ASSETS, SITE
 
 from attnspec import CHAPTERS, cases, rules
 from attnspec.backends.names import ADAPTERS, LIBRARY_NAMES, PORTABLE, SEPARATE, backends_of, library_of
+from attnspec.conformance.render.html.matrix import column_data
+from attnspec.conformance.render.html.page import Links
 
 SCRIPTS = SITE.parent / "backends" / "findings"
 pytestmark = pytest.mark.skipif(not SITE.is_dir(), reason="the site is not shipped")
@@ -292,3 +294,9 @@ def test_names_and_rows_of_numbers_do_not_break(site):
     style = re.sub(r"\s+", " ", (ASSETS / "attnspec.css").read_text(encoding="utf-8"))
     assert "table.gallery td:first-child code { white-space: nowrap; }" in style
     assert "table.values pre { white-space: pre;" in style
+
+
+def test_a_cell_counts_the_cases_of_its_rule(site):
+    (column,) = (column for column in site.columns if column.backend == "onnxruntime-mha")
+    cells = column_data(column, [*column.cases], Links(lambda rule: rule))["cells"]
+    assert cells["MASK-6"]["counts"] == {"deviation": 1, "pass": 1}

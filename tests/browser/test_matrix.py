@@ -75,7 +75,8 @@ def test_a_part_of_the_suite_opens_with_what_fails(page, tmp_path):
     assert page.locator("[data-level=core]").get_attribute("aria-label").endswith("core: not determined")
     page.locator("#MASK-4 td").click()
     page.wait_for_selector("#detail:not([hidden])")
-    assert page.locator("#MASK-4 td.here").count() == 1
+    assert page.locator("#MASK-4 td.shown-cell").count() == 1
+    assert page.locator("#MASK-4 td").evaluate("cell => getComputedStyle(cell).display") == "table-cell"
     panel, cell = page.locator("#detail").bounding_box(), page.locator("#MASK-4 td").bounding_box()
     assert cell["x"] + cell["width"] <= panel["x"]
     assert "MUST" in page.inner_text("#detail .sentence")

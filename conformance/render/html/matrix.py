@@ -152,7 +152,7 @@ def column_data(column: Column, names: Sequence[str], links: Links) -> dict[str,
         if rule:
             about.setdefault(rule, []).append(index)
     return {
-        "cells": column.cells,
+        "cells": {rule: each | {"counts": column.results_of(rule)} for rule, each in column.cells.items()},
         "levels": {name: dict(standing.missing) for name, standing in column.standings.items()},
         "cases": _run_length(letters),
         "about": {

@@ -247,16 +247,16 @@ ${select("verdict", "Verdict", [...matrix.marks].reverse().map((mark) => [mark[0
     const shown = rule ? MARK[letter] : detail.ofLevel(letter, MARK[letter][1]);
     const key_ = rule ? `[data-rule="${rule.index}"]` : `[data-level="${matrix.levels[level].name}"]`;
     const place = columns.indexOf(column);
-    box.querySelectorAll("td.here").forEach((each) => each.classList.remove("here"));
+    box.querySelectorAll("td.shown-cell").forEach((each) => each.classList.remove("shown-cell"));
     const opened_ = box.querySelector(`td${key_}[data-column="${place}"]`);
     if (opened_) {
       mark([rows.indexOf(opened_.parentElement), opened_.cellIndex]);
-      opened_.classList.add("here");
+      opened_.classList.add("shown-cell");
     }
     detail.show({ ...about, subtitle, mark: shown, content }, () => {
       state = { ...state, cell: "" };
       attnspec.writeState(state);
-      box.querySelectorAll("td.here").forEach((each) => each.classList.remove("here"));
+      box.querySelectorAll("td.shown-cell").forEach((each) => each.classList.remove("shown-cell"));
       const cell_ = cellAt(active);
       if (cell_) cell_.focus();
     });
