@@ -2,7 +2,7 @@
 
 import atexit
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -62,8 +62,13 @@ def ranks_backend(
         declared["not_understood"] = tuple(said.described["not_understood"])
         fits = said.described["fits"]
         declared["constraints"] = Constraints.of_suffix(fits) if fits else ANY
-    notes = (f"each call is made by {' or '.join(map(str, numbers))} processes",)
+    notes = (f"each call is made by {_listed(numbers)} processes",)
     return Backend(name, library, dtypes=said.dtypes, companions=functions, notes=notes, **declared)
+
+
+def _listed(numbers: Iterable[int]) -> str:
+    *others, last = map(str, numbers)
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def _run(
@@ -74,7 +79,7 @@ def _run(
     job = jobs.get(cut.ranks)
     if job is None:
         own = f"{cut.ranks} rank{'s' * (cut.ranks > 1)}"
-        raise NotApplicable(f"it is a call of {own}, and this run has {' or '.join(map(str, jobs))}")
+        raise NotApplicable(f"it is a call of {own}, and this run has {_listed(jobs)}")
     calls = [cut.arguments_of(rank) for rank in range(cut.ranks)]
     results = job.run(operation, calls)
     want = OPERATIONS[operation].wanted(arguments)

@@ -19,6 +19,8 @@ def ring(
     value,  # (*B, Hkv, s, Dv)
     *,
     scale=None,
+    bias=None,  # broadcasts to (*B, Hq, l, S): the rows of this rank, and all columns
+    mask=None,
     is_causal=False,
     window=None,
     query_positions=None,  # (*B, l), in the whole sequence
@@ -31,9 +33,11 @@ def ring(
     left, right = window or (None, None)
     limits = (left, 0 if is_causal else right)
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
-    lengths = key_shards.diff().tolist()
+    cuts = key_shards.tolist()
+    if mask is not None:
+        mask = mask.expand(*query.shape[:-1], cuts[-1])
     places = (query_positions, key_positions)
-    output, lse = Ring.apply(query, key, value, sinks, places, limits, scale, lengths)
+    output, lse = Ring.apply(query, key, value, sinks, bias, mask, places, limits, scale, cuts)
     return (output, lse) if return_lse else output
 
 
@@ -56,49 +60,53 @@ def check(query, key, value, scale, sinks):
 
 class Ring(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, query, key, value, sinks, places, limits, scale, lengths):
+    def forward(ctx, query, key, value, sinks, bias, mask, places, limits, scale, cuts):
         wide = torch.float64 if query.dtype == torch.float64 else torch.float32
         q = in_groups(query.to(wide), key.shape[-3])  # (*B, Hkv, g, l, D)
         lse = q.new_full(q.shape[:-1], -torch.inf)
         if sinks is not None:  # once, because each row is a row of one rank
             lse = sinks.to(wide).reshape(key.shape[-3], -1, 1).expand(lse.shape)
         output = q.new_zeros(*q.shape[:-1], value.shape[-1])
-        for k, v, p in around(lengths, key.to(wide), value.to(wide), places[1]):
-            scores = scores_of(q, k, (places[0], p), limits, scale)
-            part = torch.logsumexp(scores, -1)  # -inf where no key of this part is allowed
-            total = torch.logaddexp(lse, part)
+        whole = None if bias is None else bias.to(wide).expand(*query.shape[:-1], cuts[-1])
+        for columns, k, v, p in around(cuts, key.to(wide), value.to(wide), places[1]):
+            scores = scores_of(q, k, (places[0], p), limits, scale, part(whole, columns), part(mask, columns))
+            total = torch.logaddexp(lse, scores.logsumexp(-1))  # -inf where no key so far is allowed
             finite = torch.where(total == -torch.inf, 0.0, total)
             weights = torch.exp(scores - finite[..., None])
             output = output * torch.exp(lse - finite)[..., None] + weights @ v[..., None, :, :]
             lse = total
-        ctx.save_for_backward(query, key, value, sinks, *places, output, lse)
-        ctx.rest = limits, scale, lengths, wide
+        ctx.save_for_backward(query, key, value, sinks, bias, mask, *places, output, lse)
+        ctx.rest = limits, scale, cuts, wide
         return output.flatten(-4, -3).to(query.dtype), lse.flatten(-3, -2)
 
     @staticmethod
     def backward(ctx, d_output, d_lse):
-        query, key, value, sinks, *places, output, lse = ctx.saved_tensors
-        limits, scale, lengths, wide = ctx.rest
+        query, key, value, sinks, bias, mask, *places, output, lse = ctx.saved_tensors
+        limits, scale, cuts, wide = ctx.rest
         q, d_out = (in_groups(x.to(wide), key.shape[-3]) for x in (query, d_output))
         delta = d_lse.to(wide).reshape(lse.shape) - (d_out * output).sum(-1)
         finite = torch.where(lse == -torch.inf, 0.0, lse)
         d_query = torch.zeros_like(q)
         # The gradients of keys and values go around with them, and are complete when they come home.
         sums = (torch.zeros_like(x, dtype=wide) for x in (key, value))
-        for k, v, p, d_k, d_v in around(lengths, key.to(wide), value.to(wide), places[1], *sums):
-            scores = scores_of(q, k, (places[0], p), limits, scale)
+        whole = None if bias is None else bias.to(wide).expand(*query.shape[:-1], cuts[-1])
+        d_scores = q.new_zeros(*q.shape[:-1], cuts[-1])
+        for columns, k, v, p, d_k, d_v in around(cuts, key.to(wide), value.to(wide), places[1], *sums):
+            scores = scores_of(q, k, (places[0], p), limits, scale, part(whole, columns), part(mask, columns))
             weights = torch.exp(scores - finite[..., None])
-            slopes = weights * (d_out @ v[..., None, :, :].mT + delta[..., None]) * scale
-            d_query += slopes @ k[..., None, :, :]
-            d_k.add_((slopes.mT @ q).sum(-3))
+            slopes = weights * (d_out @ v[..., None, :, :].mT + delta[..., None])
+            d_scores[..., columns] = slopes
+            d_query += scale * slopes @ k[..., None, :, :]
+            d_k.add_(scale * (slopes.mT @ q).sum(-3))
             d_v.add_((weights.mT @ d_out).sum(-3))
-        d_key, d_value = shift((d_k, d_v), lengths[RANK])
+        d_key, d_value = shift((d_k, d_v), cuts[RANK + 1] - cuts[RANK])
+        d_bias = None if bias is None else d_scores.flatten(-4, -3).sum_to_size(bias.shape).to(bias.dtype)
         d_sinks = None
         if sinks is not None:  # of the rows of this rank; the results of the ranks add up
             share = torch.exp(sinks.to(wide).reshape(key.shape[-3], -1, 1) - finite) * delta
             d_sinks = share.sum(-1).flatten(-2, -1).reshape(-1, sinks.shape[0]).sum(0).to(sinks.dtype)
         home = (d_query.flatten(-4, -3), d_key, d_value)
-        return *(x.to(query.dtype) for x in home), d_sinks, None, None, None, None
+        return *(x.to(query.dtype) for x in home), d_sinks, d_bias, None, None, None, None, None
 
 
 def in_groups(x, heads):
@@ -106,9 +114,18 @@ def in_groups(x, heads):
     return x.unflatten(-3, (heads, -1))
 
 
-def scores_of(q, k, places, limits, scale):
+def part(pairs, columns):
+    """Return some columns of an array of pairs, if there is one."""
+    return None if pairs is None else pairs[..., columns]
+
+
+def scores_of(q, k, places, limits, scale, bias, mask):
     """Compute the scores of a part of the keys; minus infinity where a query may not attend."""
     scores = scale * (q @ k[..., None, :, :].mT)
+    if bias is not None:
+        scores = scores + in_groups(bias, k.shape[-3])
+    if mask is not None:
+        scores = scores.masked_fill(~in_groups(mask, k.shape[-3]), -torch.inf)
     own, other = places
     if other is None:
         return scores
@@ -121,12 +138,14 @@ def scores_of(q, k, places, limits, scale):
     return scores.masked_fill(~allowed[..., None, None, :, :], -torch.inf)
 
 
-def around(lengths, *arrays):
-    """Yield the arrays of each rank in turn, those of this rank first."""
+def around(cuts, *arrays):
+    """Yield the columns and the arrays of each rank in turn, those of this rank first."""
     for step in range(RANKS):
-        yield arrays
+        rank = (RANK - step) % RANKS
+        yield slice(cuts[rank], cuts[rank + 1]), *arrays
         if step + 1 < RANKS:
-            arrays = shift(arrays, lengths[RANK - step - 1])
+            before = (rank - 1) % RANKS
+            arrays = shift(arrays, cuts[before + 1] - cuts[before])
 
 
 def shift(arrays, length):
