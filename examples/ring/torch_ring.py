@@ -27,6 +27,7 @@ def ring(
     key_positions=None,  # (*B, s)
     sinks=None,  # (Hq,)
     return_lse=False,
+    return_max=False,
     key_shards,  # the boundaries of the keys of all ranks
 ):
     check(query, key, value, scale, sinks)
@@ -37,8 +38,9 @@ def ring(
     if mask is not None:
         mask = mask.expand(*query.shape[:-1], cuts[-1])
     places = (query_positions, key_positions)
-    output, lse = Ring.apply(query, key, value, sinks, bias, mask, places, limits, scale, cuts)
-    return (output, lse) if return_lse else output
+    results = Ring.apply(query, key, value, sinks, bias, mask, places, limits, scale, cuts)
+    wanted = [x for x, asked in zip(results, (True, return_lse, return_max), strict=True) if asked]
+    return tuple(wanted) if len(wanted) > 1 else wanted[0]
 
 
 def check(query, key, value, scale, sinks):
@@ -63,13 +65,14 @@ class Ring(torch.autograd.Function):
     def forward(ctx, query, key, value, sinks, bias, mask, places, limits, scale, cuts):
         wide = torch.float64 if query.dtype == torch.float64 else torch.float32
         q = in_groups(query.to(wide), key.shape[-3])  # (*B, Hkv, g, l, D)
-        lse = q.new_full(q.shape[:-1], -torch.inf)
+        lse = top = q.new_full(q.shape[:-1], -torch.inf)
         if sinks is not None:  # once, because each row is a row of one rank
             lse = sinks.to(wide).reshape(key.shape[-3], -1, 1).expand(lse.shape)
         output = q.new_zeros(*q.shape[:-1], value.shape[-1])
         whole = None if bias is None else bias.to(wide).expand(*query.shape[:-1], cuts[-1])
         for columns, k, v, p in around(cuts, key.to(wide), value.to(wide), places[1]):
             scores = scores_of(q, k, (places[0], p), limits, scale, part(whole, columns), part(mask, columns))
+            top = torch.maximum(top, scores.amax(-1)) if scores.shape[-1] else top
             total = torch.logaddexp(lse, scores.logsumexp(-1))  # -inf where no key so far is allowed
             finite = torch.where(total == -torch.inf, 0.0, total)
             weights = torch.exp(scores - finite[..., None])
@@ -77,10 +80,11 @@ class Ring(torch.autograd.Function):
             lse = total
         ctx.save_for_backward(query, key, value, sinks, bias, mask, *places, output, lse)
         ctx.rest = limits, scale, cuts, wide
-        return output.flatten(-4, -3).to(query.dtype), lse.flatten(-3, -2)
+        ctx.mark_non_differentiable(top := top.flatten(-3, -2))
+        return output.flatten(-4, -3).to(query.dtype), lse.flatten(-3, -2), top
 
     @staticmethod
-    def backward(ctx, d_output, d_lse):
+    def backward(ctx, d_output, d_lse, _):
         query, key, value, sinks, bias, mask, *places, output, lse = ctx.saved_tensors
         limits, scale, cuts, wide = ctx.rest
         q, d_out = (in_groups(x.to(wide), key.shape[-3]) for x in (query, d_output))
