@@ -58,6 +58,7 @@ def test_the_first_failure_is_the_one_that_is_shown(ring):
         ("dask_tree:sharded_attention",),
     ],
 )
+@pytest.mark.sample(2)
 def test_an_example_conforms(words):
     """Some calls of each: in an order, with empty shards, and for gradients."""
     cases = [
