@@ -29,7 +29,7 @@ from attnspec.backends.program.protocol import (
 )
 
 #: Time limits in seconds: of the start, and of the other ranks after one has rejected a call.
-START_LIMIT, REJECT_LIMIT = 110.0, 5.0
+START_LIMIT, REJECT_LIMIT = 110.0, 20.0
 #: Seconds to wait for one rank before the others are looked at.
 _LOOK = 0.05
 #: Seconds to wait for the stacks of ranks that hang.
