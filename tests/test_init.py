@@ -235,7 +235,7 @@ def test_what_is_found_out_of_the_names_and_the_layout(source, expected, tmp_pat
 )
 def test_a_flag_that_is_on_by_default_is_given_in_each_call(operation, parameters, call, tmp_path):
     path = tmp_path / "causal.py"
-    head = f"from attnspec.reference import {operation}"
+    head = f"import numpy as np\nfrom attnspec.reference import {operation}"
     path.write_text(f"{head}\ndef kernel({parameters}):\n    return {operation}({call}, dtype=q.dtype)\n")
     run = CliRunner().invoke(main, ["init", f"{path}:kernel"])
     assert 'given = ["is_causal"]' in run.output, run.output
@@ -273,6 +273,7 @@ def test_a_parameter_that_does_something_else_than_its_name_says_is_judged(wrong
 
 def test_a_function_with_a_wrong_scale_is_described_and_fails():
     Path("of_features.py").write_text(
+        "import numpy as np\n"  # the library of its arrays, whatever other tests have loaded
         "from attnspec.reference import attention\n"
         "def kernel(q, k, v):\n"
         "    scale = (q.shape[1] * q.shape[-1]) ** -0.5\n"
