@@ -135,7 +135,10 @@ def in_own_cases(column: Column, rules_of: Mapping[str, tuple[str, ...]]) -> Col
         if letter == "d" and about not in own:
             ways[about].pop(case, None)
     for rule, letter in column.letters.items():
-        if letter in "fdsm" and not any(tested.get(rule, {}).get(STATUS[each]) for each in "fdsme"):
+        # A case of its own may pass by what else it tests: the mark of the rule decides.
+        if letter in "un" or (
+            letter in "fdsm" and not any(tested.get(rule, {}).get(STATUS[each]) for each in "fdsme")
+        ):
             tested.pop(rule, None)
     return replace(
         column, tested=tested, ways={rule: cases or column.ways[rule] for rule, cases in ways.items()}

@@ -76,7 +76,7 @@ def rules(known: Known, address: Address) -> Part:
 def _page(rule: Rule, before: Rule | None, after: Rule | None, known: Known, address: Address) -> Page:
     sentence, reasons = section(known, rule.id, rule.chapter, address)
     backends = [*known.keepers().values()]
-    ways = _ways(rule, backends)
+    ways = ways_of(rule, backends)
     findings = [row(finding, known) for finding in known.findings if rule.id in finding.rules]
     own = [case for case in known.cases if case.rules[0] == rule.id]
     others = [case for case in known.cases if rule.id in case.rules[1:]]
@@ -113,10 +113,11 @@ def _page(rule: Rule, before: Rule | None, after: Rule | None, known: Known, add
     )
 
 
-def _ways(rule: Rule, backends: Sequence[Column]) -> list[Way]:
+def ways_of(rule: Rule, backends: Sequence[Column]) -> list[Way]:
     """Return what the backends of libraries do about a rule. Empty if none was judged on it."""
     keeps = Way("keeps the rule")
     without = Way("does not offer what the rule is about", folded=True)
+    unjudged = Way("was not judged on it in the stored results", folded=True)
     ways: dict[tuple[str, str], Way] = {}
     for column in backends:
         counts = column.results_of(rule.id)
@@ -128,8 +129,9 @@ def _ways(rule: Rule, backends: Sequence[Column]) -> list[Way]:
             share = "all" if number == judged else f"{number} of {judged}"
             ways.setdefault((variant, reason), way).backends.append((column, f" ({share})"))
         if not judged or not outcomes:
-            (keeps if judged else without).backends.append((column, ""))
-    every = [keeps, *ways.values(), without]
+            way = {"u": without, "n": unjudged}.get(column.letters[rule.id], keeps)
+            way.backends.append((column, ""))
+    every = [keeps, *ways.values(), without, unjudged]
     return [way for way in every if way.backends] if keeps.backends or ways else []
 
 

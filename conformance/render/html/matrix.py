@@ -152,7 +152,14 @@ def column_data(column: Column, names: Sequence[str], links: Links) -> dict[str,
         if rule:
             about.setdefault(rule, []).append(index)
     return {
-        "cells": {rule: each | {"counts": column.results_of(rule)} for rule, each in column.cells.items()},
+        "cells": {
+            rule: each
+            | {
+                "counts": (counts := column.results_of(rule)),
+                "others": max(0, each["counts"].get("deviation", 0) - counts["deviation"]),
+            }
+            for rule, each in column.cells.items()
+        },
         "levels": {name: dict(standing.missing) for name, standing in column.standings.items()},
         "cases": _run_length(letters),
         "about": {

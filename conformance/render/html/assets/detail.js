@@ -43,7 +43,8 @@ ${code("Script", one.script)}${code("Judge it again", one.command)}</article>`;
     const counts = Object.entries(cell.counts)
       .map(([status, number]) => `${number} ${status === "unsupported" ? "not offered" : status}`)
       .join(", ");
-    let text = `<p>Cases: ${esc(counts)}</p>`;
+    const others = cell.others ? `. In ${cell.others} more ${cell.others === 1 ? "case" : "cases"} of other rules the deviation shows too.` : "";
+    let text = `<p>Cases: ${esc(counts)}${others}</p>`;
     for (const one of cell.examples || []) text += example(one, findings);
     if (cell.more > 0) text += `<p>${cell.more} more kinds of these results are in the results file.</p>`;
     if (cell.most && cell.most.case) {
