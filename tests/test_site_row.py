@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import shutil
 import subprocess
 
@@ -80,16 +81,16 @@ def computed(calls, function="attend"):
     node = shutil.which("node")
     if node is None:
         pytest.skip("no node")
-    # JSON has no infinity.
+    # JSON has neither infinity nor NaN.
     program = (
         f"const row = require({json.dumps(str(SITE / 'assets' / 'row.js'))});"
-        'const read = (_, x) => (typeof x === "string" && x.endsWith("Infinity") ? Number(x) : x);'
+        'const read = (_, x) => (typeof x === "string" && /^(NaN|-?Infinity)$/.test(x) ? Number(x) : x);'
         'const calls = JSON.parse(require("fs").readFileSync(0, "utf8"), read);'
         f"const results = calls.map((call) => row.{function}(...call));"
         'const write = (_, x) => (Number.isFinite(x) || typeof x !== "number" ? x : String(x));'
         "console.log(JSON.stringify(results, write));"
     )
-    text = json.dumps(calls).replace("-Infinity", '"-Infinity"')
+    text = re.sub(r'"?(NaN|-?Infinity)"?', r'"\1"', json.dumps(calls))
     done = subprocess.run([node, "-e", program], input=text, check=True, capture_output=True, text=True)
     return json.loads(done.stdout)
 
@@ -128,3 +129,23 @@ def test_a_common_mistake_is_named():
     assert {"rule": "MASK-3", "text": "causality has no effect"} in named
     (none,) = computed([[query, keys, values, options, "float32", [100.0]]], "mistakes")
     assert none == []
+
+
+@pytest.mark.parametrize("number", ["nan", "-Infinity"])
+@pytest.mark.parametrize(("allowed", "rule"), [(False, "MASK-6"), (True, "NUM-11")])
+def test_a_row_that_is_not_finite_is_wrong_and_the_rule_is_named(number, allowed, rule):
+    call = [[1.0], [[0.5], [2.0]], [[1.0], [3.0]], {"mask": [allowed, allowed]}, "float32"]
+    got = [float(number)]
+    (row,) = computed([call])
+    assert computed([[row, got]], "within") == [False]
+    (named,) = computed([[*call, got]], "mistakes")
+    assert [each["rule"] for each in named] == [rule]
+
+
+def test_a_row_that_has_to_be_nan_is_right():
+    call = [[1.0], [[0.5], [2.0]], [[1.0], [3.0]], {"bias": [0.0, math.inf]}, "float32"]
+    (row,) = computed([call])
+    assert row["output"] == ["NaN"]
+    assert computed([[row | {"output": [math.nan]}, [math.nan]]], "within") == [True]
+    (named,) = computed([[*call, [3.0]]], "mistakes")
+    assert {"rule": "NUM-11", "text": "a score of NaN or infinity does not make its row NaN"} in named

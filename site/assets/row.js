@@ -101,7 +101,7 @@
 
   // Whether each element is within its allowed error of the exact one.
   function within(row, got) {
-    return got.length === row.output.length && got.every((x, c) => Math.abs(x - row.output[c]) <= row.allowed[c]);
+    return got.length === row.output.length && got.every((x, c) => Object.is(x, row.output[c]) || Math.abs(x - row.output[c]) <= row.allowed[c]);
   }
 
   // Common mistakes that give the output instead: the rule, and what was done.
@@ -125,6 +125,12 @@
     const mean = range(values[0] ? values[0].length : 0).map((c) => sum(values.map((value) => value[c])) / values.length);
     const row = attend(query, keys, values, options, dtype);
     if (!row.count && mean.every((x, c) => Math.abs(x - got[c]) <= 2 ** -6 * (Math.abs(x) + 1))) found.push(["MASK-6", "a query without an allowed key gets the mean of the values", {}]);
+    const finite = (numbers) => numbers.every(Number.isFinite);
+    if (finite(row.output) !== finite(got)) {
+      if (!row.keys.some((key) => key.allowed)) found.push(["MASK-6", "a query without an allowed key does not give 0"]);
+      else if (finite(got)) found.push(["NUM-11", "a score of NaN or infinity does not make its row NaN"]);
+      else found.push(["NUM-11", "a row becomes NaN or infinite although its scores are finite"]);
+    }
     return found.map(([rule, text]) => ({ rule, text }));
   }
 

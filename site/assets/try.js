@@ -5,23 +5,30 @@
   if (!form) return;
   const { attend, within, mistakes, nearest } = window.attnspecRow;
   const result = document.getElementById("try-result");
-  const text = (name) => form.elements[name].value.trim();
+  // What was typed, without the names and settings that libraries print: tensor([1.], dtype=torch.bfloat16).
+  const text = (name) =>
+    form.elements[name].value
+      .replace(/,?\s*\b(?:dtype|device|requires_grad|grad_fn|size)=[^,\])]*/gi, "")
+      .replace(/(?:\b\w+\.)?\b(?:tensor|array)\b/gi, " ")
+      .trim();
   const short = (x) => (Number.isFinite(x) ? String(Number(x.toPrecision(9))) : String(x));
 
   function number(word, name) {
     const plain = word.toLowerCase().replace(/^([+-]?)inf(inity)?$/, "$1Infinity");
     const x = Number(plain);
-    if (word === "" || Number.isNaN(x)) throw new Error(`${name}: expected numbers, got “${word}”`);
+    const said = name === "output" && /^[+-]?nan$/.test(plain);
+    if (word === "" || (Number.isNaN(x) && !said)) throw new Error(`${name}: expected numbers, got “${word}”`);
     return x;
   }
 
-  // The numbers of a line, without the brackets and names that libraries print around them.
+  // The numbers of a line, without the brackets around them.
   function row(line, name) {
-    return line.replace(/tensor|array|[[\](){}]/gi, " ").split(/[\s,;]+/).filter(Boolean).map((word) => number(word, name));
+    return line.replace(/[[\](){}]/g, " ").split(/[\s,;]+/).filter(Boolean).map((word) => number(word, name));
   }
 
   const optional = (name) => (text(name) === "" ? null : number(text(name), name));
-  const rows = (name) => text(name).split("\n").map((line) => row(line, name)).filter((line) => line.length);
+  // Each bracket that closes ends a row; without brackets, each line does.
+  const rows = (name) => text(name).split(text(name).includes("[") ? "]" : "\n").map((line) => row(line, name)).filter((line) => line.length);
 
   function read() {
     const dtype = text("dtype");
@@ -68,14 +75,16 @@
 
   function table(heads, lines) {
     const part = document.createElement("table");
-    part.className = "data";
+    part.className = "data stack";
     const add = (section, cells, tag) => {
       const line = section.insertRow();
-      for (const content of cells) {
+      cells.forEach((content, place) => {
         const cell = document.createElement(tag);
         cell.textContent = content;
+        // On a narrow screen, each cell is a line that begins with its head.
+        cell.dataset.label = heads[place];
         line.append(cell);
-      }
+      });
     };
     add(part.createTHead(), heads, "th");
     const body = part.createTBody();
@@ -109,8 +118,8 @@
         }
     }
     const lines = exact.output.map((o, c) => {
-      const off = got.length ? Math.abs(got[c] - o) : NaN;
-      const share = off === 0 ? "0" : exact.allowed[c] === 0 ? "nothing may be off" : (off / exact.allowed[c]).toPrecision(3);
+      const off = Object.is(got[c], o) ? 0 : Math.abs(got[c] - o);
+      const share = off === 0 ? "0" : !Number.isFinite(off) ? "not finite" : exact.allowed[c] === 0 ? "nothing may be off" : (off / exact.allowed[c]).toPrecision(3);
       return [c, short(o), ...(got.length ? [short(got[c]), off.toPrecision(3)] : []), exact.allowed[c].toPrecision(3), ...(got.length ? [share] : [])];
     });
     const heads = got.length ? ["element", "exact", "yours", "off by", "allowed error", "share of it"] : ["element", "exact", "allowed error"];

@@ -88,6 +88,27 @@ def test_a_row_is_judged_and_a_mistake_is_named(browser, address):
     page.context.close()
 
 
+def test_a_row_is_read_as_libraries_print_it(browser, address):
+    page, problems = opened(browser, address, viewport={"width": 390, "height": 800})
+    page.goto(f"{address}/try.html")
+    page.fill('[name="output"]', "tensor([0.4180, 1.6016], device='cuda:0', dtype=torch.bfloat16)")
+    page.fill('[name="keys"]', "[[0.5, 1.0, -1.0, 0.75], [-0.25, 0.5, 2.0, 1.25], [1, -2, 0.5, -0.5], [0.75, 0.25, 0.125, 1]]")
+    page.fill('[name="values"]', "tensor([[ 1.0,\n  2.0],\n [-1.5, 0.5], [3., -2.],\n [0.25, 4.]], dtype=torch.bfloat16)")
+    page.click("#try button")
+    assert "Within the allowed error" in page.inner_text("#try-result .verdict")
+    for cell in page.locator('#try-result [data-label="allowed error"]:visible').all():
+        box = cell.bounding_box()
+        assert 0 <= box["x"] <= box["x"] + box["width"] <= 390
+    page.fill('[name="output"]', "[nan, inf]")
+    page.click("#try button")
+    assert "although its scores are finite: NUM-11" in page.inner_text("#try-result")
+    page.fill('[name="mask"]', "tensor([False, False, False, False])")
+    page.click("#try button")
+    assert "without an allowed key does not give 0: MASK-6" in page.inner_text("#try-result")
+    assert problems == []
+    page.context.close()
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 380])
 def test_axe_finds_nothing_serious_in_the_site(browser, address, scheme, width):
