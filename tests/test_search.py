@@ -128,3 +128,14 @@ def test_from_the_command_line(tmp_path, monkeypatch):
     assert "1 fail" in run.stdout
     run = attnspec("check", "numpy-portable", "--case", path, cwd=tmp_path)
     assert run.returncode == 0, run.stdout
+
+
+def test_a_backend_without_a_searched_operation_is_not_passed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = "from attnspec.reference import sharded_attention as kernel\n"
+    text += "def sharded_attention(query, key, value, *, query_shards, key_shards):\n"
+    text += "    return kernel(query, key, value, query_shards=query_shards, key_shards=key_shards)\n"
+    (tmp_path / "over_ranks.py").write_text(text)
+    ended = attnspec("check", "./over_ranks.py:sharded_attention", "--search", "5", cwd=tmp_path)
+    assert ended.returncode not in (0, 1), ended.stdout
+    assert "no operation that --search draws calls of" in ended.stdout + ended.stderr

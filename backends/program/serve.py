@@ -71,7 +71,8 @@ def _answer(backend: Backend, line: str) -> dict[str, Any]:
     except (Unsupported, NotImplementedError) as unsupported:
         return {"id": number, "status": "unsupported", "message": str(unsupported)}
     except Exception as error:  # noqa: BLE001 - any exception is a refusal
-        return {"id": number, "status": "refused", "message": f"{type(error).__name__}: {error}"}
+        text = ", ".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())])
+        return {"id": number, "status": "refused", "message": text}
     parts = [returned] if len(want) == 1 else list(returned)
     missing = [name for name, part in zip(want, parts, strict=False) if part is None]
     if missing:

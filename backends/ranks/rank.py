@@ -12,8 +12,10 @@ import queue
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from attnspec import OPERATIONS
@@ -47,7 +49,11 @@ class Rank:
         self._takes |= {*takes}
 
         def run(*arrays: Any, **options: Any) -> Any:
-            return function(*arrays, **options, **{own: self._known.get(own) for own in takes})
+            try:
+                return function(*arrays, **options, **{own: self._known.get(own) for own in takes})
+            except Exception as error:
+                error.add_note(_place_of(error))
+                raise
 
         left = [parameter for own, parameter in known.parameters.items() if own not in takes]
         run.__dict__ |= getattr(target, "__dict__", {})  # what a decorator has said
@@ -78,6 +84,14 @@ class Rank:
         run.__wrapped__ = function  # type: ignore[attr-defined] # reports show where it is defined
         run.__signature__ = known.replace(parameters=[*known.parameters.values(), *more])  # type: ignore[attr-defined] # read by inspect
         return run
+
+
+def _place_of(error: Exception) -> str:
+    """Return the innermost line that raised and is not in an installed package."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [x for x in frames if "site-packages" not in x.filename and Path(x.filename) != Path(__file__)]
+    frame = (own or frames)[-1]
+    return f"at {Path(frame.filename).name}, line {frame.lineno}, in {frame.name}"
 
 
 def load_rank(name: str) -> Backend:

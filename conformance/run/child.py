@@ -117,7 +117,11 @@ class Child:
         """Search for a failing call, and store it in a folder."""
         from attnspec.conformance.run.search import search, store  # imports Hypothesis
 
-        found = search(self.backend, number, self._seed)
+        try:
+            found = search(self.backend, number, self._seed)
+        except BackendError as error:
+            self.answer("counterexample", {"problem": str(error)})
+            return
         verdict, call = store(self.backend, found, Path(folder)) if found else (None, [])
         self.answer("counterexample", {"verdict": verdict and to_json(verdict), "call": call})
 

@@ -12,7 +12,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from attnspec import OPERATIONS, Case
-from attnspec.backends import Backend
+from attnspec.backends import Backend, BackendError
 from attnspec.backends.constraints import fits
 from attnspec.conformance.judge.expected import expected
 from attnspec.conformance.judge.judge import judge
@@ -43,7 +43,18 @@ class Counterexample:
 
 
 def search(backend: Backend, number: int, seed: int | None = None) -> Counterexample | None:
-    """Make random calls of attention and of its forms, with all arguments that a backend takes."""
+    """Make random calls of attention and of its forms, with all arguments that a backend takes.
+
+    Raises
+    ------
+    BackendError
+        If it offers no operation of which calls are drawn.
+    """
+    if not searched(backend):
+        raise BackendError(
+            f"backend {backend.name}: expected attention or a form of it but sharded_attention, "
+            "got no operation that --search draws calls of"
+        )
     found: list[Counterexample] = []
 
     @hypothesis.seed(seed or 0)
@@ -76,14 +87,20 @@ def search(backend: Backend, number: int, seed: int | None = None) -> Counterexa
     return None
 
 
+def searched(backend: Backend) -> list[str]:
+    """Return the operations of which calls are drawn: attention, and its forms but that over ranks."""
+    drawn = [name for name, form in OPERATIONS.items() if form.layers and "sharded" not in form.layers]
+    return [name for name in ("attention", *drawn) if backend.function(name) is not None]
+
+
 class _Found(Exception):  # noqa: N818 - what Hypothesis shrinks
     """A call failed."""
 
 
 def calls(backend: Backend) -> st.SearchStrategy[Case]:
     """Draw valid calls, with the operations, the dtypes and the arguments that a backend takes."""
-    forms = [name for name, form in OPERATIONS.items() if form.layers and backend.function(name) is not None]
-    of_attention = [calls_of_attention(backend)] if backend.function("attention") is not None else []
+    forms = [name for name in searched(backend) if OPERATIONS[name].layers]
+    of_attention = [calls_of_attention(backend)] if "attention" in searched(backend) else []
     of_forms = [st.sampled_from(forms).flatmap(partial(calls_of_form, backend))] if forms else []
     return st.one_of(*of_attention, *of_forms)
 

@@ -176,6 +176,8 @@ class Worker:
         """Request a search; return the verdict on a wrong call that was found, and the call in words."""
         self._send("search", number=number, folder=str(folder))
         _, thing = self._receive(SEARCH_LIMIT)
+        if "problem" in thing:
+            raise BackendError(thing["problem"])
         return thing["verdict"] and from_json(thing["verdict"]), thing["call"]
 
     def stop(self) -> None:

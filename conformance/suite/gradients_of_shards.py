@@ -113,6 +113,14 @@ def gradients_of_heads(draw: Draw, parts: str) -> Iterator[Yielded]:
     )
 
 
+@chapter.group("SHARD-10", "GRAD-3", operation=_OPERATION, each=_RANKS)
+def gradients_of_heads_not_split(draw: Draw, ranks: int) -> Iterator[Yielded]:
+    """Each rank has all heads, which an exchange may divide unequally: groups may lie on two ranks."""
+    for heads, group in ((6, 2), (3, 1)):
+        for problem in draw.problems((Shape((heads,), 4, 9, 3, 2, groups=group),)):
+            yield Call(split(problem, Mesh(ranks)) | _cotangents(problem), ("SHARD-10", "GRAD-3"))
+
+
 @chapter.group("SHARD-10", "GRAD-24", operation=_OPERATION, each=("contiguous", "zigzag"))
 def gradients_of_the_scale(draw: Draw, order: str) -> Iterator[Yielded]:
     """What the ranks return for the scale adds up."""

@@ -133,6 +133,26 @@ def shards_of_sizes(draw: Draw, sizes: str) -> Iterator[Yielded]:
         yield Call(split(problem, mesh) | own, ("SHARD-3", "SHARD-13", *rule))
 
 
+@chapter.group("SHARD-3", "SHARD-13", operation=_OPERATION, each=RANKS[1:])
+def empty_shard_of(draw: Draw, ranks: int) -> Iterator[Yielded]:
+    """One rank has no key, the first, the last or another one, and the next one no query."""
+    for number, problem in enumerate(draw.problems((_PLAIN, _LATE, _LONG))):
+        queries, keys = problem.shape[-2:]
+        empty = (0, ranks - 1, ranks // 2)[number // 2]
+        mesh = Mesh(
+            ranks,
+            queries=_with_an_empty_shard(queries, ranks, (empty + 1) % ranks),
+            keys=_with_an_empty_shard(keys, ranks, empty),
+        )
+        yield Call(split(problem, mesh) | {"is_causal": number % 2 > 0}, ("SHARD-3", "SHARD-13"))
+
+
+def _with_an_empty_shard(rows: int, shards: int, empty: int) -> tuple[int, ...]:
+    """Return boundaries of shards as equal as possible, one of which has no row."""
+    others = [rows * shard // (shards - 1) for shard in range(shards)]
+    return (*others[: empty + 1], *others[empty:])
+
+
 @chapter.group("SHARD-3", operation=_OPERATION, each=("queries", "keys", "both"))
 def nothing_at_all(draw: Draw, nothing: str) -> Iterator[Yielded]:
     """No rank has a query, or a key."""
@@ -295,6 +315,14 @@ def maxima_beside(draw: Draw, name: str) -> Iterator[Yielded]:
         yield Call(split(problem, mesh) | own(problem) | {"return_max": True}, rules)
 
 
+@chapter.group("SHARD-7", "SOFT-6", operation=_OPERATION, each=RANKS)
+def lse_of_the_whole(draw: Draw, ranks: int) -> Iterator[Yielded]:
+    """The lse is that of all shards, without another option and beside causality."""
+    for number, (problem, mesh) in enumerate(_in_turn(draw, (_WHOLE, _PLAIN, _LONG), [Mesh(ranks)])):
+        own: Options = {"is_causal": True} if number % 2 else {}
+        yield Call(split(problem, mesh) | own | {"return_lse": True}, ("SHARD-7", "SOFT-6"))
+
+
 #: Numbers of query heads, of heads to a key head, and boundaries of the parts.
 _HEADS: Mapping[str, tuple[int, int, tuple[tuple[int, ...], ...]]] = {
     "as many key heads": (4, 1, ((0, 1, 2, 3, 4), (0, 2, 4), (0, 3, 4))),
@@ -317,6 +345,16 @@ def heads_over_ranks(draw: Draw, parts: str) -> Iterator[Yielded]:
         yield Call(split(problem, mesh) | own, ("SHARD-8", "HEAD-1", *filter(None, [rules])))
 
 
+@chapter.group("SHARD-1", "HEAD-1", operation=_OPERATION, each=RANKS[1:])
+def heads_that_are_not_split(draw: Draw, ranks: int) -> Iterator[Yielded]:
+    """Each rank has all heads, which an exchange may divide unequally: groups may lie on two ranks."""
+    for number, (heads, group) in enumerate(((6, 2), (3, 1), (12, 4), (8, 2))):
+        shape = Shape((heads,), 5, 9, 3, 2, groups=group)
+        for problem, mesh in _in_turn(draw, (shape,), [Mesh(ranks)]):
+            own: Options = {"is_causal": True} if number % 2 else {}
+            yield Call(split(problem, mesh) | own, ("SHARD-1", "HEAD-1"))
+
+
 @chapter.group(
     "SHARD-8", operation=_OPERATION, each=("mask of heads", "bias of heads", "segments", "dropout")
 )
@@ -334,6 +372,8 @@ def scores_far_from_zero(draw: Draw, ranks: int) -> Iterator[Yielded]:
         for problem, mesh in _in_turn(draw, (_WHOLE, _LONG), [Mesh(ranks)]):
             bias = np.full(problem.shape[-2:], size, problem.query.dtype)
             yield Call(split(problem, mesh) | {"bias": bias}, ("SHARD-9", "SCORE-4"))
+    for problem, mesh in _in_turn(draw, (_WHOLE, _LONG), [Mesh(ranks)]):
+        yield Call(split(problem, mesh) | {"scale": 30.0}, ("SHARD-9", "SCORE-3"))
 
 
 @chapter.group("SHARD-9", "SHARD-1", operation=_OPERATION, each=tuple(_COMPARED))
