@@ -134,4 +134,7 @@ def test_the_page_of_symptoms_names_the_libraries_that_show_the_variant(site):
 
 
 def test_the_data_of_the_search_are_small(site):
+    # The findings of the rule are not those of the symptom.
+    assert " Other findings under this rule: " in row
     assert (site.folder / "html" / "_static" / "names.js").stat().st_size < 500_000
+    assert not re.search(r"(?<!Other )[Ff]indings( under this rule)?: ", text)
