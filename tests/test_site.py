@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 from built_site import ASSETS, SITE
 
-from attnspec import CHAPTERS, cases, rules
+from attnspec import CHAPTERS, __version__, cases, rules
 from attnspec.backends.names import ADAPTERS, LIBRARY_NAMES, PORTABLE, SEPARATE, backends_of, library_of
 from attnspec.conformance.render.html.matrix import column_data
 from attnspec.conformance.render.html.page import Links
@@ -32,6 +32,7 @@ def test_every_rule_has_a_page_with_its_sentence_variants_and_vectors(site):
     for rule in rules():
         text = site.page(f"rules/{rule.id}")
         assert f"# {rule.id} {rule.title}\n" in text
+        assert f"cite as <code>attnspec {__version__}, {rule.id}</code>" in text
         for variant in rule.variants:
             assert f"{{#{variant.name}}}" in text, rule.id
         for case in cases():

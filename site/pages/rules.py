@@ -12,7 +12,7 @@ from pages.known import Known
 from pages.page import Name, Page, Part, make_page
 from pages.vectors import script, vector
 
-from attnspec import Rule
+from attnspec import Rule, __version__
 from attnspec.conformance.attribution.levels import NOT_SHOWN
 from attnspec.conformance.render.html.column import Column, without_run
 from attnspec.conformance.suite.group import Group
@@ -93,6 +93,7 @@ def _page(rule: Rule, before: Rule | None, after: Rule | None, known: Known, add
         f"rules/{rule.id}",
         "rule.md",
         rule=rule,
+        version=__version__,
         before=before,
         after=after,
         results=bool(known.columns),
