@@ -115,6 +115,13 @@ def test_text_from_outside_is_never_markup(folder):
         assert "</script" not in path.read_text(encoding="utf-8")
 
 
+def test_a_run_with_deviations_is_not_said_to_conform(build):
+    judged = [verdict("f", "a", "MASK-6", "deviation", variant="nan"), verdict("f", "b", "MASK-1")]
+    deviates = build({"backend": "f", "judged": judged}).text("f.html")
+    assert "no undeclared failure" in deviates
+    assert "conforms" not in deviates
+
+
 def test_each_kind_of_verdict_has_its_mark(folder):
     letters = folder.letters(MINE)
     expected = {"MASK-1": "p", "MASK-4": "f", "MASK-6": "d", "MASK-13": "s", "MASK-8": "u"}
