@@ -308,7 +308,25 @@ def test_the_front_page_has_three_doors_an_example_a_picture_and_true_figures(si
     assert int(bugs) >= promises > 3
     # Of the stored runs, one is of portable code.
     assert "Results of 6 functions of 5 libraries, one version of each" in text
-    assert "portable code on 1 more" in text
+    assert "portable code on 1 library, 1 of them not among these" in text
+
+
+def test_figures_count_each_library_and_each_finding_once(site):
+    from pages.front import figures
+    from pages.known import Known
+
+    runs = ("torch-sdpa", "torch-portable", "numpy-portable")
+    columns = tuple(replace(site.columns[0], backend=name) for name in runs)
+    known = Known(SITE.parent, {}, (), (), (), {}, (), (), {}, (), columns)
+    assert "portable code on 2 libraries, 1 of them not among these" in figures(known)[-1]
+    found = sum(name.kind == "finding" for name in site.names)
+    alone = [path for path in SCRIPTS.rglob("*.py") if path.parent.name not in ("families", SCRIPTS.name)]
+    assert f"{found} findings about released libraries: {len(alone)} have a script each" in site.page("index")
+    assert f"\n{found} findings: behaviours of" in site.page("findings/index")
+    own = sum(name.kind == "finding" and name.name.startswith("jax/") for name in site.names)
+    assert f"\n{own} findings: behaviours of" in site.page("findings/jax")
+    assert f"[{own} findings with scripts]" in site.page("libraries/jax")
+    assert f">{own} findings</a>" in site.page("libraries/index").partition("findings/jax.html")[2]
 
 
 def test_a_library_page_says_how_to_correct_it(site):

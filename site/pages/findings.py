@@ -40,7 +40,7 @@ def findings(known: Known) -> Part:
                 "findings_of_library.md",
                 library=library,
                 name=name,
-                number=len(own),
+                number=len({finding.name for finding in own}),
                 findings=[_facts(finding, known) for finding in own if not finding.family],
                 rows=_in_families(library, known),
             )
@@ -166,6 +166,7 @@ def _index(known: Known) -> Page:
     return make_page(
         "findings/index",
         "findings.md",
+        number=len({finding.name for finding in known.findings}),
         rows=[row(finding, known) for finding in alone],
         ranks=ranks,
         families=[

@@ -127,22 +127,29 @@ def figures(known: Known) -> list[str]:
     """Return what there is, in numbers that are counted here."""
     names = {finding.name for finding in known.findings}
     bugs = len({finding.name for finding in known.findings if finding.rank == "promise"})
+    alone = sum(not finding.family for finding in known.findings)
+    families = plural(len(known.families), "family", "families")
     generated = sum(count.number for count in known.counts)
     texts = [
         f"{len(known.rules)} rules in {len(CHAPTERS)} chapters",
         f"{len(known.cases)} golden vectors with proven values, {generated:,} generated cases",
         f"{len(known.entries):,} wrong implementations, which the suite is tested against",
-        f"{len(names)} findings about released libraries. {bugs} of them break a documented promise: bugs",
+        (
+            f"{len(names)} findings about released libraries: {alone} have a script each, and the others are "
+            f"in {families}. {bugs} of them break a documented promise: bugs"
+        ),
     ]
     if known.columns:
         judged = known.keepers()
         libraries = plural(len({library_of(backend) for backend in judged}), "library", "libraries")
-        portable = len({column.backend for column in known.columns} - judged.keys())
+        portable = {library_of(column.backend) for column in known.columns if column.backend not in judged}
+        more = len(portable - {*map(library_of, judged)})
         most = max(Counter(column.backend for column in known.columns).values())
         versions = "one version of each" if most == 1 else f"up to {most} versions of each"
         texts.append(
             f"Results of {len(judged)} functions of {libraries}, {versions}, "
-            f"and of our own portable code on {portable} more"
+            f"and of our own portable code on {plural(len(portable), 'library', 'libraries')}, "
+            f"{more} of them not among these"
         )
     return texts
 

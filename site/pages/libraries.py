@@ -49,7 +49,7 @@ def _row(library: str, known: Known, *, portable: bool) -> dict[str, Any]:
         "name": LIBRARY_NAMES[library],
         "backends": [{"name": name, "run": name in run} for name in backends],
         "levels": " ".join(levels) or ("none" if columns else "not run"),
-        "findings": sum(finding.library == library for finding in known.findings),
+        "findings": len({finding.name for finding in known.findings if finding.library == library}),
     }
 
 
@@ -67,7 +67,11 @@ def _page(library: str, known: Known) -> Page:
         rows=_results(backends, columns),
         note=NOTE if any(column.backend in PORTABLE for column in columns) else "",
         declared=_deviations(columns, known),
-        findings=[row(finding, known) for finding in known.findings if finding.library == library],
+        findings=[
+            row(finding, known)
+            for finding in {each.name: each for each in reversed(known.findings)}.values()
+            if finding.library == library
+        ][::-1],
         portable=PORTABLE,
         label_of=label_of,
     )
