@@ -196,6 +196,11 @@ ASKED = {
     "header": "guide/offline.html",
     "softmax_scale": "operations/attention.html#scale",
     "mask-6": "rules/MASK-6.html",
+    "xformers": "libraries/torch.html",
+    "memory_efficient_attention": "libraries/torch.html",
+    "what is softmax in attention": "spec/glossary.html#softmax",
+    "LSE-1": "rules/SOFT-6.html",
+    "MASK-99": "rules/MASK-1.html",
 }
 
 
@@ -207,13 +212,14 @@ def test_the_words_that_readers_type_find_the_page(site, tmp_path):
         f"const {{ prepare, search, unpack }} = require({json.dumps(str(ASSETS / 'search.js'))});"
         "globalThis.attnspecNames = async (data) => { const index = prepare(await unpack(data));"
         f"const said = {json.dumps([*ASKED, 'zzyzzx'])}.map((query) => search(index, query, 3));"
-        "console.log(JSON.stringify(said.map(({ found }) => found.map((one) => one.address)))); };"
+        "console.log(JSON.stringify([said.map(({ found }) => found.map((one) => one.address)),"
+        "said.map(({ absent }) => absent || '')])); };"
     )
     path = tmp_path / "search.js"
     names = (site.folder / "html" / "_static" / "names.js").read_text(encoding="utf-8")
     path.write_text(program + names, encoding="utf-8")
     done = subprocess.run([node, str(path)], check=True, capture_output=True, text=True)
-    *found, nothing = json.loads(done.stdout)
+    (*found, nothing), absent = json.loads(done.stdout)
     missed = {
         query: those
         for (query, address), those in zip(ASKED.items(), found, strict=True)
@@ -221,6 +227,7 @@ def test_the_words_that_readers_type_find_the_page(site, tmp_path):
     }
     assert missed == {}
     assert nothing == []
+    assert [name for name in absent if name] == ["LSE-1", "MASK-99"]
 
 
 def test_words_of_readers_belong_to_names_that_exist(site):

@@ -50,7 +50,8 @@ WORDS: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("rule", "SHAPE-8"): ("lse shape", "shape of the lse"),
     ("rule", "SHAPE-10"): ("return order", "order of outputs", "tuple of results"),
     ("rule", "SCORE-3"): ("custom scale", "scale 0", "negative scale", "scale ignored"),
-    ("rule", "SCORE-4"): ("bias before scaling", "position bias", "attn_bias added"),
+    ("rule", "SCORE-4"): (
+        "score_mod","bias before scaling", "position bias", "attn_bias added"),
     ("rule", "SCORE-6"): ("softcap 0", "negative softcap"),
     ("rule", "MASK-14"): (
         "tree attention", "speculative decoding", "draft tokens", "tree mask", "ring buffer",
@@ -61,7 +62,7 @@ WORDS: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("rule", "SOFT-2"): ("stable softmax", "online softmax", "max subtraction", "large logits"),
     ("rule", "SOFT-4"): ("attention weights", "need_weights", "attention probabilities"),
     ("rule", "SOFT-8"): ("row max", "return_max", "maximum of a row"),
-    ("rule", "HEAD-2"): ("uneven heads", "heads not divisible"),
+    ("rule", "HEAD-2"): ("uneven heads", "heads not divisible", "divisibility of heads"),
     ("rule", "HEAD-3"): ("split heads", "reshape heads"),
     ("rule", "HEAD-6"): ("multi-head attention", "mha"),
     ("rule", "HEAD-7"): ("cross attention", "encoder decoder", "memory"),
@@ -141,7 +142,10 @@ WORDS: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("page", "Findings"): ("bugs", "known bugs", "issues"),
     ("page", "Gallery"): ("wrong implementations", "mutants"),
     ("page", "Cases"): ("test vectors", "golden vectors"),
-    ("library", "torch"): ("pytorch", "sdpa", "scaled_dot_product_attention", "flex attention"),
+    ("library", "torch"): (
+        "pytorch", "sdpa", "scaled_dot_product_attention", "flex attention", "memory_efficient_attention",
+        "xformers",
+    ),
     ("library", "jax"): ("dot_product_attention",),
     ("library", "onnxruntime"): ("ort", "groupqueryattention"),
 }  # fmt: skip

@@ -71,6 +71,15 @@ def test_a_symptom_is_found_from_the_front_page(browser, address):
     page.context.close()
 
 
+def test_an_id_of_no_rule_is_said_to_be_none(browser, address):
+    page, problems = opened(browser, address)
+    page.goto(f"{address}/search.html?q=MASK-99")
+    page.locator(".hits li").first.wait_for()
+    assert page.inner_text(".hits h2") == "There is no rule MASK-99. Names like it"
+    assert problems == []
+    page.context.close()
+
+
 def test_a_row_is_judged_and_a_mistake_is_named(browser, address):
     page, problems = opened(browser, address)
     page.goto(f"{address}/try.html")
@@ -92,8 +101,14 @@ def test_a_row_is_read_as_libraries_print_it(browser, address):
     page, problems = opened(browser, address, viewport={"width": 390, "height": 800})
     page.goto(f"{address}/try.html")
     page.fill('[name="output"]', "tensor([0.4180, 1.6016], device='cuda:0', dtype=torch.bfloat16)")
-    page.fill('[name="keys"]', "[[0.5, 1.0, -1.0, 0.75], [-0.25, 0.5, 2.0, 1.25], [1, -2, 0.5, -0.5], [0.75, 0.25, 0.125, 1]]")
-    page.fill('[name="values"]', "tensor([[ 1.0,\n  2.0],\n [-1.5, 0.5], [3., -2.],\n [0.25, 4.]], dtype=torch.bfloat16)")
+    page.fill(
+        '[name="keys"]',
+        "[[0.5, 1.0, -1.0, 0.75], [-0.25, 0.5, 2.0, 1.25], [1, -2, 0.5, -0.5], [0.75, 0.25, 0.125, 1]]",
+    )
+    page.fill(
+        '[name="values"]',
+        "tensor([[ 1.0,\n  2.0],\n [-1.5, 0.5], [3., -2.],\n [0.25, 4.]], dtype=torch.bfloat16)",
+    )
     page.click("#try button")
     assert "Within the allowed error" in page.inner_text("#try-result .verdict")
     for cell in page.locator('#try-result [data-label="allowed error"]:visible').all():

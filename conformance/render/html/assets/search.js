@@ -61,6 +61,8 @@
     "merge merging combine merged",
     "uniform mean average",
     "pytorch torch sdpa",
+    "gpu cuda",
+    "divisible divisibility multiple",
   ];
 
   const plain = (text) =>
@@ -147,7 +149,8 @@
         points.set(name, [sum[0] + rare * weight, sum[1] + rare]);
       }
     });
-    const asked = tight(query);
+    // Of a question, what it asks for.
+    const asked = tight(/^\s*what\b/i.test(query) ? plain(query).split(" ").filter((word) => !IDLE.has(word)).join(" ") : query);
     const found = [];
     names.forEach((one, place) => {
       const how = rank(one, asked);
@@ -209,9 +212,19 @@
       .join(" ");
   }
 
-  // Returns the names found, and how the query was read if it was misspelt.
+  // An id that no rule has: with the letters of rules, or in capitals.
+  function absentId(index, query) {
+    const [id, letters] = /^([a-z]{2,})-\d+$/i.exec(query.trim()) || [];
+    const ids = index.names.filter((one) => one.kind === "rule").map((one) => one.name.toLowerCase());
+    if (!id || ids.includes(id.toLowerCase())) return "";
+    return letters === letters.toUpperCase() || ids.some((one) => one.startsWith(`${letters.toLowerCase()}-`)) ? letters : "";
+  }
+
+  // Returns the names found, how the query was read if it was misspelt, and whether it is the id of no rule.
   function search(index, query, most) {
     if (plain(query).length < 2) return { found: [], meant: "" };
+    const letters = absentId(index, query);
+    if (letters) return { ...search(index, letters, most), meant: "", absent: query.trim().toUpperCase() };
     let meant = "";
     let all = hits(index, query);
     // A word that no name has may be a misspelling.

@@ -83,15 +83,15 @@
     };
     const show = () => {
       const query = input.value.trim();
-      const { found, meant } = search(index, query, 10);
+      const { found, meant, absent } = search(index, query, 10);
       const all = `search.html?q=${encodeURIComponent(meant || query)}`;
       chosen = -1;
       hits = found.map((one) => one.address);
       const rows = found.map((one, place) => option(item(one, "span"), place, one.address));
-      if (query.length > 1 && (!found.length || meant)) {
+      if (query.length > 1 && (!found.length || meant || absent)) {
         const li = document.createElement("li");
         li.className = "none";
-        li.textContent = meant ? `These match “${meant}”.` : `Nothing matches “${query}”.`;
+        li.textContent = absent ? `There is no rule ${absent}.` : meant ? `These match “${meant}”.` : `Nothing matches “${query}”.`;
         rows.push(whole ? option(li, found.length, all) : li);
         if (whole) hits.push(all);
       }
@@ -137,11 +137,11 @@
   if (results && asked) {
     document.querySelectorAll('[role="search"] input[name="q"]').forEach((input) => (input.value = asked));
     names().then(() => {
-      const { found, meant } = search(index, asked, 40);
+      const { found, meant, absent } = search(index, asked, 40);
       const part = document.createElement("section");
       part.className = "hits";
       const head = document.createElement("h2");
-      head.textContent = meant ? `Matches of “${meant}”` : found.length ? `Matches of “${asked}”` : `Nothing matches “${asked}”`;
+      head.textContent = absent ? `There is no rule ${absent}${found.length ? ". Names like it" : ""}` : meant ? `Matches of “${meant}”` : found.length ? `Matches of “${asked}”` : `Nothing matches “${asked}”`;
       const list = document.createElement("ul");
       list.className = "names";
       for (const one of found) {
