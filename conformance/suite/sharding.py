@@ -144,7 +144,8 @@ def empty_shard_of(draw: Draw, ranks: int) -> Iterator[Yielded]:
             queries=_with_an_empty_shard(queries, ranks, (empty + 1) % ranks),
             keys=_with_an_empty_shard(keys, ranks, empty),
         )
-        yield Call(split(problem, mesh) | {"is_causal": number % 2 > 0}, ("SHARD-3", "SHARD-13"))
+        own: Options = {"is_causal": True} if number % 2 else {}
+        yield Call(split(problem, mesh) | own, ("SHARD-3", "SHARD-13", *(["MASK-3"] if own else [])))
 
 
 def _with_an_empty_shard(rows: int, shards: int, empty: int) -> tuple[int, ...]:
@@ -320,7 +321,8 @@ def lse_of_the_whole(draw: Draw, ranks: int) -> Iterator[Yielded]:
     """The lse is that of all shards, without another option and beside causality."""
     for number, (problem, mesh) in enumerate(_in_turn(draw, (_WHOLE, _PLAIN, _LONG), [Mesh(ranks)])):
         own: Options = {"is_causal": True} if number % 2 else {}
-        yield Call(split(problem, mesh) | own | {"return_lse": True}, ("SHARD-7", "SOFT-6"))
+        rules = ("SHARD-7", "SOFT-6", *(["MASK-3"] if own else []))
+        yield Call(split(problem, mesh) | own | {"return_lse": True}, rules)
 
 
 #: Numbers of query heads, of heads to a key head, and boundaries of the parts.
@@ -352,7 +354,7 @@ def heads_that_are_not_split(draw: Draw, ranks: int) -> Iterator[Yielded]:
         shape = Shape((heads,), 5, 9, 3, 2, groups=group)
         for problem, mesh in _in_turn(draw, (shape,), [Mesh(ranks)]):
             own: Options = {"is_causal": True} if number % 2 else {}
-            yield Call(split(problem, mesh) | own, ("SHARD-1", "HEAD-1"))
+            yield Call(split(problem, mesh) | own, ("SHARD-1", "HEAD-1", *(["MASK-3"] if own else [])))
 
 
 @chapter.group(
