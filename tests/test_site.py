@@ -158,6 +158,17 @@ def test_styles_from_elsewhere_are_found(tmp_path):
     assert "from elsewhere" in problems(_folder(tmp_path, one="x"))[0]
 
 
+def test_a_link_to_the_repository_needs_its_address(tmp_path):
+    from publish import finish
+
+    page = tmp_path / "one.html"
+    page.write_text("<html><head></head><body><footer></footer></body></html>", encoding="utf-8")
+    finish(tmp_path)
+    assert "<a" not in page.read_text(encoding="utf-8")
+    finish(tmp_path, repository="https://example.org/x")
+    assert '<a href="https://example.org/x">' in page.read_text(encoding="utf-8")
+
+
 def test_formulas_become_mathml():
     pytest.importorskip("latex2mathml")
     sys.path.append(str(SITE / "extensions"))
