@@ -113,3 +113,40 @@ def test_a_kernel_is_judged_on_the_calls_of_a_model(lost, tmp_path, monkeypatch)
         again = CliRunner().invoke(main, ["check", ".", "--case", next(Path().glob("*-recorded.json")).name])
         assert again.exit_code == 1, again.output
         assert "SOFT-3" in again.output
+
+
+def test_options_that_ask_for_results_are_no_part_of_a_call(tmp_path):
+    arrays = random(2, 3, 8), random(2, 5, 8), random(2, 5, 8)
+    mine = record(attention, tmp_path)
+    mine(*arrays, return_lse=True)
+    mine(*arrays)
+    (item,) = read_recorded(tmp_path)
+    assert {*item.case.arguments} == {"query", "key", "value"}
+
+
+def test_a_part_keeps_positions_and_what_is_broadcast(tmp_path):
+    def wrong_in_the_last_row(query, key, value, *, is_causal=False, mask=None):
+        last = np.isin(query[..., :1], queries[:, -1:, :1])  # by their numbers, wherever they stand
+        return plain(query, key, value, is_causal=is_causal, mask=mask) + last.astype(np.float32)
+
+    queries, keys = random(2, 8, 4), random(2, 16, 4)
+    mine = record(wrong_in_the_last_row, tmp_path)
+    mine(queries, keys, keys, is_causal=True)
+    mine(queries, keys, keys, mask=np.arange(16)[None] < 9)
+    causal, masked = (
+        shrink(describe(wrong_in_the_last_row), item).case.arguments for item in read_recorded(tmp_path)
+    )
+    assert causal["query"].shape[-2] == 8, "the last half would begin at another position"
+    assert masked["query"].shape[-2] == 1
+    assert masked["mask"].shape[0] == 1
+
+
+def test_calls_that_are_not_offered_do_not_pass(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    record(attention, "calls")(random(2, 3, 8), random(2, 5, 8), random(2, 5, 8), softcap=2.0)
+    text = "from attnspec.reference import attention as whole\n"
+    text += "def attention(query, key, value):\n    return whole(query, key, value, dtype=query.dtype)\n"
+    Path("without_softcap.py").write_text(text)
+    run = CliRunner().invoke(main, ["recorded", "calls", "./without_softcap.py:attention"])
+    assert run.exit_code == 4, run.output
+    assert "1 recorded calls: 0 pass" in run.output
