@@ -285,8 +285,8 @@ _PAIRS: Mapping[str, str] = {
 @chapter.group("SHARD-6", operation=_OPERATION, each=tuple(_PAIRS))
 def pairs_of(draw: Draw, name: str) -> Iterator[Yielded]:
     """An array of pairs has the rows of all queries and the columns of all keys, beside other positions."""
-    meshes = [Mesh(3, "zigzag"), Mesh(2, "striped"), Mesh(4), Mesh(2, heads=(0, 1, 4))]
-    for problem, mesh in _in_turn(draw, (_WHOLE, _LATE, _LONG), meshes[:3]):
+    meshes = [Mesh(3, "zigzag"), Mesh(2, "striped"), Mesh(4)]
+    for problem, mesh in _in_turn(draw, (_WHOLE, _LATE, _LONG), meshes):
         own = FORMS[name].draw(problem) | {"is_causal": True}
         yield Call(split_in_order(problem, mesh) | own, ("SHARD-6", "MASK-14", _PAIRS[name]))
 

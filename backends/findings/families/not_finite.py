@@ -9,6 +9,7 @@ import numpy as np
 from table import Row, show
 
 INF, NAN = np.inf, np.nan
+_LAST_DISALLOWED = np.array([[[[True, True, False]]]])
 
 
 def _rows(*values):
@@ -46,8 +47,7 @@ def _nan_gradient():
 
 
 def _masked_value():
-    mask = np.array([[True, True, False]])
-    return calls.torch_sdpa(_ones(1), _ones(3), _with(_ones(3), 2, NAN), attn_mask=mask)
+    return calls.torch_sdpa(_ones(1), _ones(3), _with(_ones(3), 2, NAN), attn_mask=_LAST_DISALLOWED[0, 0])
 
 
 _SDPA = "scaled_dot_product_attention"
@@ -81,6 +81,14 @@ ROWS = (
         ),
         NAN,
         0.0,
+    ),
+    Row(
+        "keras/masked_nan_value",
+        "MASK-13",
+        "ops.dot_product_attention on NumPy, a disallowed value of NaN",
+        lambda: calls.keras(_ones(1), _ones(3), _with(_ones(3), 2, NAN), mask=_LAST_DISALLOWED),
+        NAN,
+        1.0,
     ),
     Row(
         "ncnn/nan_key",
