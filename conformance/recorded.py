@@ -92,7 +92,7 @@ def record(
     def recording(*arrays: Any, **options: Any) -> Any:
         given = signature.bind(*arrays, **options).arguments
         arguments = {ours.get(own, own): _plain(thing) for own, thing in given.items() if thing is not None}
-        _store({name: _turned(name, x, layout) for name, x in arguments.items()})
+        _store({name: _with_heads_first(name, x, layout) for name, x in arguments.items()})
         return function(*arrays, **options)
 
     def _store(arguments: dict[str, Any]) -> None:
@@ -125,7 +125,7 @@ def _plain(thing: Any) -> Any:
     return load_library(name).to_numpy(thing, "")
 
 
-def _turned(name: str, thing: Any, layout: str) -> Any:
+def _with_heads_first(name: str, thing: Any, layout: str) -> Any:
     """Put the heads of queries, keys and values before their positions."""
     turned = layout == "BSHD" and name in _FORM.arrays
     return np.ascontiguousarray(np.swapaxes(thing, -2, -3)) if turned else thing

@@ -13,7 +13,7 @@ from attnspec.backends import load
 from attnspec.conformance.gallery import entry
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.render.text import verdict_text
-from attnspec.conformance.run.search import calls, search, store
+from attnspec.conformance.run.search import calls, calls_of_form, search, store
 from attnspec.golden import read_cases
 from attnspec.sizes import misfits
 
@@ -69,13 +69,33 @@ def test_of_what_is_correct_nothing_is_found(name):
     assert search(entry(name).backend(), 150, seed=3) is None
 
 
-@settings(max_examples=60, database=None, suppress_health_check=list(HealthCheck), deadline=None)
+@settings(
+    max_examples=60,
+    database=None,
+    derandomize=True,  # no test depends on chance
+    suppress_health_check=list(HealthCheck),
+    deadline=None,
+)
 @given(st.data())
 def test_every_call_is_legal_and_takes_what_the_backend_has(data):
     backend = replace(PORTABLE, dtypes=("float32",))
     case = data.draw(calls(backend))
     assert misfits(case.operation, case.arguments) == []
     assert case.dtype == "float32"
+
+
+def test_gradients_of_latent_vectors_are_drawn():
+    names = set()
+
+    @settings(max_examples=20, database=None, derandomize=True, deadline=None)
+    @given(calls_of_form(replace(PORTABLE, dtypes=("float32",)), "latent_attention"))
+    def draw(case):
+        names.add(case.operation)
+        assert misfits(case.operation, case.arguments) == []
+        assert not judge(PORTABLE, case).bad
+
+    draw()
+    assert names == {"latent_attention", "latent_attention_vjp"}
 
 
 def test_a_backend_is_asked_for_nothing_that_it_does_not_take():

@@ -119,7 +119,7 @@ def _has_float64(arguments: Arguments) -> bool:
     return any(arguments[name].dtype == np.float64 for name in ("query", "key", "value"))
 
 
-def _reached(arguments: Arguments) -> dict[str, NDArray[np.bool_]]:
+def _elements_reached(arguments: Arguments) -> dict[str, NDArray[np.bool_]]:
     """Find the elements that a NaN or an infinity reaches if disallowed keys are not left out."""
     columns = ~np.isfinite(arguments["value"]).all(axis=-2)
     return {"output": rows_not_finite(arguments)[..., None] | columns[..., None, :]}
@@ -176,8 +176,8 @@ _OF_BOTH = (
         ("NUM-1",),
         "NaN and infinity of disallowed keys reach results in float32, too",
         "keras/masked_nan_value",
-        (with_dtype(widest="float32"), Special(_reached)),
-        when=lambda arguments: _has_float64(arguments) and bool(_reached(arguments)["output"].any()),
+        (with_dtype(widest="float32"), Special(_elements_reached)),
+        when=lambda arguments: _has_float64(arguments) and bool(_elements_reached(arguments)["output"].any()),
     ),
     _mixed_dtypes("float32"),
     *_OF_ALL,

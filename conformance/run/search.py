@@ -23,7 +23,7 @@ from attnspec.conformance.suite.problem import Problem, Shape, grid
 from attnspec.conformance.verdict import Verdict
 from attnspec.dialect import in_dtype
 from attnspec.golden import write_cases
-from attnspec.sizes import misfits
+from attnspec.sizes import misfits, output_shapes
 
 #: At most one axis is longer than a tile, because the oracle computes with exact fractions.
 _LONG = (9, 17, 33, 65)
@@ -50,7 +50,7 @@ def search(backend: Backend, number: int, seed: int | None = None) -> Counterexa
     BackendError
         If it offers no operation of which calls are drawn.
     """
-    if not searched(backend):
+    if not operations_to_search(backend):
         raise BackendError(
             f"backend {backend.name}: expected attention or a form of it but sharded_attention, "
             "got no operation that --search draws calls of"
@@ -87,7 +87,7 @@ def search(backend: Backend, number: int, seed: int | None = None) -> Counterexa
     return None
 
 
-def searched(backend: Backend) -> list[str]:
+def operations_to_search(backend: Backend) -> list[str]:
     """Return the operations of which calls are drawn: attention, and its forms but that over ranks."""
     drawn = [name for name, form in OPERATIONS.items() if form.layers and "sharded" not in form.layers]
     return [name for name in ("attention", *drawn) if backend.function(name) is not None]
@@ -99,8 +99,8 @@ class _Found(Exception):  # noqa: N818 - what Hypothesis shrinks
 
 def calls(backend: Backend) -> st.SearchStrategy[Case]:
     """Draw valid calls, with the operations, the dtypes and the arguments that a backend takes."""
-    forms = [name for name in searched(backend) if OPERATIONS[name].layers]
-    of_attention = [calls_of_attention(backend)] if "attention" in searched(backend) else []
+    forms = [name for name in operations_to_search(backend) if OPERATIONS[name].layers]
+    of_attention = [calls_of_attention(backend)] if "attention" in operations_to_search(backend) else []
     of_forms = [st.sampled_from(forms).flatmap(partial(calls_of_form, backend))] if forms else []
     return st.one_of(*of_attention, *of_forms)
 
@@ -126,8 +126,8 @@ def calls_of_form(draw: st.DrawFn, backend: Backend, operation: str) -> Case:
     arguments = draw_call(random, dtype, layers, sizes, *names)
     gradients = f"{operation}_vjp"
     if gradients in OPERATIONS and backend.function(gradients) is not None and draw(st.booleans()):
-        operation, rows = gradients, arguments["query"].shape[:-1]
-        arguments["d_output"] = grid(random, (*rows, arguments["value"].shape[-1]), 1.0).astype(dtype)
+        shape = output_shapes(operation, arguments)["output"]
+        operation, arguments["d_output"] = gradients, grid(random, shape, 1.0).astype(dtype)
     hypothesis.assume(all(backend.has(operation, name) for name in arguments))
     hypothesis.assume(not misfits(operation, arguments))
     hypothesis.assume(not fits(backend.constraints, arguments, operation))
