@@ -10,6 +10,7 @@ from tests_support import whole_suite
 import attnspec
 from attnspec import CHAPTERS, SpecError, claimable, find_case, find_rule, in_no_level, levels, rules
 from attnspec import rule as level
+from attnspec.backends.library import TABLE
 from attnspec.conformance.attribution.levels import rules_of, standings
 from attnspec.conformance.verdict import Verdict
 from attnspec.rule import DEFINITIONS, parse
@@ -44,6 +45,25 @@ def test_a_rule_in_a_sentence_of_any_of_our_texts_exists():
     for path in texts:
         for prefix, number in re.findall(r"\b([A-Z]+)-([0-9]+)\b", path.read_text(encoding="utf-8")):
             assert prefix not in prefixes or f"{prefix}-{number}" in known, f"{path.name}: {prefix}-{number}"
+
+
+def test_the_pages_name_one_release_of_each_library_which_the_table_has():
+    """Sentences on what a library did before a release may name that one."""
+    table = (SPEC / "references.md").read_text(encoding="utf-8").partition("## Versions examined")[2]
+    named = {}
+    for path in SPEC.glob("*.md"):
+        text = " ".join(path.read_text(encoding="utf-8").split())
+        for library, release in re.findall(r"(?<!before )\[([A-Z][\w ]+?) (\d[\w.]*)\]\[releases\]", text):
+            named.setdefault(library, set()).add(release)
+    assert len(named) >= 6
+    for library, (release, *others) in named.items():
+        assert not others, (library, release, *others)
+        assert re.search(rf"^\| {library}[^|]*\| {re.escape(release)}\b", table, re.MULTILINE), (
+            library,
+            release,
+        )
+        pinned = TABLE.get(library.lower(), {}).get("requires", [""])[0].partition("==")[2]
+        assert pinned in {"", release}, library
 
 
 def test_the_chapters_are_those_of_the_readme():

@@ -12,6 +12,7 @@ from attnspec import find_rule
 
 pytestmark = pytest.mark.skipif(not SITE.is_dir(), reason="the site is not shipped")
 
+FINDINGS = SITE.parent / "backends" / "findings"
 #: What readers typed, and the rules of which one has to be among the first three results, either itself or in
 #: a symptom.
 SEARCHES = {
@@ -118,12 +119,15 @@ def test_symptoms_are_found_in_the_words_of_readers(first_three):
 
 def test_each_symptom_has_rules_that_exist_and_a_thread():
     symptoms = entries()
+    rows = "".join(path.read_text(encoding="utf-8") for path in (FINDINGS / "families").glob("*.py"))
     assert len(symptoms) >= 60
     assert len({symptom.place for symptom in symptoms}) == len(symptoms)
     for symptom in symptoms:
         rule, *_ = [find_rule(rule) for rule in symptom.rules]
         assert symptom.variant in {"", *(variant.name for variant in rule.variants)}, symptom.text
         assert symptom.threads, symptom.text
+        for name in symptom.findings:
+            assert (FINDINGS / f"{name}.py").is_file() or f'"{name}"' in rows, name
         for thread in symptom.threads:
             assert re.fullmatch(r"[\w.-]+/[\w.-]+#[0-9]+", thread)
 
@@ -134,10 +138,9 @@ def test_the_page_of_symptoms_names_the_libraries_that_show_the_variant(site):
     row = text.partition(place)[2].partition("</tr>")[0]
     assert '<a href="libraries/torch.html">PyTorch</a>, ' in row
     assert "libraries/ncnn" not in row
-    # The findings of the rule are not those of the symptom.
-    assert " Other findings under this rule: " in row
+    assert '<a href="findings/torch.html#mha_fast_path">torch/mha_fast_path</a>' in row
+    assert '<a href="findings/families/empty_row.html">' in row
     assert 'href="https://github.com/pytorch/pytorch/issues/41508"' in row
-    assert not re.search(r"(?<!Other )[Ff]indings( under this rule)?: ", text)
 
 
 def test_the_data_of_the_search_are_small(site):

@@ -11,8 +11,6 @@ from pages.page import Name, Part, make_page
 from attnspec.backends.names import LIBRARY_NAMES, library_of
 
 SYMPTOMS = Path(__file__).parents[1] / "symptoms.toml"
-#: The most findings that a row names.
-_FEW = 3
 
 
 @dataclass(frozen=True)
@@ -24,6 +22,7 @@ class Symptom:
     threads: tuple[str, ...]
     words: str
     variant: str = ""
+    findings: tuple[str, ...] = ()
 
     @property
     def place(self) -> str:
@@ -41,6 +40,7 @@ def read_symptoms() -> tuple[Symptom, ...]:
             tuple(entry["threads"]),
             entry["words"],
             entry.get("variant", ""),
+            tuple(entry.get("findings", ())),
         )
         for entry in entries
     )
@@ -52,8 +52,8 @@ def symptoms(known: Known) -> Part:
         {
             "symptom": symptom,
             "libraries": _with_variant(symptom, known),
-            "findings": (findings := _findings(symptom, known))[:_FEW],
-            "more": len(findings[_FEW:]),
+            "findings": [_finding(name, known) for name in symptom.findings],
+            "others": any(symptom.rules[0] in finding.rules for finding in known.findings),
         }
         for symptom in read_symptoms()
     ]
@@ -94,11 +94,11 @@ def _with_variant(symptom: Symptom, known: Known) -> list[tuple[str, str]]:
     return [(library, LIBRARY_NAMES[library]) for library in dict.fromkeys(shown)]
 
 
-def _findings(symptom: Symptom, known: Known) -> list[tuple[str, str]]:
-    """Return the findings under the first rule of a symptom: addresses and names, each once."""
-    findings = {
-        finding.name: f"findings/{finding.name.replace('/', '.html#')}"
-        for finding in known.findings
-        if symptom.rules[0] in finding.rules
-    }
-    return [(address, name) for name, address in findings.items()]
+def _finding(name: str, known: Known) -> tuple[str, str]:
+    """Return the address of a finding or of a family of findings, and what to call it."""
+    folder, _, last = name.partition("/")
+    if folder != "families":
+        return f"findings/{folder}.html#{last}", name
+    (family,) = (family for family in known.families if family.name == last)
+    libraries = len({row.library for row in family.rows})
+    return f"findings/families/{last}.html", f"{len(family.rows)} calls of {libraries} libraries"

@@ -225,12 +225,32 @@ def test_a_narrow_matrix_shows_whole_names_and_many_columns(browser, tmp_path):
     ).length"""
     for width, least in ((400, 11), (1280, 31)):
         found = browser.new_page(viewport={"width": width, "height": 800})
-        go(found, tmp_path / "out", "index.html")
+        go(found, tmp_path / "out", "index.html#library=all")
         levels_ = found.locator("#matrix tr:has([data-level])")
         assert levels_.count() == len(levels())
         assert levels_.evaluate_all(whole), width
         assert found.locator("#MASK-6 td").evaluate_all(shown) >= least, width
         found.close()
+
+
+def test_a_narrow_matrix_begins_with_one_function_in_words(browser, tmp_path):
+    paths = [
+        write_run(tmp_path / f"m{number}-2026-01-01.jsonl", f"m{number}:f", judged=every_rule(f"m{number}:f"))
+        for number in range(6)
+    ]
+    write(paths, tmp_path / "out")
+    found = browser.new_page(viewport={"width": 390, "height": 800})
+    go(found, tmp_path / "out", "index.html")
+    assert found.locator("#MASK-6 td").count() == 1
+    assert found.locator("#MASK-6 .title").is_visible()
+    found.select_option("#function select", "m3:f")
+    assert found.evaluate("location.hash") == "#library=m3:f"
+    assert "m3:f" in found.locator("#matrix thead").inner_text()
+    found.click("#MASK-6 td")
+    cell, panel = (found.locator(name).bounding_box() for name in ("#MASK-6 td", "#detail"))
+    assert cell["y"] >= 0
+    assert cell["y"] + cell["height"] <= panel["y"]
+    found.close()
 
 
 def test_signs_are_explained_before_the_matrix(page, folder):

@@ -35,11 +35,14 @@ def matrix_page(columns: Sequence[Column], links: Links) -> Page:
     title = "Results by rule and library"
     backends = {column.backend for column in columns}
     overviews = [_overview(column, columns) for column in newest(columns) if column.standings]
+    libraries = [row for row in overviews if row["column"].backend not in PORTABLE]
+    by_lack = sorted(libraries, key=_lack)
     body = render(
         "matrix.html",
         texts=level_texts(),
         own=_own(newest(columns)[0], columns) if len(newest(columns)) == 1 else None,
-        overviews=[row for row in overviews if row["column"].backend not in PORTABLE],
+        overviews=libraries,
+        standings=[(number, [*rows]) for number, rows in groupby(by_lack, key=_lack)],
         portable_overviews=[row for row in overviews if row["column"].backend in PORTABLE],
         links=links,
         rules=len(rules()),
@@ -75,6 +78,11 @@ def _overview(column: Column, columns: Sequence[Column]) -> dict[str, Any]:
         "kept": judged.count("p"),
         "judged": len(judged),
     }
+
+
+def _lack(row: Mapping[str, Any]) -> int:
+    """Return how many rules of core a row of the first table lacks."""
+    return len(_missing(row["column"], "core"))
 
 
 def _own(column: Column, columns: Sequence[Column]) -> dict[str, Any]:

@@ -15,6 +15,10 @@
   const form = document.getElementById("filters");
   const box = document.getElementById("matrix");
   const count = document.getElementById("count");
+  // Where there are few columns, a cell has room for words. A narrow screen shows one function at first.
+  const ROOM = 4;
+  const NARROW = matchMedia("(max-width: 700px)").matches && BACKENDS.length > ROOM;
+  const chooser = document.getElementById("function");
   let state = attnspec.readState();
   let columns = [];
   let rows = [];
@@ -34,7 +38,8 @@
   }
 
   function shownBackends() {
-    return state.library ? new Set(state.library.split(",").map(attnspec.decoded)) : null;
+    if (NARROW && !state.library) return new Set([BACKENDS[0]]);
+    return state.library && state.library !== "all" ? new Set(state.library.split(",").map(attnspec.decoded)) : null;
   }
 
   // A name in a list, in which a comma separates names.
@@ -52,11 +57,17 @@
 ${select("chapter", "Chapter", CHAPTERS.map((name) => [name, name]), "all chapters")}
 ${select("level", "Level", matrix.levels.map((level) => [level.name, level.name]), "all levels")}
 ${select("verdict", "Verdict", [...matrix.marks].reverse().map((mark) => [mark[0], `${mark[1]} ${mark[2]}`]), "any verdict")}
-<details class="libraries"><summary>Libraries: <span>${chosen ? `${boxes.filter((one) => one.includes(" checked")).length} of ${BACKENDS.length}` : "all"}</span></summary>
-<div><button type="button" data-all="1">All</button> <button type="button" data-all="">None</button>${boxes.join("")}</div></details>
+${NARROW ? "" : `<details class="libraries"><summary>Libraries: <span>${chosen ? `${boxes.filter((one) => one.includes(" checked")).length} of ${BACKENDS.length}` : "all"}</span></summary>
+<div><button type="button" data-all="1">All</button> <button type="button" data-all="">None</button>${boxes.join("")}</div></details>`}
 <div class="checks">${check("only", "failing", "only failing")}${check("differ", "1", "only where they differ")}${OLDER ? check("all", "1", "older versions") : ""}</div>
 <button type="reset">Reset</button>`;
     form.hidden = false;
+    if (NARROW) {
+      const names = BACKENDS.map((name) => option(listed(name), labelOf(name), state.library || listed(BACKENDS[0])));
+      const several = (state.library || "").includes(",") ? option(state.library, "several", state.library) : "";
+      chooser.innerHTML = `<label>Function<select name="library" form="filters">${several}${names.join("")}${option("all", "all, side by side", state.library)}</select></label>`;
+      chooser.hidden = false;
+    }
     const choices = form.closest("details");
     choices.open = choices.open || matchMedia("(min-width: 700px)").matches || Object.keys(state).some((name) => !["cell", "at", "levels"].includes(name) && state[name]);
   }
@@ -103,9 +114,6 @@ ${select("verdict", "Verdict", [...matrix.marks].reverse().map((mark) => [mark[0
     return { levels, rules };
   }
 
-  // Where there are few columns, a cell has room for words.
-  const ROOM = 4;
-
   function cell(letter, label, attributes, extent = "", text = MARK[letter][1]) {
     const at_ = Number(/data-column="(\d+)"/.exec(attributes)[1]);
     return `<td class="${letter}${edge(at_)}" tabindex="-1" aria-label="${esc(label)}" ${attributes}>${text}${extent}</td>`;
@@ -139,7 +147,8 @@ ${select("verdict", "Verdict", [...matrix.marks].reverse().map((mark) => [mark[0
       const what = letter === "p" ? "reached" : letter === "n" ? "not determined" : `not reached, lacks ${columns[at_].lacks[index]} rules, ${MARK[letter][2]}`;
       // Without one grave colour for all: how many rules it lacks.
       const lacks = "pn".includes(letter) ? MARK[letter][1] : columns[at_].lacks[index];
-      return cell("pn".includes(letter) ? letter : "u", `${columns[at_].label} ${columns[at_].version}, level ${level}: ${what}`, `data-level="${level}" data-column="${at_}"`, "", lacks);
+      const words = columns.length > ROOM ? lacks : letter === "p" ? `${lacks} reached` : letter === "n" ? `${lacks} not determined` : `lacks ${lacks} rule${lacks > 1 ? "s" : ""}`;
+      return cell("pn".includes(letter) ? letter : "u", `${columns[at_].label} ${columns[at_].version}, level ${level}: ${what}`, `data-level="${level}" data-column="${at_}"`, "", words);
     });
     return `<tr><th scope="row" tabindex="-1"><b>${level}</b></th>${cells.join("")}</tr>`;
   }
@@ -261,7 +270,7 @@ ${select("verdict", "Verdict", [...matrix.marks].reverse().map((mark) => [mark[0
       if (cell_) cell_.focus();
     });
     // The panel takes room: the cell stays in view beside it.
-    if (opened_) opened_.scrollIntoView({ block: "center", inline: "center" });
+    if (opened_) opened_.scrollIntoView({ block: innerWidth > 700 ? "center" : "start", inline: "center" });
   }
 
   function opened(cell_) {
@@ -310,19 +319,20 @@ ${select("verdict", "Verdict", [...matrix.marks].reverse().map((mark) => [mark[0
       chapter: values.get("chapter"),
       level: values.get("level"),
       verdict: values.get("verdict"),
-      library: library.length === BACKENDS.length ? "" : library.map(listed).join(",") || "none",
+      library: NARROW ? library[0] : library.length === BACKENDS.length ? "" : library.map(listed).join(",") || "none",
       only: values.get("only") || "",
       differ: values.get("differ") || "",
       all: values.get("all") || "",
       levels: state.levels || "",
     };
     attnspec.writeState(state);
-    form.querySelector("summary span").textContent =
-      library.length === BACKENDS.length ? "all" : `${library.length} of ${BACKENDS.length}`;
+    const chosen = form.querySelector("summary span");
+    if (chosen) chosen.textContent = library.length === BACKENDS.length ? "all" : `${library.length} of ${BACKENDS.length}`;
     draw();
   }
 
   form.addEventListener("input", changed);
+  chooser.addEventListener("input", changed);
   form.addEventListener("submit", (event) => event.preventDefault());
   form.addEventListener("reset", (event) => {
     event.preventDefault();

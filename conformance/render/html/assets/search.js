@@ -5,8 +5,11 @@
   const ORDER = ["rule", "term", "question", "page", "symptom", "library", "operation", "argument", "section", "variant", "finding", "case", "entry"];
   const MANY = ["finding", "case", "entry", "section", "variant", "argument"];
   // How much a name of a kind is worth beside one of another kind that has the same words.
-  const WORTH = { symptom: 1.25, question: 1.15, rule: 1.15, page: 1, library: 1, term: 0.95, operation: 0.9, section: 0.7, argument: 0.7, variant: 0.7, finding: 0.75, case: 0.5, entry: 0.45 };
-  const IDLE = new Set("a about all am an and answer any attention are as at be but by can could do does for from get gets give gives has have how i if in into is it its me mean meaning my need needs not of on only or our out return returns s should so some t than that the their them then there this to too use used using was what when where which while why will with without would you".split(" "));
+  const WORTH = { symptom: 1.25, question: 1.15, rule: 1.15, page: 1, library: 1, term: 0.95, operation: 0.9, section: 0.4, argument: 0.6, variant: 0.7, finding: 0.6, case: 0.4, entry: 0.35 };
+  const IDLE = new Set("a about all am an and answer any attention are as at be but by can could do does for from get gets give gives has have how i if in into is it its me mean meaning my need needs non not of on only or our out return returned returns s should so some t than that the their them then there this to too use used using vs was way what when where which while why will with without would you".split(" "));
+  // Names of libraries and calls. They say where a reader met something, and little of what it is.
+  const PRODUCT = new Set("attn cuda cudnn flash flashattent flashinfer func functional gpu jax kera mlx nn onnx onnxruntim pallas pytorch sdpa splash torch transformer triton vllm xformer".split(" "));
+  const CALLS = [[/(scaled_)?dot_product_attention/gi, "sdpa"], [/memory_efficient_attention/gi, "xformers"]];
   // Words that readers use for the same thing. The first of a line is worth as much as any other.
   const SAME = [
     "kv key keys",
@@ -37,10 +40,13 @@
     "alibi slope slopes",
     "paged page pages block_table",
     "pad padded padding",
+    "support supported supports unsupported refused rejected",
+    "compile compiled jit captured",
+    "fail fails failing failure failed error errors",
     "missing ignored ignores ignore dropped forgotten silently effect",
     "crash crashes segfault raises error errors exception rejected refuse refused",
-    "differ differs difference match matches mismatch disagree",
-    "right correct wrong incorrect garbage bad",
+    "differ differs difference different diff change changes changed discrepancy discrepancies inconsistent inconsistency match matches mismatch mismatches disagree",
+    "right correct wrong incorrect garbage bad gibberish nonsense",
     "first before",
     "range bounds bound out-of-bounds outside",
     "misaligned alignment aligned corner shifted off",
@@ -75,6 +81,12 @@
   // The stem of a word: endings of the plural and of verbs make no difference.
   const stem = (word) => (word.length > 4 ? word.replace(/(?:ies|ing|ed|es|s|e)$/, (end) => (end === "ies" ? "y" : "")) : word.length > 3 ? word.replace(/s$/, "") : word);
   const terms = (text) => plain(text).split(" ").filter(Boolean).map(stem);
+  const called = (query) => CALLS.reduce((text, [call, word]) => text.replace(call, word), query);
+  // The words of a query. A name that no page has is read by its humps: LowerTriangularMask.
+  const wordsOf = (index, query) =>
+    called(query)
+      .split(/\s+/)
+      .flatMap((word) => (terms(word).every((term) => index.has(term)) ? terms(word) : terms(word.replace(/([a-z]{3})(?=[A-Z][a-z]{2})/g, "$1 "))));
   const ALIKE = new Map();
   for (const line of SAME) {
     const all = line.split(" ").flatMap((word) => (plain(word).includes(" ") ? [tight(word)] : [word])).map(stem);
@@ -91,6 +103,7 @@
 
   function prepare(rows) {
     const names = [];
+    const phrases = new Map(); // of each name of several words, the numbers of names
     const index = new Map(); // of each stem, the numbers of names with what it is worth there
     for (const [kind, name, title, address, words, text] of rows) {
       const also = words ? words.split("|") : [];
@@ -99,17 +112,19 @@
       names.push({ kind, name, title, address, text, shown: ` ${shown}`, tight: tight(name), last: tight(name.split(/[.:/]/).pop()), also: also.map(tight), size: shown.length });
       const worth = new Map();
       const put = (text_, weight) => terms(text_).forEach((word) => worth.set(word, Math.max(weight, worth.get(word) || 0)));
-      put(text || "", 0.35);
+      // A long text has something of everything.
+      put(text || "", text && text.length > 1500 ? 0.15 : 0.35);
       put(kind, 0.35);
       put(title, 0.8);
       put(also.join(" "), 0.9);
       put(name, 1);
+      for (const phrase of [name, ...also]) if (plain(phrase).includes(" ") || /\d/.test(phrase)) phrases.set(tight(phrase), [...(phrases.get(tight(phrase)) || []), place]);
       for (const [word, weight] of worth) {
         if (!index.has(word)) index.set(word, []);
         index.get(word).push([place, weight]);
       }
     }
-    return { names, index, vocabulary: null };
+    return { names, index, phrases, vocabulary: null };
   }
 
   // What a whole query is worth as a name: 0 is the name itself, -1 is no name.
@@ -131,24 +146,37 @@
 
   function hits(index, query) {
     const { names } = index;
-    const every = terms(query);
+    const every = wordsOf(index.index, query);
     const told = every.filter((word) => !IDLE.has(word));
     const words = [...new Set(told.length ? told : every)];
     // Of each name, what each word of the query is worth there.
     const points = new Map();
+    const few = words.filter((word) => !PRODUCT.has(word)).length < 1;
     let whole = 0;
-    words.forEach((word, place) => {
-      const best = new Map();
-      for (const [other, share] of meanings(index, word, place === words.length - 1))
-        for (const [name, weight] of index.index.get(other) || []) best.set(name, Math.max(share * weight, best.get(name) || 0));
-      // A word that few names have says more.
-      const rare = Math.log(1 + names.length / (1 + Math.min(best.size, names.length)));
+    // A word or a phrase that few names have says more.
+    const add = (best, much) => {
+      const rare = much * Math.log(1 + names.length / (1 + Math.min(best.size, names.length)));
       whole += rare;
       for (const [name, weight] of best) {
         const sum = points.get(name) || [0, 0];
         points.set(name, [sum[0] + rare * weight, sum[1] + rare]);
       }
+    };
+    words.forEach((word, place) => {
+      const best = new Map();
+      for (const [other, share] of meanings(index, word, place === words.length - 1))
+        for (const [name, weight] of index.index.get(other) || []) best.set(name, Math.max(share * weight, best.get(name) || 0));
+      if (!best.size && words.length > 1) return; // a word that no name has says nothing
+      add(best, PRODUCT.has(word) && !few ? 0.3 : 1);
     });
+    // Words in a row that are a name, as in key_padding_mask.
+    const row = plain(called(query)).split(" ");
+    for (let start = 0; start < row.length; start++)
+      for (let end = start + 2; end <= Math.min(row.length, start + 4); end++) {
+        const named = index.phrases.get(row.slice(start, end).join(""));
+        const product = row.slice(start, end).filter((word) => PRODUCT.has(stem(word))).length * 2 >= end - start;
+        if (named) add(new Map(named.map((name) => [name, 1])), product && !few ? 0.3 : 1);
+      }
     // Of a question, what it asks for.
     const asked = tight(/^\s*what\b/i.test(query) ? plain(query).split(" ").filter((word) => !IDLE.has(word)).join(" ") : query);
     const found = [];

@@ -274,9 +274,6 @@
       target = document.getElementById(`${id}-`) || document.getElementById(id);
     }
     if (!target) return;
-    // The numbers of a vector are folded under its heading, which has the anchor.
-    const vector = target.closest("section")?.querySelector(":scope > details.vector");
-    if (vector) vector.open = true;
     for (let part = target.closest("details"); part; part = part.parentElement.closest("details")) part.open = true;
     target.scrollIntoView();
   }
