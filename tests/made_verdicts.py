@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -114,9 +115,9 @@ def found(*groups):
     return findings([verdict for verdict in every if verdict.bad], every)
 
 
-def table(text):
-    """Rows of a table in text: a title, verdicts in lines, and lines that begin with a sign."""
-    rows = []
+def table(name):
+    """Rows of a table: a title, verdicts in lines, and lines that begin with a sign."""
+    text, rows = (Path(__file__).parent / "tables" / f"{name}.txt").read_text(encoding="utf-8"), []
     for row in text.strip().split("\n\n"):
         title, *lines = row.splitlines()
         judged = "; ".join(line.strip() for line in lines if line.startswith("    ") and line[4] not in "=+-")

@@ -61,9 +61,6 @@ def test_a_correct_kernel_ends_with_status_0(project):
     run, _ = judge(project, backend="my_kernels:attention", options="--case softmax-000-float64", shard="1/1")
     assert run.returncode == 0, run.stdout + run.stderr
     assert "::error" not in run.stdout
-
-
-def test_an_exception_is_an_annotation_at_the_line_that_raises(project):
     (project / "my_kernels.py").write_text(KERNEL.format(scale=" + undefined"))
     run, _ = judge(project, backend="my_kernels:attention", options="--case softmax-000-float64")
     assert "::error file=my_kernels.py,line=5,title=" in run.stdout

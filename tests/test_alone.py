@@ -7,13 +7,12 @@ import sys
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from tests_support import command
 
 from attnspec import reference
 from attnspec.backends import Backend, BackendError, Unsupported, describe, implementation, load, load_library
 from attnspec.backends.program.protocol import parse_handshake
 from attnspec.conformance import check
-from attnspec.conformance.cli.main import main
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.suite import find
 
@@ -69,15 +68,18 @@ def assert_is_paged(backend):
         assert (found.status, found.lacks, found.declined) == ("unsupported", ("operation attention",), False)
 
 
-def test_a_function_of_that_name(folder):
+def test_a_function_is_found_by_its_name_or_its_decorator(folder):
     assert_is_paged(load("paging_alone:paged_attention"))
     assert_is_paged(load(f"{folder / 'paging_alone.py'}:paged_attention?dtype=float32"))
-
-
-def test_a_function_that_is_decorated(folder):
     backend = load("paging_alone:decorated")
     assert_is_paged(backend)
     assert backend.dtypes == ("float32",)
+    from paging_alone import paged
+
+    assert_is_paged(describe(paged, operation="paged_attention"))
+    assert_is_paged(describe(implementation(operation="paged_attention")(paged)))
+    assert_is_paged(Backend("b", load_library("numpy"), companions={"paged_attention": paged}))
+    assert check(paged, operation="paged_attention", cases=[CASE]).good
 
 
 @pytest.mark.parametrize("function", ["paging_alone:paged", "paging_alone:module"])
@@ -89,53 +91,35 @@ def test_a_configuration(folder, function):
     assert {*load(".").companions} == {"paged_attention", "rotary"}
 
 
-def test_in_python(folder):
-    from paging_alone import paged
-
-    assert_is_paged(describe(paged, operation="paged_attention"))
-    assert_is_paged(describe(implementation(operation="paged_attention")(paged)))
-    assert_is_paged(Backend("b", load_library("numpy"), companions={"paged_attention": paged}))
-    assert check(paged, operation="paged_attention", cases=[CASE]).good
-
-
-def test_a_program(folder):
+def test_a_program_or_a_function_that_is_not_trusted_has_one_operation(folder):
     place = "paging_alone:paged_attention"
     served = f'"{sys.executable}" -m attnspec.backends.program.serve {place}'
     assert_is_paged(load(f"program:{served}"))
     hello = {"protocol": 1, "dtypes": ["float32"], "operations": {"rotary": []}}
     assert parse_handshake("p", json.dumps(hello)).operations == {"rotary": ()}
-
-
-def test_a_function_that_is_not_trusted(folder):
     split = "return np.swapaxes(features.reshape(*features.shape[:-1], heads, -1), -2, -3).copy()"
     (folder / "own.py").write_text(f"import numpy as np\ndef split_heads(features, *, heads):\n    {split}\n")
     backend = load("untrusted:./own.py:split_heads")
     assert backend.function("attention") is None
     assert judge(backend, find("heads-split-float32")).status == "pass"
-
-
-def test_the_first_call_is_one_of_its_operation(folder):
-    run = CliRunner().invoke(main, ["smoke", "paging_alone:paged_attention"])
-    assert run.exit_code == 0, run.output
+    run = command("smoke", "paging_alone:paged_attention", status=0)
     assert "float32, float64, with block_table, key_lengths, scale" in run.output
     assert "a call in float32 gave output [[[" in run.output
 
 
-def test_a_run_conforms_and_says_what_is_not_offered(folder):
+def test_a_run_conforms_or_fails_and_nothing_is_judged_without_an_operation(folder):
     options = ["check", "paging_alone:paged_attention", "--rule", "PAGE-1", "--rule", "MASK-3", "--table"]
-    run = CliRunner().invoke(main, options)
-    assert run.exit_code == 0, run.output
+    run = command(*options, status=0)
     assert re.search(r"not offered: \d+ cases of the operations attention, ", " ".join(run.output.split()))
+    assert judge(describe(wrong, operation="paged_attention"), find(CASE)).status in ("fail", "error")
+    with pytest.raises(BackendError, match="expected attention or companions, got neither"):
+        describe(Backend("b", load_library("numpy")))
 
 
 def wrong(query, key_pages, value_pages, *, block_table, key_lengths):
     return reference.paged_attention(
         query, key_pages, value_pages, block_table=block_table[..., ::-1], key_lengths=key_lengths
     ).astype(query.dtype)
-
-
-def test_a_wrong_one_fails():
-    assert judge(describe(wrong, operation="paged_attention"), find(CASE)).status in ("fail", "error")
 
 
 @pytest.mark.parametrize(
@@ -160,11 +144,6 @@ def test_a_wrong_one_fails():
 def test_what_cannot_be_used(keys, message):
     with pytest.raises(BackendError, match=re.escape(message)):
         describe(wrong, **keys)
-
-
-def test_neither_attention_nor_companions():
-    with pytest.raises(BackendError, match="expected attention or companions, got neither"):
-        describe(Backend("b", load_library("numpy")))
 
 
 def test_a_function_of_packed_attention_without_its_arguments_is_attention():
@@ -243,7 +222,7 @@ def test_an_option_that_is_always_on_or_always_passed():
         run(*arrays, **options)
 
 
-def test_results_that_are_always_returned():
+def test_results_and_parameters_are_those_of_the_operation():
     def packed(query, key, value, query_starts, key_starts):
         return "output", "lse", "other"
 
@@ -253,8 +232,6 @@ def test_results_that_are_always_returned():
     assert run(*arrays, **options) == "output"
     assert run(*arrays, **options, return_lse=True) == ("output", "lse")
 
-
-def test_a_parameter_that_is_not_understood_is_one_of_the_operation():
     def packed(q, key, value, query_starts, key_starts, splits=1):
         return q
 

@@ -7,14 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
-from tests_support import attnspec
+from tests_support import attnspec, command
 
 from attnspec.backends import Unsupported, load
 from attnspec.backends.attention_of_form import FORMS, attention_of_form
 from attnspec.backends.backend import no_attention
 from attnspec.conformance import observe
-from attnspec.conformance.cli.main import main
 from attnspec.conformance.gallery import entry
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.run.search import search
@@ -132,18 +130,16 @@ def test_a_sized_case_is_judged_and_its_observation_is_that_of_the_form(form):
     assert "no strides of their own" in judge(backend, views).reason
 
 
-def test_the_command_finds_a_wrong_table_at_real_sizes(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_the_command_finds_a_wrong_table_at_real_sizes(here):
     source = (Path(__file__).parent / "served.py").read_text(encoding="utf-8")
     Path("served.py").write_text(source)
-    assert CliRunner().invoke(main, ["init", "served.py:decode"]).exit_code == 0
+    command("init", "served.py:decode", status=0)
     case = "sizes-covering-1"
-    assert attnspec("check", ".", "--sizes", "--case", case, cwd=tmp_path).returncode == 0
+    attnspec("check", ".", "--sizes", "--case", case, cwd=here, status=0)
     wrong = source.replace('"block_table": page_table', '"block_table": np.sort(page_table)')
     assert wrong != source
     Path("served.py").write_text(wrong)
-    run = attnspec("check", ".", "--sizes", "--case", "sizes-covering-29", cwd=tmp_path)
-    assert run.returncode == 1, run.stdout
+    run = attnspec("check", ".", "--sizes", "--case", "sizes-covering-29", cwd=here, status=1)
     assert "calls of attention are made as calls of paged_attention" in run.stdout
 
 

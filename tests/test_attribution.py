@@ -139,13 +139,10 @@ def test_what_is_raised_counts_by_the_level_of_the_rule(rule, status):
     assert verdict.raised.type == "RuntimeError"
 
 
-def test_integers_and_lses_keep_their_dtypes():
+def test_the_dtypes_of_a_case_and_of_its_arguments():
     given = {"pages": np.ones(1), "block_table": np.array([1]), "lses": np.ones(1), "flags": np.array([True])}
     cast = {name: str(array.dtype) for name, array in in_dtype(given, "bfloat16").items()}
     assert cast == {"pages": "bfloat16", "block_table": "int64", "lses": "float32", "flags": "bool"}
-
-
-def test_the_dtypes_of_a_case_hold_nan_and_leave_integers_alone():
     every = ("float16", "bfloat16", "float32", "float64")
     pages = {"pages": np.array([np.nan, 1]), "block_table": np.array([1])}
     assert dtypes_of(case_of("CACHE-4", pages, "gather_pages")) == every
@@ -153,9 +150,6 @@ def test_the_dtypes_of_a_case_hold_nan_and_leave_integers_alone():
     assert dtypes_of(case_of("HEAD-3", features, "split_heads")) == ("float64",)
     features = {"features": np.array([70000.0])}
     assert dtypes_of(case_of("HEAD-3", features, "split_heads")) == ("float32", "float64")
-
-
-def test_a_misuse_by_dtypes_is_run_as_it_stands():
     arrays = {"query": np.ones((1, 1), np.float32), "key": np.ones((1, 1)), "value": np.ones((1, 1))}
     case = case_of("ERR-1", arrays, misuse=Misuse("key"))
     assert dtypes_of(case) == ("float32",)
@@ -225,8 +219,8 @@ def test_what_may_be_refused_is_judged_where_it_is_not():
     assert (verdict.status, verdict.rule) == ("fail", "ERR-14")
 
 
-def test_a_golden_vector_asks_for_what_its_rules_are_about():
-    """One about the lse alone is not asked of who returns none."""
+def test_cases_ask_for_what_their_rules_are_about():
+    # One about the lse alone is not asked of who returns none.
 
     def plain(query, key, value):
         return PORTABLE.attention(query, key, value)
@@ -239,6 +233,11 @@ def test_a_golden_vector_asks_for_what_its_rules_are_about():
         applicable_rules(mute, replace(case, rules=("SOFT-6",)))
     half = replace(case, arguments=in_dtype(case.arguments, "float16"))
     assert applicable_rules(mute, half) == ("SOFT-1", "NUM-5")
+    assert rules_with_outputs(("SHAPE-7", "SOFT-7"), ()) == ("SHAPE-7",)
+    relation = find("numerics-call-repeated-plain-1-float32")
+    wide = replace(relation, rules=("NUM-9", "SOFT-6"))
+    assert wide.applicable_rules(without(PORTABLE, "return_lse")) == ("NUM-9",)
+    assert wide.applicable_rules(PORTABLE) == ("NUM-9", "SOFT-6")
 
 
 def test_weights_that_are_not_returned_are_told_to_be_seen_otherwise():
@@ -253,14 +252,6 @@ def test_weights_that_are_not_returned_are_told_to_be_seen_otherwise():
     assert (verdict.status, verdict.difference.output, verdict.probed) == ("fail", "weights", True)
     verdict = judge(giving(lambda o, e, w: (o, e, w + 1)), case_of("SOFT-1", PROBLEM.arguments))
     assert (verdict.difference.output, verdict.probed) == ("weights", False)
-
-
-def test_rules_on_an_lse_are_not_asked_where_none_is_returned():
-    assert rules_with_outputs(("SHAPE-7", "SOFT-7"), ()) == ("SHAPE-7",)
-    relation = find("numerics-call-repeated-plain-1-float32")
-    wide = replace(relation, rules=("NUM-9", "SOFT-6"))
-    assert wide.applicable_rules(without(PORTABLE, "return_lse")) == ("NUM-9",)
-    assert wide.applicable_rules(PORTABLE) == ("NUM-9", "SOFT-6")
 
 
 def test_a_variant_that_has_the_values_of_the_standard_is_not_named():

@@ -49,16 +49,16 @@ def test_names_and_libraries():
     assert expand("torch-flex-compiled") == ("torch-flex-compiled",)
     assert "torch-flex-compiled" not in expand("torch")
     assert expand("a.b:c") == ("a.b:c",)
+    assert load("numpy").name == "numpy"
+    with pytest.raises(BackendError, match="the name of one backend, got torch-portable, torch-sdpa"):
+        load("torch")
 
 
-def test_a_missing_library_names_the_extra(monkeypatch):
+def test_a_backend_without_its_library_or_signature(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.delitem(sys.modules, "attnspec.backends.library.torch", raising=False)
     with pytest.raises(BackendError, match=r"torch-portable: expected torch to be installed, got none; pip"):
         load("torch-portable")
-
-
-def test_a_builtin_without_a_signature():
     with pytest.raises(BackendError, match="expected a function with a signature"):
         check_signature("m:f", type)
     with pytest.raises(BackendError, match="got one of compiled code without it; wrap it: def attention"):
@@ -213,12 +213,6 @@ def test_compiled_flex_attention_is_compiled_and_right():
     ):
         with pytest.raises(Unsupported, match=said):
             backend.attention(*arguments)
-
-
-def test_the_name_of_a_library_is_that_of_its_backend_where_it_has_but_one():
-    assert load("numpy").name == "numpy"
-    with pytest.raises(BackendError, match="the name of one backend, got torch-portable, torch-sdpa"):
-        load("torch")
 
 
 ROOT = Path(__file__).parents[1]

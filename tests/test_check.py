@@ -8,15 +8,14 @@ from xml.etree import ElementTree as ET
 
 import jsonschema
 import pytest
-from click.testing import CliRunner
 from reported import ERROR, FAIL, PASS, PERFECT, SUBJECT, UNSUPPORTED, VERDICTS
 from test_results import FORMAT
+from tests_support import command
 
 from attnspec.conformance.attribution.finding import Diagnosis, Twin
 from attnspec.conformance.attribution.known_failures import read_known
 from attnspec.conformance.attribution.levels import rules_of
 from attnspec.conformance.cli import check as cli
-from attnspec.conformance.cli.main import main
 from attnspec.conformance.results import Footer, Header
 from attnspec.conformance.results_file import read
 from attnspec.conformance.run import run
@@ -62,7 +61,7 @@ def check(monkeypatch):
 
         monkeypatch.setattr(run, "Pool", Pool)
         monkeypatch.setattr(run, "events", events)
-        return CliRunner().invoke(main, ["check", NAME, *map(str, words)])
+        return command("check", NAME, *words)
 
     return checked
 
@@ -72,32 +71,34 @@ def test_the_exit_status_tells_whether_it_is_good(check):
     assert check(verdicts=[PASS]).exit_code == 0
     assert check(verdicts=[UNSUPPORTED]).exit_code == 4, "nothing was judged"
     assert check(verdicts=[]).exit_code == 4
+    everything = [*PERFECT.verdicts, FAIL]
+    whole = Header("1")
+    assert check(verdicts=everything, header=whole).exit_code == 1
+    done = check("--require", "core", verdicts=everything, header=whole)
+    assert done.exit_code == 0
+    assert "reaches level core, as required; 1 case fails outside of it" in done.stdout
+    assert check("--require", "masked", verdicts=everything, header=whole).exit_code == 1
+    assert check("--require", "core", verdicts=[PASS], header=whole).exit_code == 1
 
 
-def test_a_failing_backend_is_diagnosed_and_another_is_not(check):
+def test_a_failing_backend_is_diagnosed_and_a_diagnosis_without_a_name_is_said(check):
     assert "\nconsistent with: fills_with_a_number (It fills" in check(verdicts=MANY).stdout
     for few in (VERDICTS, PERFECT.verdicts):  # too few cases, or no failure
         assert "consistent with" not in check(verdicts=few).stdout
     assert "\nconsistent with: fills_always (It fills" in check("--explain", verdicts=MANY).stdout
-
-
-def test_a_diagnosis_that_names_nothing_in_a_second_is_said(check):
     hint = "m:f: no bug of the gallery matches within a second; --explain looks longer\n"
     assert hint in check(named=False).stderr
     for other in (check(verdicts=MANY), check("--explain", named=False), check(named=False, verdicts=[PASS])):
         assert hint not in other.stderr
 
 
-def test_options_are_handed_on(check):
+def test_options_are_handed_on_and_a_level_selects_its_rules(check):
     check("-k", "window", "--rule", "soft-1", "--seed", "3", "--quick", "--case", "softmax-000")
     assert check.selection == Selection(
         quick=True, rules=("SOFT-1",), names=("softmax-000",), match=("window",), seed=3
     )
     check("-k", "mask-6")
     assert check.selection == Selection(rules=("MASK-6",))
-
-
-def test_a_level_selects_its_rules_and_those_that_it_builds_on(check):
     assert check("--level", "masked", verdicts=[PASS]).exit_code == 0
     assert check.selection == Selection(rules=rules_of("masked"), level="masked")
     assert check.selection.part == "level"
@@ -115,10 +116,7 @@ def test_a_level_selects_its_rules_and_those_that_it_builds_on(check):
         (["--require", "core", "--quick"], "--require: expected a whole run"),
         (["--require", "core", "-k", "mask"], "--require: expected a whole run"),
         (["--require", "core", "--case", "softmax-000"], "--require: expected a whole run"),
-        (
-            ["--require", "masked", "--level", "core"],
-            "--require: expected a level that --level core",
-        ),
+        (["--require", "masked", "--level", "core"], "--require: expected a level that --level core"),
     ],
 )
 def test_levels_that_cannot_be_asked_for(check, words, message):
@@ -128,20 +126,14 @@ def test_levels_that_cannot_be_asked_for(check, words, message):
     assert done.stdout == ""
 
 
-def test_a_required_level_decides_the_status(check):
-    everything = [*PERFECT.verdicts, FAIL]
-    whole = Header("1")
-    assert check(verdicts=everything, header=whole).exit_code == 1
-    done = check("--require", "core", verdicts=everything, header=whole)
-    assert done.exit_code == 0
-    assert "reaches level core, as required; 1 case fails outside of it" in done.stdout
-    assert check("--require", "masked", verdicts=everything, header=whole).exit_code == 1
-    assert check("--require", "core", verdicts=[PASS], header=whole).exit_code == 1
-
-
-def test_every_rule_is_printed_where_it_is_asked_for(check):
+def test_tables_of_every_rule_and_of_several_runs(check, tmp_path):
     assert "│ SOFT-1 " not in check(verdicts=PERFECT.verdicts, header=Header("1")).stdout
     assert "│ SOFT-1 " in check("--table", verdicts=PERFECT.verdicts, header=Header("1")).stdout
+    for name in ("a", "b"):
+        check("--results", tmp_path / name)
+    done = command("table", tmp_path / "a", tmp_path / "b", status=1)
+    assert "FAIL " in done.stdout
+    assert "m:f (b)" in done.stdout, "two runs of one backend are not added up"
 
 
 def test_the_first_failure_that_is_not_known_stops_it(check, tmp_path):
@@ -247,39 +239,17 @@ def test_what_a_run_that_is_interrupted_has_found_is_kept_and_told(check, tmp_pa
 
 def test_only_what_failed_is_judged_again(check, tmp_path, monkeypatch):
     results = tmp_path / "r.jsonl"
+    check("--results", results, verdicts=[PASS])
+    again = command("check", NAME, "--rerun", results, status=2)
+    assert "--rerun: expected a failing case in" in again.output
     check("--results", results)
     asked = []
     monkeypatch.setattr(cli, "judge_all", lambda _names, _selection, *, cases, **_: asked.extend(cases))
-    again = CliRunner().invoke(main, ["check", NAME, "--rerun", str(results), "--case", "softmax-000"])
-    assert again.exit_code == 0, again.output
+    again = command("check", NAME, "--rerun", results, "--case", "softmax-000", status=0)
     assert asked == ["softmax-000", FAIL.case, ERROR.case]
 
 
-def test_without_a_failure_there_is_nothing_to_judge_again(check, tmp_path):
-    results = tmp_path / "r.jsonl"
-    check("--results", results, verdicts=[PASS])
-    again = CliRunner().invoke(main, ["check", NAME, "--rerun", str(results)])
-    assert again.exit_code == 2
-    assert "--rerun: expected a failing case in" in again.output
-
-
-def test_one_table_of_several_runs(check, tmp_path):
-    for name in ("a", "b"):
-        check("--results", tmp_path / name)
-    done = CliRunner().invoke(main, ["table", str(tmp_path / "a"), str(tmp_path / "b")])
-    assert done.exit_code == 1
-    assert "FAIL " in done.stdout
-    assert "m:f (b)" in done.stdout, "two runs of one backend are not added up"
-
-
-def test_the_first_failure_is_printed_while_the_suite_runs(check, monkeypatch):
-    order = []
-    monkeypatch.setattr(cli, "_show_first", lambda verdict: order.append(verdict.case))
-    check(ends=lambda: order.append("end"))
-    assert order == [FAIL.case, "end"]
-
-
-def test_the_first_failure_has_a_line_of_its_own(check):
+def test_the_first_failure_is_printed_in_a_line_while_the_suite_runs(check, monkeypatch):
     done = check()
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("first failure: ")]
     assert line.startswith(
@@ -288,3 +258,7 @@ def test_the_first_failure_has_a_line_of_its_own(check):
     assert line.endswith(": attnspec check m:f --case masking-empty-last-float32")
     assert "first failure" not in done.stdout
     assert "first failure" not in check(verdicts=[PASS]).stderr
+    order = []
+    monkeypatch.setattr(cli, "_show_first", lambda verdict: order.append(verdict.case))
+    check(ends=lambda: order.append("end"))
+    assert order == [FAIL.case, "end"]

@@ -1,15 +1,18 @@
-"""Claims: how an implementation declares one, which are refused, and what follows if one does not hold."""
+"""Claims: how an implementation declares one, what follows if it does not hold, and the line of a report."""
 
 import json
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from reported import ACCEPTED, DEVIATION, FAIL, KNOWN, PASS, PERFECT, SUBJECT, perfect
 from tests_support import attnspec
 
-from attnspec import claimable, rules
+import attnspec as package
+from attnspec import SpecError, claimable, rules
 from attnspec.backends import Backend, BackendError, Deviation, implementation, load
 from attnspec.backends.check import check_backend
 from attnspec.backends.outcome import Bound
@@ -17,10 +20,13 @@ from attnspec.backends.program.protocol import parse_handshake
 from attnspec.conformance import check
 from attnspec.conformance.attribution.levels import rule_results
 from attnspec.conformance.attribution.report import Outcome, Report
+from attnspec.conformance.claim import CLASSES, FIELDS, claim_of, class_of, read_claim
 from attnspec.conformance.gallery import entry
 from attnspec.conformance.judge.call import without
 from attnspec.conformance.judge.deviation import not_shown
 from attnspec.conformance.judge.judge import judge
+from attnspec.conformance.render.markdown import to_markdown
+from attnspec.conformance.render.screen import screen
 from attnspec.conformance.render.summary import missing_rules
 from attnspec.conformance.render.text import verdict_text
 from attnspec.conformance.results import Header, Results, Subject
@@ -92,7 +98,7 @@ def test_a_backend_is_checked_too(claims):
         check_backend("b", replace(PORTABLE, claims=claims))
 
 
-def test_only_a_may_can_be_claimed():
+def test_what_can_be_claimed():
     for rule in rules():
         backend = replace(PORTABLE, claims=(rule.id,))
         if rule.level == "MAY":
@@ -100,11 +106,13 @@ def test_only_a_may_can_be_claimed():
         else:
             with pytest.raises(BackendError, match=f"got {rule.id}$"):
                 check_backend("b", backend)
-
-
-def test_a_deviation_from_another_rule_is_no_contradiction():
     deviation = Deviation(("INV-2",), "splits", "s", Bound())
     check_backend("b", replace(PORTABLE, claims=("INV-1",), deviations=(deviation,)))
+    backend = entry("tiles_of_a_fixed_size").backend()
+    assert backend.claims == claimable()
+    check_backend("b", backend)
+    one = np.ones((1, 1), np.float32)
+    assert backend.attention(one, one, one) == 1
 
 
 def test_a_decorator_and_a_check_claim():
@@ -173,15 +181,10 @@ def test_a_claim_makes_a_failure_of_what_is_not_shown(claims, status):
     assert ("the implementation claims this rule" in verdict_text(verdict)) is bool(claims)
 
 
-def test_a_claim_of_another_rule_changes_nothing():
+def test_claims_of_other_rules_claims_that_hold_and_errors_under_claims():
     assert judge(replace(WRONG, claims=("INV-1",)), find(ALONE)).status == "unsupported"
-
-
-def test_a_claim_that_holds_passes():
     assert judge(replace(PORTABLE, claims=("NUM-10",)), find(ALONE)).status == "pass"
 
-
-def test_an_error_under_a_claimed_rule_is_an_error():
     def attention(query, key, value):
         if len(query) == 1:
             raise RuntimeError("no batch of one")
@@ -241,8 +244,7 @@ def test_a_level_of_mays_that_are_not_shown_is_lacked_silently():
 @pytest.mark.exhaustive
 def test_a_run_of_the_level_judges_claims_and_says_what_it_could_not(folder):
     add(folder, 'claims = ["INV-1", "INV-3"]')
-    ended = attnspec("check", "--level", "invariant", cwd=folder)
-    assert ended.returncode == 1, ended.stdout + ended.stderr
+    ended = attnspec("check", "--level", "invariant", cwd=folder, status=1)
     assert "claiming:plain claims INV-3, and no case could judge it" in ended.stdout
     assert "claiming:plain: claims INV-1, INV-3" in ended.stdout
     (row,) = [line for line in ended.stdout.splitlines() if line.startswith("│ INV-3")]
@@ -250,9 +252,98 @@ def test_a_run_of_the_level_judges_claims_and_says_what_it_could_not(folder):
     assert "│ INV-1 " not in ended.stdout, "it passes"
 
 
-def test_everything_can_be_claimed_at_once():
-    backend = entry("tiles_of_a_fixed_size").backend()
-    assert backend.claims == claimable()
-    check_backend("b", backend)
-    one = np.ones((1, 1), np.float32)
-    assert backend.attention(one, one, one) == 1
+def test_a_claim_of_conformance_is_read_back():
+    """The line of a report has every field, and what is read back from it makes the same line."""
+    subject = replace(SUBJECT, kind="adapted", profile="tf32", claims="NUM-10,INV-1")
+    declined = replace(PASS, case="d-float32", status="unsupported", declined=True, rules=("MASK-8",))
+    results = perfect(DEVIATION, ACCEPTED, declined, subjects=(subject,))
+    report = Report(results)
+    line = claim_of(report, subject)
+    assert f"claim: {line}" in screen(report, width=80).splitlines()
+    assert f"- claim: `{line}`" in to_markdown(report).splitlines()
+    claim = read_claim(f"claim: {line}")
+    assert tuple(claim) == FIELDS
+    assert (
+        "; ".join(
+            f"{field}={value if isinstance(value, str) else ','.join(value)}"
+            for field, value in claim.items()
+        )
+        == line
+    )
+    assert (claim["class"], claim["profile"], claim["dtypes"]) == ("adapted", "tf32", ["float32"])
+    assert (claim["variants"], claim["deviations"]) == (["MASK-3:bottom-right"], ["SHAPE-6"])
+    assert claim["claims"] == ["NUM-10", "INV-1"]
+    assert "grouped" in claim["levels"]
+    assert not {"strict", "masked"} & {*claim["levels"]}, "they lack SHAPE-6 and MASK-3"
+    assert re.fullmatch(r"1/\d+ MASK-8", claim["declined"])
+
+
+def test_there_is_no_claim_of_a_run_with_known_failures():
+    subject = replace(SUBJECT, kind="function")
+    results = perfect(FAIL, subjects=(subject,))
+    report = Report(results, [KNOWN])
+    assert report.outcome_of(subject) is Outcome.GOOD
+    assert claim_of(report, subject) == ""
+
+
+@pytest.mark.parametrize(
+    "results",
+    [
+        perfect(FAIL),
+        perfect(headers=(Header("1", "quick"),)),
+        perfect(subjects=(replace(SUBJECT, problem="x"),)),
+        perfect(*(replace(PASS, case=f"d-{n}", status="unsupported", declined=True) for n in range(999))),
+    ],
+)
+def test_there_is_no_claim_of_a_run_that_fails_is_not_whole_or_declines_most_calls(results):
+    (subject,) = (replace(one, kind="function") for one in results.subjects)
+    report = Report(replace(results, subjects=(subject,)))
+    assert claim_of(report, subject) == ""
+    assert claim_of(Report(PERFECT), replace(SUBJECT, kind="function"))
+
+
+LINE = claim_of(Report(PERFECT), replace(SUBJECT, kind="function"))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ("; class=function", "", "claim: expected the fields attnspec, product, class"),
+        ("class=function", "class=kernel", "claim: class: expected some of function, adapted.*got 'kernel'"),
+        ("levels=core", "levels=gold", "claim: levels: .*got 'gold'"),
+        ("dtypes=float32", "dtypes=float8", "claim: dtypes: .*got 'float8'"),
+        ("variants=none", "variants=MASK-3:left", "claim: variants: expected some of bottom-right"),
+        ("deviations=none", "deviations=MASK-99", "rule: expected an id"),
+        ("declined=0/", "declined=many/", "claim: declined: expected at most half"),
+        ("declined=0/", "declined=9999/", "claim: declined: expected at most half"),
+    ],
+)
+def test_a_claim_that_names_what_there_is_not_is_refused(before, after, message):
+    assert before in LINE
+    with pytest.raises(SpecError, match=message):
+        read_claim(LINE.replace(before, after))
+
+
+def test_the_fields_and_classes_of_a_claim_are_those_of_the_page():
+    page = (Path(package.__file__).parent / "conformance.md").read_text(encoding="utf-8")
+    fields, classes = (
+        re.findall(r"^    (attnspec=.*)$", page, re.MULTILINE)[0],
+        page.partition("## Adapters")[0],
+    )
+    assert tuple(part.partition("=")[0] for part in fields.split("; ")) == FIELDS
+    assert tuple(re.findall(r"^\| `(\w+)` \|", classes, re.MULTILINE)) == CLASSES
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("numpy-portable", "function"),
+        ("program:./kernel?dtype=float32", "program"),
+        ("untrusted:program:./kernel", "program"),
+        ("offline:answers", "files"),
+        ("my_kernels:flash", "function"),
+        ("torch-sdpa", "adapted"),
+    ],
+)
+def test_the_class_of_a_product(name, kind):
+    assert class_of(name, load("numpy-portable")) == kind

@@ -3,7 +3,6 @@
 import re
 import shutil
 import subprocess
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,11 @@ from attnspec.conformance.sizes.codebook.sums import Rows, keys_of, over
 from attnspec.conformance.sizes.codebook.words import Sources, Targets, by_word, intervals
 from attnspec.formula import Formula, octets
 from attnspec.reference.budget.budget import budget
+from attnspec.reference.exact.evaluate import evaluate
+from attnspec.reference.exact.head import allowed_pairs
 
 ROOT = Path(__file__).parents[1]
-OPTIONS: tuple[dict[str, Any], ...] = (
+OPTIONS = (
     {},
     {"is_causal": True},
     {"is_causal": True, "window": (5, None)},
@@ -42,15 +43,14 @@ OPTIONS: tuple[dict[str, Any], ...] = (
 )
 
 
-def problem(options: dict[str, Any]) -> Formula:
+def problem(options):
     """Make a problem whose keys fill more than one tile, small enough for the exact oracle."""
     return Formula(9, 130, 6, 5, batch=(2,), heads=4, key_heads=2, words=4, seed=3, options=options)
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda options: "-".join(options) or "plain")
-def test_each_value_is_that_of_the_exact_oracle(options: dict[str, Any]) -> None:
+def test_each_value_is_that_of_the_exact_oracle(options):
     """In float64 the outputs are correctly rounded, or one unit off with dropout."""
-    evaluate = pytest.importorskip("attnspec.reference.exact.evaluate").evaluate
     want = evaluate("attention", problem(options).arguments("float64"))
     for task in tasks(problem(options), "float64"):
         block = task()
@@ -66,7 +66,7 @@ def test_each_value_is_that_of_the_exact_oracle(options: dict[str, Any]) -> None
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda options: "-".join(options) or "plain")
-def test_each_budget_is_at_least_that_of_the_rule(options: dict[str, Any], dtype: str) -> None:
+def test_each_budget_is_at_least_that_of_the_rule(options, dtype):
     """A budget is never below that of NUM-3, and at most 1.7 times as large."""
     accuracy = "cast" if dtype in ("float16", "bfloat16") else "full"
     want = budget("attention", problem(options).arguments(dtype), dtype, accuracy=accuracy)
@@ -79,8 +79,7 @@ def test_each_budget_is_at_least_that_of_the_rule(options: dict[str, Any], dtype
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
-def test_no_budget_is_lost_in_rows_far_below_the_largest_score(dtype: str) -> None:
-    """The first rows have few words, whose exponentials are 0 in float32 beside those of the others."""
+def test_no_budget_is_lost_in_rows_far_below_the_largest_score(dtype):
     formula = problem({"scale": 40.0, "is_causal": True})
     least = budget("attention", formula.arguments(dtype), dtype, accuracy="full")["output"]
     for task in tasks(formula, dtype):
@@ -89,9 +88,7 @@ def test_no_budget_is_lost_in_rows_far_below_the_largest_score(dtype: str) -> No
 
 
 @pytest.mark.parametrize("options", [one for one in OPTIONS if not {"mask", "bias"} & set(one)], ids=str)
-def test_intervals_are_the_allowed_pairs(options: dict[str, Any]) -> None:
-    """Each interval has the keys that the exact oracle allows."""
-    allowed_pairs = pytest.importorskip("attnspec.reference.exact.head").allowed_pairs
+def test_intervals_are_the_allowed_pairs(options):
     found = problem(options)
     shape = (2, 4, found.queries, found.keys)
     for entry in range(2):
@@ -103,27 +100,22 @@ def test_intervals_are_the_allowed_pairs(options: dict[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class Long:
-    """Some blocks of a problem of a million keys: for some rows, the block and the place of the row in it."""
-
     formula: Formula
     arguments: dict[str, Any]
     blocks: dict[int, tuple[Block, int]]
 
-    def share(self, block: Block, place: int, key: int) -> float:
-        """Return the weight of a key in a row, from its score and the lse."""
+    def share(self, block, place, key):
         query, found = (self.arguments[name][0, 0] for name in ("query", "key"))
         row = block.rows[place]
         score = query[row].astype(np.float64) @ found[key].astype(np.float64) / np.sqrt(self.formula.depth)
         return float(np.exp(score - block.lse[place]))
 
-    def value(self, key: int) -> Any:
-        """Return the value of a key."""
+    def value(self, key):
         return self.arguments["value"][0, 0, key].astype(np.float64)
 
 
-def long_of(formula: Formula, dtype: str, rows: tuple[int, ...]) -> Long:
-    """Compute the blocks of some rows."""
-    found: dict[int, tuple[Block, int]] = {}
+def long_of(formula, dtype, rows):
+    found = {}
     for task in tasks(formula, dtype):
         wanted = set(rows) & set(task.args[0].rows.tolist())  # type: ignore[attr-defined] # the rows of the block
         if wanted:
@@ -133,30 +125,25 @@ def long_of(formula: Formula, dtype: str, rows: tuple[int, ...]) -> Long:
 
 
 @pytest.fixture(scope="module")
-def long() -> Long:
-    """Blocks of a causal problem of a million keys in float64."""
+def long():
     formula = Formula(2**20, 2**20, 64, 64, words=8, options={"is_causal": True})
     return long_of(formula, "float64", (0, 1, 127, 128, 70001, 2**19, 2**20 - 1))
 
 
-def lost(output: Any, p: float, value: Any, _other: Any) -> Any:
-    """Leave a key out."""
+def lost(output, p, value, _other):
     return (output - p * value) / (1 - p)
 
 
-def doubled(output: Any, p: float, value: Any, _other: Any) -> Any:
-    """Count a key twice."""
+def doubled(output, p, value, _other):
     return (output + p * value) / (1 + p)
 
 
-def displaced(output: Any, p: float, value: Any, other: Any) -> Any:
-    """Take the value of another key."""
+def displaced(output, p, value, other):
     return output + p * (other - value)
 
 
 @pytest.mark.parametrize("wrong", [lost, doubled, displaced])
-def test_one_key_of_a_million_is_told_in_float64(long: Long, wrong: Callable[..., Any]) -> None:
-    """A key that is lost, counted twice or displaced is more than a budget off, wherever it is."""
+def test_one_key_of_a_million_is_told_in_float64(long, wrong):
     random = np.random.default_rng(1)
     for row, (block, place) in long.blocks.items():
         keys = {0, row, row // 128 * 128, *random.integers(0, row + 1, 5).tolist()}
@@ -166,8 +153,7 @@ def test_one_key_of_a_million_is_told_in_float64(long: Long, wrong: Callable[...
             assert (off > block.output_budget[place]).any(), (row, key)
 
 
-def test_the_result_of_another_row_is_told(long: Long) -> None:
-    """A row with the result of the row beside it is wrong."""
+def test_the_result_of_another_row_is_told(long):
     for block, place in long.blocks.values():
         if len(block.rows) > 1:
             other = block.output[place - 1 if place else 1]
@@ -175,8 +161,7 @@ def test_the_result_of_another_row_is_told(long: Long) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_a_window_that_is_off_by_one_is_told(dtype: str) -> None:
-    """One key more than a window has, or one less, is told in any tile."""
+def test_a_window_that_is_off_by_one_is_told(dtype):
     formula = Formula(2**20, 2**20, 64, 64, words=8, options={"is_causal": True, "window": (255, None)})
     long = long_of(formula, dtype, (5000, 2**17 - 1, 2**17 + 128, 2**20 - 200))
     for block, _ in long.blocks.values():
@@ -190,8 +175,7 @@ def test_a_window_that_is_off_by_one_is_told(dtype: str) -> None:
             assert all(told) if dtype == "float64" else any(told)
 
 
-def test_the_lse_of_one_key_is_its_score() -> None:
-    """With one key and a product of 0, the lse is 0 and has a budget of nearly 0."""
+def test_the_lse_of_one_key_is_its_score():
     formula = Formula(48, 191, 1, 4, words=16, seed=687, options={"is_causal": True})
     block = next(tasks(formula, "float32"))()
     query, key = (formula.arguments("float64")[name][0, 0] for name in ("query", "key"))
@@ -203,8 +187,7 @@ def test_the_lse_of_one_key_is_its_score() -> None:
     assert (lse == 0).any()
 
 
-def test_octets_are_those_of_the_program_in_c(tmp_path: Path) -> None:
-    """The program in the document gives the same octets, and those that the document prints."""
+def test_octets_are_those_of_the_program_in_c(tmp_path):
     text = (ROOT / "spec" / "generator.md").read_text(encoding="utf-8")
     first, later = octets(0, 0, 8).tolist(), octets(7, 3, 4, start=1_000_000_007).tolist()
     assert f"are {', '.join(map(str, first))}." in text
@@ -223,8 +206,7 @@ def test_octets_are_those_of_the_program_in_c(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [{"segments": 1}, {"window": (1, 0)}, {"window": (200, -199)}], ids=str)
-def test_values_that_are_all_zero_have_a_mean_of_exactly_zero(options: dict[str, Any]) -> None:
-    """Nothing of the other keys is left in a row with few keys, wherever it is."""
+def test_values_that_are_all_zero_have_a_mean_of_exactly_zero(options):
     formula = Formula(4096, 4096, 16, 64, seed=284, options=options)
     values, seen = formula.value[0, 0], 0
     low, high = intervals(options, 4096, 4096, 0)
@@ -255,7 +237,7 @@ def test_values_that_are_all_zero_have_a_mean_of_exactly_zero(options: dict[str,
     ],
 )
 @pytest.mark.parametrize("rest", [0.0, 2.0**-30])
-def test_sums_are_those_over_the_keys_one_by_one(low: int, high: int, rest: float) -> None:
+def test_sums_are_those_over_the_keys_one_by_one(low, high, rest):
     """Numerators are exact. Sizes, which only budgets use, are at most a 32nd or so too large."""
     random = np.random.default_rng(high)
     words = random.integers(0, 3, 10000).astype(np.uint8)
@@ -288,7 +270,7 @@ INTERVALS = (
 
 
 @pytest.mark.parametrize("bounds", INTERVALS, ids=lambda one: f"{one[0][0]}-{one[1][-1]}")
-def test_each_sum_is_that_of_its_pairs(bounds: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
+def test_each_sum_is_that_of_its_pairs(bounds):
     """The sums of products, of counts and of columns are equal; that of absolute values is a bound."""
     random = np.random.default_rng(3)
     low, high = (np.array(bound, dtype=np.int64) for bound in bounds)

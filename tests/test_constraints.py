@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from tests_support import command
 
 from attnspec import OPERATIONS, Case, Misuse, find_case, reference
 from attnspec.backends import Backend, BackendError, Unsupported, describe, load, load_library
@@ -15,7 +15,6 @@ from attnspec.backends.constraints import ANY, Constraints, fields_about, fits
 from attnspec.backends.user.function import with_settings
 from attnspec.backends.user.settings import Settings
 from attnspec.conformance import check
-from attnspec.conformance.cli.main import main
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.relations.relation import Relation
 from attnspec.conformance.results import Header, Run, Subject
@@ -103,7 +102,7 @@ def strict(query, key, value, *, scale=None, mask=None):
 
 
 @pytest.mark.exhaustive
-def test_calls_that_must_be_refused_are_drawn_to_fit_but_for_what_is_wrong():
+def test_calls_are_drawn_to_fit_but_for_what_is_wrong():
     backend = constrained(strict, DEPTH)
     asked = ("refused: ", "named in the error: ", "mixed dtypes", "not floating point")
     chosen = [one for one in items(constraints=DEPTH) if one.group.startswith(asked)]
@@ -112,10 +111,6 @@ def test_calls_that_must_be_refused_are_drawn_to_fit_but_for_what_is_wrong():
     passing = {verdict.group for verdict in found if verdict.status == "pass"}
     assert {"refused: scale of NaN", "refused: mask of integers", "named in the error: attention"} <= passing
     assert "not floating point: int32 and key" in passing
-
-
-@pytest.mark.exhaustive
-def test_relations_that_hold_beside_any_option_are_asked_with_what_is_always_on():
     backend = constrained(always_causal, CAUSAL)
     chosen = [one for one in items(constraints=CAUSAL) if isinstance(one, Relation)]
     found = [judge(backend, one) for one in chosen if one.dtype == "float32"]
@@ -125,11 +120,8 @@ def test_relations_that_hold_beside_any_option_are_asked_with_what_is_always_on(
     assert asked <= passing
 
 
-def test_without_constraints_the_names_are_as_they_were():
+def test_names_have_a_suffix_of_the_constraints():
     assert not any(FITTED in item.name for item in items(constraints=ANY))
-
-
-def test_a_case_is_found_by_its_name_alone():
     name = next(item.name for item in items(constraints=DEEP) if item.name.startswith("masking-causal-3"))
     assert name == "masking-causal-3+a4-d64-float32"
     assert find(name).arguments["query"].shape[-1] == 64
@@ -206,8 +198,7 @@ def test_constraints_that_say_nothing(constraints, message):
 @pytest.mark.parametrize("backend", ["numpy", "torch-portable"])
 def test_the_command_finds_a_case_by_the_constraints_in_its_name(backend):
     case = "errors-options-together-9+a4-float32"
-    found = CliRunner().invoke(main, ["check", backend, "--case", case])
-    assert found.exit_code == 0, found.output
+    found = command("check", backend, "--case", case, status=0)
     assert "1 pass" in " ".join(found.output.split())
 
 

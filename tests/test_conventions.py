@@ -236,9 +236,6 @@ def test_a_converted_function_has_the_version_of_its_library():
     backend = describe(of_boxes, **BOXES | {"library": "click"})
     assert (backend.library, backend.version) == ("click", version("click"))
     assert backend.to_numpy(backend.to_library(np.ones(2))).tolist() == [1, 1]
-
-
-def test_the_examples_of_the_page_about_configuration_run():
     page = Path(__file__).parent.parent / "conformance" / "configuration.md"
     found = doctest.testfile(str(page), module_relative=False)
     assert found.attempted > 5
@@ -276,8 +273,6 @@ def test_a_conversion_of_compiled_code_has_no_line_of_the_function():
     raised = judge(backend, find("softmax-002-float32")).raised
     assert (raised.conversion, raised.type, raised.file) == ("to_library of query", "TypeError", "")
 
-
-def test_what_a_conversion_does_not_take_is_not_refused_by_the_function():
     def converted(array):
         if not array.shape[-1]:
             raise ValueError("query: expected no empty axis")

@@ -26,34 +26,22 @@ def trials():
 
 
 @pytest.mark.exhaustive
-def test_no_correct_algorithm_exceeds_its_budget(trials):
+def test_no_correct_algorithm_exceeds_its_budget_and_every_fault_does(trials):
     correct = [trial for trial in trials if trial.subject.accuracy]
     assert len(correct) > 5000
     wrong = [
         (t.subject.name, t.problem.dataset, t.shares["own"]) for t in correct if not t.shares["own"] <= 1
     ]
     assert wrong == []
-
-
-@pytest.mark.exhaustive
-def test_every_fault_exceeds_the_full_budget_somewhere_in_every_dtype_it_concerns(trials):
     faulty = [trial for trial in trials if trial.subject.name in FAULTS]
     concerned = {(trial.subject.name, trial.problem.dtype) for trial in faulty}
     assert concerned == {(name, dtype) for name, fault in FAULTS.items() for dtype in fault.dtypes}
     seen = {(trial.subject.name, trial.problem.dtype) for trial in faulty if trial.shares["full"] > 1}
     assert concerned - seen == set()
-
-
-@pytest.mark.exhaustive
-def test_what_a_unit_does_is_within_its_profile_and_a_fault_of_it_is_not(trials):
     for name, unit in UNITS.items():
         shares = [t.shares["own"] for t in trials if t.subject.name == name]
         assert shares
         assert bool(max(shares) <= 1) is (unit.accuracy is not None), name
-
-
-@pytest.mark.exhaustive
-def test_what_needs_a_profile_of_float32_is_not_full(trials):
     for name, unit in UNITS.items():
         if unit.dtypes == ("float32",) and unit.profile not in ("", "tf32x3"):  # whose scores exceed `full`
             assert any(t.shares["full"] > 1 for t in trials if t.subject.name == name)
@@ -130,15 +118,12 @@ def test_what_in_use_exceeds_its_budget_does(name, dataset, size):
     assert (np.abs(run(algorithm, given) - exact) > allowed).any()
 
 
-def test_the_tables_of_the_chapter_are_of_these_algorithms_faults_and_data():
+def test_the_tables_are_of_these_algorithms_and_a_matrix_unit_drops_digits():
     for name in [*ALGORITHMS, *FAULTS, *EXCEEDING, *UNITS]:
         assert f"\n| {name} |" in EVIDENCE
     assert set(re.findall(r"(?:full|cast|profile|signed mean): ([a-z0-9.-]+) \d+ of", EVIDENCE)) <= set(
         DATASETS
     )
     assert "TOO LARGE" not in EVIDENCE
-
-
-def test_a_matrix_unit_drops_what_lies_below_the_digits_of_the_largest_term():
     assert float(aligned_sum(np.array([1.0, 2.0**-24, 2.0**-24, 2.0**-24]), 24)) == 1.0
     assert float(aligned_sum(np.array([1.0, 2.0**-23, 2.0**-24]), 24)) == 1 + 2.0**-23

@@ -4,15 +4,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from made_verdicts import (
-    PORTABLE,
-    error,
-    fail,
-    found,
-    ok,
-    refused,
-    table,
-)
+from made_verdicts import PORTABLE, error, fail, found, ok, refused, table
 from reported import FAIL, FILLS, RESULTS
 
 from attnspec import find_case
@@ -26,135 +18,30 @@ from attnspec.conformance.render.finding import cause_lines, finding_text, trait
 from attnspec.conformance.render.screen import screen
 from attnspec.conformance.results import Header, Results, Subject
 
-#: Verdicts, and the lines about the first cause.
-LINES = """
-a few calls with an option
-    8 SCORE-3 (scale); ok 46 (scale); ok 300
-    = fails: 8 of 54 calls with `scale`, 0 of 300 others
 
-calls without a scale, beside one with a scale
-    53 GRAD-1 (no scale); 1 GRAD-1 (scale); ok 13 (no scale); ok 6 (scale)
-    - without a scale
-
-calls without a scale alone
-    53 SCORE-2 (no scale); ok 13 (no scale); ok 6 (scale)
-    = fails: 53 of 66 calls without a scale, 0 of 6 others
-
-what all calls have tells nothing
-    8 SCORE-3 (scale); ok 46 (scale)
-
-two kinds of calls under one rule
-    9 MASK-4 (is_causal, key_lengths); 3 MASK-4 (key_lengths, window)
-    ok 90 (is_causal); ok 90 (key_lengths); ok 90 (window)
-    = fails: 9 of 9 calls with `is_causal` with `key_lengths`, 3 of 273 others
-    = fails: 3 of 3 calls with `key_lengths` with `window`, 0 of 270 others
-
-beside a lack of precision
-    9 MASK-3 (is_causal) ~wrong; half 30 (is_causal); half 30 #SOFT-1; ok 20 (mask)
-    = fails: 9 of 39 calls with `is_causal`, 0 of 50 others
-
-the largest error of each dtype
-    half 9; half 9 (mask) @bfloat16
-    = all failures are due to the precision: up to 1.2 budgets in bfloat16, up to 1.2 budgets in float16
-
-traces
-    20 MASK-1 ~trace; 20 MASK-2 ~trace
-    = all errors are at most 1.6e-28: weights that should be 0, or nearly 0, are larger
-
-half precision
-    9 SOFT-1 ~half
-    = all failures are within the budget of float16: some step may be computed in it
-
-a few budgets are not half precision
-    9 SOFT-1 ~few-budgets
-
-nor are any errors
-    9 SOFT-1 ~half; 9 SOFT-1
-
-all calls of one kind among several causes
-    12 SCORE-3 (scale, scale of 0) ignored=scale; 29 MASK-4 (is_causal)
-    ok 85 (is_causal); ok 300 (scale); ok 600 (mask); ok 1 (scale of 0)
-    = fails: 29 of 114 calls with `is_causal`, 0 of 901 others
-"""
-
-
-@pytest.mark.parametrize(("judged", "signs"), table(LINES))
+# A row has verdicts, and the lines about the first cause.
+@pytest.mark.parametrize(("judged", "signs"), table("lines_of_causes"))
 def test_what_is_common_is_said_with_numbers(judged, signs):
     assert [*cause_lines(found(judged)[0])] == signs["="]
 
 
-def test_words_for_traits():
+def test_words_for_traits_and_keys_for_limits():
     common = Finding("SCORE-2", (FAIL,), Common(("no scale",), 230, 310, 0, 54))
     assert [*cause_lines(common)] == ["fails: 230 of 310 calls without a scale, 0 of 54 others"]
     assert [*cause_lines(Finding("SOFT-1", (FAIL,), Common((), 5, 9)))] == []
     assert trait_text("negative scale") == "with a negative `scale`"
     assert trait_text("query_offset by entry") == "with `query_offset` that differ between batch entries"
     assert trait_text("tiles of 64") == "with more than 64 keys or queries"
+    raised = error(9, "no", traits.SHARED, rule="HEAD-1")
+    (finding,) = found(raised, ok(20))
+    line = 'if it offers no such calls, write heads = "equal" under [backend] in attnspec.toml'
+    assert line in [*cause_lines(finding)]
+    (finding,) = found("9 HEAD-1 (shared heads); ok 20")
+    assert line not in [*cause_lines(finding)]
 
 
-#: Verdicts, and what the text of the only finding has (+), and has not (-).
-TEXTS = """
-repeated
-    5 SOFT-1 (mask); 1 MASK-3 repeatable=no
-    + NUM-9 A repeated call gives the same bits
-    + not repeatable
-    + also: 5 cases under another rule, which may have other causes: SOFT-1
-
-an argument that all calls ignore
-    3 MASK-1 (mask) ignored=mask
-    + equals the result without `mask`
-
-an argument that some calls ignore
-    3 MASK-1 (mask) ignored=mask; 3 MASK-4 (mask)
-    - equals the result without
-
-weights that are not returned
-    1 MASK-1 ~trace probed=yes
-    + they were determined by calls with the identity as value
-
-a variant of all failures
-    3 SOFT-6 variant=base-2
-    + equals the variant `base-2` of SOFT-6
-    - failing calls under
-
-a variant of some failures, among those that are compared
-    7 MASK-3 (is_causal) variant=bottom-right; 3 MASK-3 (is_causal) #other
-    2 MASK-3 (is_causal) #golden group=; 2 MASK-3 (is_causal) #same ignored=is_causal
-    1 MASK-3 (is_causal) #bits ~bits
-    + equals the variant `bottom-right` of MASK-3
-    + the variant `bottom-right`: 7 of 10 failing calls under MASK-3 equal it
-
-a variant that fits by chance
-    1 SOFT-6 variant=base-2; 4 SOFT-6 #other
-    - variant
-
-the call that equals the variant is shown, none of gradients
-    2 HEAD-1 (gradient, shared heads) #a variant=tiled; 1 HEAD-1 (shared heads) #b precision=float16
-    2 HEAD-1 (shared heads) #z numbers=many variant=tiled
-    + case z-0, float32
-    + equals the variant `tiled` of HEAD-1
-
-unless there are only gradients
-    2 HEAD-1 (gradient, shared heads) #a variant=tiled
-    + equals the variant `tiled` of HEAD-1
-
-an argument that most calls ignore
-    6 ERR-3 (is_causal) ignored=is_causal; 2 MASK-3 (is_causal) #golden group=; 1 NUM-11 (is_causal); ok 40
-    + MASK-3 Causal attention excludes later keys
-    + the result is the same without `is_causal` in 6 of 7 failing calls with it
-
-an argument that few calls ignore
-    6 ERR-3 (is_causal) ignored=is_causal; 8 MASK-3 (is_causal); ok 40
-    - the result is the same without
-
-errors under each rule of their cases
-    raise 3 (mask) "two axes" rule= rules=MASK-1,ERR-3 #a
-    raise 2 (mask) "two axes" rule= rules=GRAD-9,MASK-1 #b; ok 9
-    + (and 2 more of b under MASK-1)
-"""
-
-
-@pytest.mark.parametrize(("judged", "signs"), table(TEXTS))
+# A row has verdicts, and what the text of the only finding has (+), and has not (-).
+@pytest.mark.parametrize(("judged", "signs"), table("texts_of_findings"))
 def test_the_text_of_a_finding(judged, signs):
     (finding,) = found(judged)
     text = finding_text(finding)
@@ -257,9 +144,6 @@ def test_a_named_bug_explains_small_errors_and_no_precision_does():
     (line,) = cause_lines(finding)
     assert line.startswith("all failures are within the budget of float16")
     assert [*cause_lines(replace(finding, diagnosis=FILLS))] == []
-
-
-def test_beside_a_named_bug_a_variant_of_few_calls_is_a_coincidence():
     (finding,) = found("1 SCORE-2 variant=one; 1 SCORE-2 #other")
     assert finding.variant == VariantCount("one", 1, 2)
     assert finding.verdict.variant == "one"
@@ -268,12 +152,3 @@ def test_beside_a_named_bug_a_variant_of_few_calls_is_a_coincidence():
     assert named.verdict.variant == ""
     (finding,) = found("9 SCORE-2 variant=one; 1 SCORE-2 #other")
     assert replace(finding, diagnosis=FILLS).variant == VariantCount("one", 9, 10)
-
-
-def test_a_limit_of_a_function_that_raises_is_offered_as_a_key():
-    raised = error(9, "no", traits.SHARED, rule="HEAD-1")
-    (finding,) = found(raised, ok(20))
-    line = 'if it offers no such calls, write heads = "equal" under [backend] in attnspec.toml'
-    assert line in [*cause_lines(finding)]
-    (finding,) = found("9 HEAD-1 (shared heads); ok 20")
-    assert line not in [*cause_lines(finding)]

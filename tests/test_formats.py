@@ -56,7 +56,7 @@ def test_junit():
     assert [one.get("name") for one in suite.iter("property")] == names
 
 
-def test_what_was_not_judged_is_an_error_in_every_report():
+def test_what_was_not_judged_or_not_loaded_is_an_error_in_every_report():
     names = tuple(f"softmax-{number}" for number in range(30))
     report = Report(replace(PERFECT, missing={"m:f": names}))
     assert report.outcome is Outcome.NOT_WHOLE
@@ -72,9 +72,6 @@ def test_what_was_not_judged_is_an_error_in_every_report():
     stale = Report(PERFECT, [replace(KNOWN, cases=())])
     *_, suite = ET.fromstring(to_junit(stale))
     assert suite.get("errors") == "1"
-
-
-def test_a_backend_that_could_not_be_loaded_is_one_error():
     lost = replace(SUBJECT, problem="no such module")
     names = tuple(f"softmax-{number}" for number in range(30))
     report = Report(replace(RESULTS, subjects=(lost,), verdicts=(), missing={"m:f": names}))
@@ -105,9 +102,6 @@ def test_markdown():
     assert "```text\ncase masking-empty-last, float32, on m:f\n" in text
     assert "NUM-3 Every element stays within its error budget: known, 1 case, `raises | today`" in text
     assert f"- `MASK-6 {PASS.case} on m:f: does not fail any more; remove it`" in text
-
-
-def test_markdown_of_what_conforms_but_for_known_failures():
     text = to_markdown(Report(replace(PERFECT, verdicts=(*PERFECT.verdicts, FAIL)), [KNOWN]))
     assert text.startswith(
         "## attnspec: conforms but for 1 known failure; reaches levels core, strict, grouped"

@@ -64,12 +64,7 @@ def test_an_example_in_python_conforms(name):
     found = verdicts(described(name), FORMS[name])
     assert {one.status for one in found} - {"unsupported"} == {"pass"}
     assert sum(one.status == "pass" for one in found) > 40
-
-
-@pytest.mark.parametrize("name", FORMS)
-def test_the_folder_of_an_example_is_judged_by_its_name(name):
-    run = attnspec("check", EXAMPLES / name, "-k", f"{FORMS[name]}1", "--dtype", "float32")
-    assert run.returncode == 0, run.stdout
+    run = attnspec("check", EXAMPLES / name, "-k", f"{FORMS[name]}1", "--dtype", "float32", status=0)
     assert f"{FORMS[name]}1" in run.stdout
 
 

@@ -90,26 +90,13 @@ def test_a_latent_that_is_not_used_may_be_nan():
     assert all(map(np.array_equal, latent_attention_vjp(**call), plain))
 
 
-def test_the_scale_is_shared_by_all_pairs():
+def test_gradients_of_the_scale_and_of_slopes_are_slopes_of_the_forward_pass():
     random = np.random.default_rng(3)
     sizes = {"query": (2, 4, 3, 5), "key": (2, 2, 6, 5), "value": (2, 2, 6, 3), "d_output": (2, 4, 3, 3)}
     call = {name: random.normal(size=size) for name, size in sizes.items()} | {"scale": 0.4}
     *_, found = attention_vjp(**call, return_d_scale=True)
     cotangent = call.pop("d_output")
     assert slope(attention, call, [cotangent], "scale", 1.0) == pytest.approx(found, rel=1e-6)
-
-
-@pytest.mark.parametrize("library", ["torch", "jax"])
-def test_a_library_computes_the_gradient_of_the_scale_beside_its_own(library):
-    pytest.importorskip(library)
-    backend = load(f"{library}-portable")
-    for name in ("gradients-d-scale-softcap", "latent-gradients-scale"):
-        (case,) = in_each(find_case(name), ("float32",))
-        assert judge(backend, case).status == "pass"
-    assert not backend.has("seeded_dropout_attention_vjp", "return_d_scale")
-
-
-def test_slopes_have_the_gradient_of_the_bias_of_alibi():
     random = np.random.default_rng(4)
     call = {"query": np.ones((2, 4, 3, 1)), "key": np.ones((2, 2, 6, 1)), "slopes": random.normal(size=4)}
     call["query_offset"] = np.array([2, -1])
@@ -117,6 +104,15 @@ def test_slopes_have_the_gradient_of_the_bias_of_alibi():
     found = alibi_bias_vjp(**call, d_bias=cotangent)
     own = slope(alibi_bias, call, [cotangent], "slopes", direction)
     assert own == pytest.approx((found * direction).sum(), rel=1e-6)
+
+
+@pytest.mark.parametrize("library", ["torch", "jax"])
+def test_a_library_computes_the_gradient_of_the_scale_beside_its_own(library):
+    backend = load(f"{library}-portable")
+    for name in ("gradients-d-scale-softcap", "latent-gradients-scale"):
+        (case,) = in_each(find_case(name), ("float32",))
+        assert judge(backend, case).status == "pass"
+    assert not backend.has("seeded_dropout_attention_vjp", "return_d_scale")
 
 
 @pytest.mark.parametrize("given", [1, None, "yes"])

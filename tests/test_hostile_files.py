@@ -9,14 +9,13 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
-from click.testing import CliRunner
 from markdown_it import MarkdownIt
 from reported import ERROR, FAIL, PASS, SUBJECT
+from tests_support import command
 
 from attnspec import __version__, find_case
 from attnspec.conformance import results_file
 from attnspec.conformance.attribution.report import Report
-from attnspec.conformance.cli.main import main
 from attnspec.conformance.render.formats import FORMATS
 from attnspec.conformance.results import Footer, Header, line
 from attnspec.conformance.results_file import read
@@ -101,7 +100,7 @@ def limited():
 
 def refused(words, capfd):
     """Run a command that ends with one line on an error, and return what it prints."""
-    run = CliRunner().invoke(main, words)
+    run = command(*words)
     text = run.output + "".join(capfd.readouterr())
     assert isinstance(run.exception, SystemExit), run.exception
     assert run.exit_code != 0, text
@@ -193,9 +192,8 @@ def test_a_name_does_nothing_in_any_report(name, tmp_path):
     report = Report(read([path]))
     texts = {each.function: each.write(report) for each in FORMATS}
     for words in (["table", str(path)], ["compare", str(path), str(path)]):
-        texts[words[0]] = CliRunner().invoke(main, words).output
-    made = CliRunner().invoke(main, ["report", str(path), "--html", str(inner / "pages")])
-    assert made.exit_code == 0, made.output
+        texts[words[0]] = command(*words).output
+    command("report", path, "--html", inner / "pages", status=0)
     pages = {page.name: page.read_text() for page in (inner / "pages").rglob("*.html")}
     for place, text in (texts | pages).items():
         assert not {"\x1b", "\x9b", "\u202e", "\0"} & set(text), place

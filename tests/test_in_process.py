@@ -56,30 +56,30 @@ def test_a_reproduction_of_a_function_without_a_place_says_so_and_runs_where_it_
     assert "attnspec check" not in found.text
 
 
-def test_what_is_said_of_it_is_what_a_file_says():
+def test_what_is_said_of_a_function_counts():
     found = check(kernel, name="mine", rules=["MASK-6"], **SAID)
     assert found.good, found.text
     assert {verdict.backend for verdict in found.report.results.verdicts} == {"mine"}
     assert not check(kernel, rules=["MASK-6"], **{**SAID, "mask": "attend"}).good
-
-
-def test_what_is_not_understood_fails():
     found = check(kernel, rules=["SCORE-1"], **{**SAID, "ignore": ()})
     assert not found.good
     assert "not understood: dropout_p" in found.text
+    with pytest.raises(BackendError, match=r"backend kernel: expected some of .*, got 'layuot' \(layout\?\)"):
+        check(kernel, layuot="BSHD")
+    with pytest.raises(BackendError, match=r"@implementation of kernel: expected some of .*, got 'program'"):
+        implementation(program="x")(kernel)
 
 
-def test_a_backend_and_single_cases():
+def test_backends_and_single_cases():
     found = check(load("numpy-portable"), cases=["masking-empty-last"])
     assert found.good
     assert len(found.report.results.verdicts) == 4
-
-
-def test_calls_that_must_be_refused_are_counted_as_such():
     found = check(load("numpy-portable"), cases=["softmax-000", "errors-refused-scale-of-nan-1"])
     refusals = [verdict.refusal for verdict in found.report.results.verdicts]
     assert refusals.count(True) == 2 < len(refusals)
     assert "refusals: 2 pass" in found.text
+    with pytest.raises(SpecError, match="case: expected an id such as masking-empty-last, got"):
+        check(load("numpy-portable"), cases=["softmax-000", "masking-nothing"])
 
 
 def test_what_declines_everything_is_not_judged_and_says_why():
@@ -91,13 +91,6 @@ def test_what_declines_everything_is_not_judged_and_says_why():
     said = " ".join(found.text.splitlines()[1:3])
     assert said.startswith("kernel: was not judged: declined")
     assert " ".join(said.split()).endswith("cases that its arguments offer: needs a GPU")
-
-
-def test_a_key_that_is_not_known():
-    with pytest.raises(BackendError, match=r"backend kernel: expected some of .*, got 'layuot' \(layout\?\)"):
-        check(kernel, layuot="BSHD")
-    with pytest.raises(BackendError, match=r"@implementation of kernel: expected some of .*, got 'program'"):
-        implementation(program="x")(kernel)
 
 
 def test_a_decorator_in_place_of_a_file(tmp_path, monkeypatch):
@@ -126,8 +119,3 @@ def test_the_package_runs_as_a_module():
     assert run.stdout.startswith("MASK-6 ")
     wrong = subprocess.run(command, capture_output=True, text=True, check=False)
     assert "Usage: attnspec explain" in wrong.stderr
-
-
-def test_a_case_that_does_not_exist_is_refused():
-    with pytest.raises(SpecError, match="case: expected an id such as masking-empty-last, got"):
-        check(load("numpy-portable"), cases=["softmax-000", "masking-nothing"])

@@ -69,7 +69,7 @@ def test_a_wrong_value_that_became_a_crash_is_new():
     assert sort_failures(replace(WHOLE, verdicts=(ENDED,)), [ended]).new == ()
 
 
-def test_known_failures_are_written_and_keep_their_reasons(tmp_path):
+def test_written_known_failures_keep_their_reasons_and_names(tmp_path):
     path = tmp_path / "known.toml"
     assert write_known(path, RESULTS, [KNOWN, KNOWN], result_line) == (2, ())
     kept, new = read_known(path)
@@ -77,6 +77,11 @@ def test_known_failures_are_written_and_keep_their_reasons(tmp_path):
     assert (new.rule, new.backend, new.status, new.cases) == ("NUM-3", "m:f", "error", (ERROR.case,))
     assert new.reason == "not looked into yet: raised ValueError: no | <b>\ufffd"
     assert Report(RESULTS, read_known(path)).failures.new == ()
+    path = tmp_path / "known.toml"
+    odd = replace(ERROR, backend='m"\\:f\udc80', case="a\nb\x7f")
+    results = replace(RESULTS, subjects=(replace(SUBJECT, name=odd.backend),), verdicts=(odd,))
+    write_known(path, results)
+    assert read_known(path)[0].cases == ("a\nb\x7f",)
 
 
 def test_stale_entries_are_told_in_a_line_for_each_rule_and_backend():
@@ -116,7 +121,7 @@ def test_a_file_of_a_part_says_so_where_a_whole_run_fails(part, tmp_path):
     assert sort_failures(new, read_known(path)).parts is None, "a part that is run later adds to it"
 
 
-def test_entries_by_rule_and_by_pattern_are_kept_as_they_are(tmp_path):
+def test_other_entries_are_kept_as_they_are(tmp_path):
     path = tmp_path / "known.toml"
     for entry in (BY_RULE, BY_PATTERN):
         write_known(path, WHOLE, [entry])
@@ -124,9 +129,6 @@ def test_entries_by_rule_and_by_pattern_are_kept_as_they_are(tmp_path):
         assert read_known(path)[0] == entry
         write_known(path, replace(WHOLE, verdicts=(PASS,)), [entry])
         assert read_known(path) == ()
-
-
-def test_a_run_of_a_part_keeps_all_other_entries(tmp_path):
     path = tmp_path / "known.toml"
     others = [
         replace(KNOWN, cases=("not-run-float32",)),
@@ -153,14 +155,6 @@ def test_nothing_is_written_of_what_was_not_judged_to_the_end(tmp_path):
     assert write_known(path, two, [KNOWN]) == (2, ("backend m:f: cut off",))
     assert [one.backend for one in read_known(path)] == ["m:f", "other:f"]
     assert read_known(path)[0] == KNOWN
-
-
-def test_what_stands_in_a_reason_and_a_name_comes_back(tmp_path):
-    path = tmp_path / "known.toml"
-    odd = replace(ERROR, backend='m"\\:f\udc80', case="a\nb\x7f")
-    results = replace(RESULTS, subjects=(replace(SUBJECT, name=odd.backend),), verdicts=(odd,))
-    write_known(path, results)
-    assert read_known(path)[0].cases == ("a\nb\x7f",)
 
 
 LINES = {"rule": "MASK-6", "backend": "m:f", "status": "fail", "reason": "r", "link": "", "cases": ["c"]}

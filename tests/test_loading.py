@@ -1,16 +1,19 @@
-"""Backends of users are found. If one is not found, a single message says what to write."""
+"""Backends of users and of other packages are found. If not, a single message says what to write."""
 
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from textwrap import dedent
 from typing import get_args, get_type_hints
 
 import numpy as np
 import pytest
+from tests_support import command
 
 from attnspec.backends import BackendError, expand, load
 from attnspec.backends.constraints import Constraints
+from attnspec.backends.names import registered
 from attnspec.backends.user.configuration import KEYS, find_configuration
 from attnspec.backends.user.convention import LAYOUTS, Convention
 
@@ -255,13 +258,10 @@ def test_a_parameter_without_a_default_is_given_the_standards(folder):
 BLOCK = (ROOT / "conformance" / "configuration.md").read_text().split("```toml\n")[1].partition("```")[0]
 
 
-def test_every_key_is_documented():
-    """In the example, and the keys of a program beside it."""
+def test_every_key_and_every_value_is_documented():
+    # In the example, and the keys of a program beside it.
     assert set(KEYS) - set(tomllib.loads(BLOCK)["backend"]) == {"program", "call_limit", "ranks"}
-
-
-def test_every_value_is_documented():
-    """Also the defaults, which `attnspec init` writes."""
+    # Also the defaults, which `attnspec init` writes.
     hints = get_type_hints(Convention) | get_type_hints(Constraints)
     choices = {key: get_args(hints[key]) for key in ("mask", "heads", "value_depth", "bias_dtype")}
     choices |= {"layout": LAYOUTS, "accuracy": ("cast", "full")}
@@ -270,3 +270,99 @@ def test_every_value_is_documented():
         assert values
         for value in values:
             assert f'"{value}"' in of_key[:300], f"{key} = {value}"
+
+
+SOURCE = """
+    from dataclasses import replace
+
+    from attnspec.backends import Backend, load_library
+
+    def attention(query, key, value, *, scale=None):
+        return value[..., :1, :] + 0 * query[..., :1]
+
+    def backend():
+        return Backend("whatever", load_library("numpy"), attention, ("float32",))
+
+    made = backend()
+    dated = replace(made, dialect={"MASK-6": "nan"}, versions=">=1.0,<1.1")
+    odd = replace(made, dtypes=("float31",))
+
+    def breaking():
+        raise RuntimeError("no device\\nof that kind")
+
+    def of_nothing():
+        return 3
+"""
+ENTRIES = """
+    [attnspec.backends]
+    acme-called = acme_attention:backend
+    acme-made = acme_attention:made
+    acme-dated = acme_attention:dated
+    acme-odd = acme_attention:odd
+    acme-breaking = acme_attention:breaking
+    acme-nothing = acme_attention:of_nothing
+    acme-absent = acme_attention:gone
+    acme-missing = acme_elsewhere:backend
+    acme-twice = acme_attention:backend
+    torch = acme_attention:backend
+    numpy-portable = acme_attention:backend
+"""
+
+
+@pytest.fixture(autouse=True)
+def _installed(tmp_path, monkeypatch):
+    """Two packages, as pip leaves them."""
+    for package, entries in (
+        ("acme", ENTRIES),
+        ("zebra", "[attnspec.backends]\nacme-twice = acme_attention:made\n"),
+    ):
+        folder = tmp_path / f"{package}-1.0.dist-info"
+        folder.mkdir()
+        (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+        (folder / "entry_points.txt").write_text(dedent(entries))
+    (tmp_path / "acme_attention.py").write_text(dedent(SOURCE))
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.delitem(sys.modules, "acme_attention", raising=False)
+
+
+@pytest.mark.parametrize("name", ["acme-called", "acme-made"])
+def test_a_registered_backend_is_found_by_its_name(name):
+    assert expand(name) == (name,)
+    backend = load(name)
+    assert (backend.name, backend.library, backend.dtypes) == (name, "numpy", ("float32",))
+    assert load(f"{name}?dtype=float64").dtypes == ("float64",)
+
+
+def test_registered_backends_are_listed_and_our_names_are_not_theirs():
+    assert load("acme-dated").dialect == {}
+    assert "declarations are for >=1.0,<1.1" in load("acme-dated").notes[0]
+    assert not {"torch", "numpy-portable"} & set(registered())
+    assert load("numpy-portable").has("attention", "window")
+    assert len(expand("torch")) > 1
+    with pytest.raises(BackendError, match="acme-called"):
+        expand("acme-colled")
+
+    listed = command("backends", status=0)
+    shown = " ".join(listed.output.split())
+    assert "acme-made numpy 2" in shown
+    assert "acme-breaking entry point attnspec.backends:" in shown
+    assert "(declarations are for >=1.0,<1.1)" in shown
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("acme-odd", r"dtypes: expected some of float16, .*, got \('float31',\)"),
+        ("acme-breaking", "expected a Backend or a function that returns one, got RuntimeError: no device"),
+        ("acme-nothing", "expected a Backend or a function that returns one, got int"),
+        ("acme-absent", "expected a Backend or a function that returns one, got AttributeError"),
+        ("acme-missing", "expected a Backend or a function that returns one, got ModuleNotFoundError"),
+        ("acme-twice", "acme_attention:made of zebra: expected one entry point of this name, got 2"),
+    ],
+)
+def test_a_broken_one_is_one_line_about_that_name(name, message):
+    with pytest.raises(BackendError, match=message) as caught:
+        load(name)
+    assert str(caught.value).startswith(f"backend {name}: ")
+    assert "\n" not in str(caught.value)
+    assert load("acme-made").name == "acme-made"

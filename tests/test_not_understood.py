@@ -115,15 +115,10 @@ def test_what_is_ignored_has_to_be_names():
     with pytest.raises(BackendError, match=r"ignore: expected names of parameters, .*, got 'causal'"):
         check_backend("mine", broken)
 
-
-def test_what_a_partial_function_has_bound_is_said():
     def kernel(query, key, value, *, causal=False, dropout_p=0.0):
         return query
 
     assert unknown_parameters(functools.partial(kernel, causal=True)) == ("dropout_p",)
-
-
-def test_our_own_backends_are_understood():
     backend = load("numpy-portable")
     assert backend.not_understood == ()
 
@@ -133,6 +128,9 @@ def test_our_own_backends_are_understood():
     strange = replace(backend, attention=strange)
     said = explain_unknown_parameters(note_unknown_parameters(strange))
     assert "enable_gqa (the numbers of heads determine this);" in said
+    over_codes = OPERATIONS["quantized_attention"].arguments
+    assert set(ALIASES) <= {*OPERATIONS["attention"].arguments, *over_codes}
+    assert not {theirs for names in ALIASES.values() for theirs in names} & set(ALIASES)
 
 
 @pytest.mark.parametrize(
@@ -150,9 +148,3 @@ def test_our_own_backends_are_understood():
 )
 def test_what_a_name_may_stand_for(name, ours):
     assert meant(name) == ours
-
-
-def test_aliases_are_of_arguments_that_there_are():
-    over_codes = OPERATIONS["quantized_attention"].arguments
-    assert set(ALIASES) <= {*OPERATIONS["attention"].arguments, *over_codes}
-    assert not {theirs for names in ALIASES.values() for theirs in names} & set(ALIASES)

@@ -81,9 +81,6 @@ def test_what_files_cannot_show_is_left_out_and_unsupported(tmp_path):
     backend = load(f"offline:{tmp_path / 'calls'}")
     statuses = [judge(backend, item).status for item in (repeated, strided, plain)]
     assert statuses == ["unsupported", "unsupported", "pass"]
-
-
-def test_a_call_of_several_cases_is_written_once(tmp_path):
     case = find("softmax-002-float32")
     once = export_calls([case], tmp_path / "once")
     assert export_calls([case, case], tmp_path / "twice").calls == once.calls
@@ -263,13 +260,11 @@ def test_a_call_of_an_exported_case_that_is_missing_is_an_error(folder):
 def test_export_and_judge_from_the_command_line(tmp_path):
     calls = tmp_path / "calls"
     words = ["--dtype", "float32", "--chapter", "masking", "--quick"]
-    run = attnspec("export", calls, *words)
-    assert run.returncode == 0, run.stderr
+    run = attnspec("export", calls, *words, status=0)
     assert "they judge " in run.stdout
     answer(calls, "broken:inverted_mask")
     results = tmp_path / "offline.jsonl"
-    run = attnspec("judge", calls, "--results", results)
-    assert run.returncode == 1
+    run = attnspec("judge", calls, "--results", results, status=1)
     assert "MASK-1 A boolean mask says where to attend" in run.stdout
     there = {verdict.case: verdict for verdict in read([results]).verdicts}
     assert any(verdict.group for verdict in there.values() if verdict.status == "pass"), "not golden alone"
@@ -280,8 +275,7 @@ def test_export_and_judge_from_the_command_line(tmp_path):
     for verdict in here:
         other = there[verdict.case]
         assert (verdict.status, verdict.rule, verdict.rules) == (other.status, other.rule, other.rules)
-    run = attnspec("export", calls, *words)
-    assert run.returncode == 2
+    run = attnspec("export", calls, *words, status=2)
     assert "Error: folder: expected" in run.stderr
     run = attnspec("export", tmp_path / "x", "--dtype", "float31")
     assert run.stderr.startswith("Error: dtype: expected some of float16")
@@ -294,8 +288,7 @@ def test_an_example_that_speaks_the_protocol_works_over_files_as_it_is(tmp_path)
     hello.write_text(subprocess.run(command, input=asked, capture_output=True, text=True, check=True).stdout)
     calls = tmp_path / "calls"
     words = ["--hello", hello, "--dtype", "float16", "--chapter", "softmax"]
-    run = attnspec("export", calls, *words)
-    assert run.returncode == 0, run.stderr
+    attnspec("export", calls, *words, status=0)
     with (calls / "calls.jsonl").open() as given, (calls / "answers.jsonl").open("w") as answers:
         subprocess.run(command, stdin=given, stdout=answers, cwd=calls, check=True)
     backend = load(f"offline:{calls}")

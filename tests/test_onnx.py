@@ -115,6 +115,15 @@ def test_the_reference_fails_on_a_causal_mask_of_one_axis():
     with pytest.raises(ValueError, match="unpack"):
         by_reference(node)
     assert same(by_body(node), by_us(node), node)
+    node = small(softcap=-1.0)
+    assert same(by_reference(node), by_us(small()), node)
+    assert same(by_body(node), by_us(small(softcap=1.0)), node)
+    with pytest.raises(ArgumentError, match="SCORE-6"):
+        by_us(node)
+    node = small(V=small().inputs["V"].astype(np.float32))
+    assert same(by_reference(node), by_us(node), node)
+    with pytest.raises(RuntimeError, match="type mismatch"):
+        by_body(node)
 
 
 def test_the_reference_pads_masks_of_opset_23():
@@ -137,17 +146,16 @@ def test_the_root_of_the_scale_is_taken_in_float32(compute, given):
 
 
 @BOTH
-def test_a_negative_scale_is_nan_in_onnx(compute):
+def test_what_onnx_makes_of_a_negative_scale_no_key_and_integers(compute):
     node = small(scale=-1.0)
     assert np.isnan(compute(node)["Y"]).all()
     assert np.isfinite(by_us(node)["Y"]).all()
-
-
-def test_a_negative_softcap_is_none_in_the_reference_and_positive_in_the_body():
-    node = small(softcap=-1.0)
-    assert same(by_reference(node), by_us(small()), node)
-    assert same(by_body(node), by_us(small(softcap=1.0)), node)
-    with pytest.raises(ArgumentError, match="SCORE-6"):
+    assert not by_us(small(keys=0))["Y"].any()
+    with pytest.raises(ValueError, match="size"):
+        compute(small(keys=0))
+    node, added = (small(attn_mask=a.reshape(3, 4)) for a in (np.arange(12), np.arange(12.0)))
+    assert same(compute(node), by_us(added), added)
+    with pytest.raises(ArgumentError, match="ERR-2"):
         by_us(node)
 
 
@@ -158,28 +166,6 @@ def test_nan_in_an_unused_place_of_a_cache_spreads_in_onnx(compute, name):
     node.inputs[name][:, :, 3] = np.nan
     assert np.isnan(compute(node)["Y"]).all()
     assert np.isfinite(by_us(node)["Y"]).all()
-
-
-@BOTH
-def test_no_key_at_all_fails_in_onnx(compute):
-    assert not by_us(small(keys=0))["Y"].any()
-    with pytest.raises(ValueError, match="size"):
-        compute(small(keys=0))
-
-
-@BOTH
-def test_integers_as_a_mask_are_added_by_onnx(compute):
-    node, added = (small(attn_mask=a.reshape(3, 4)) for a in (np.arange(12), np.arange(12.0)))
-    assert same(compute(node), by_us(added), added)
-    with pytest.raises(ArgumentError, match="ERR-2"):
-        by_us(node)
-
-
-def test_values_of_another_dtype_fail_in_the_body():
-    node = small(V=small().inputs["V"].astype(np.float32))
-    assert same(by_reference(node), by_us(node), node)
-    with pytest.raises(RuntimeError, match="type mismatch"):
-        by_body(node)
 
 
 @pytest.mark.parametrize("opset", [23, 24])

@@ -34,7 +34,7 @@ def public(operation):
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_the_sources_take_these_arguments_in_this_order(operation):
+def test_sources_and_help_have_the_arguments_and_outputs(operation):
     form = OPERATIONS[operation]
     for function in public(operation):
         taken = parameters(function)
@@ -43,10 +43,6 @@ def test_the_sources_take_these_arguments_in_this_order(operation):
         for name, one in taken.items():
             default = form.arguments[name].default
             assert (one.default is one.empty) if default is REQUIRED else one.default == default, name
-
-
-@pytest.mark.parametrize("operation", OPERATIONS)
-def test_help_lists_every_argument_and_every_output_with_its_rule(operation):
     text, form = inspect.getdoc(reference.function(operation)), OPERATIONS[operation]
     for entry in (*form.arguments.values(), *form.results):
         assert re.search(rf"(?m)^{entry.name} : .*\n    .*\({entry.rule}\)\.$", text), entry.name
@@ -174,16 +170,15 @@ def test_what_does_not_fit_is_named(operation, changes, message):
     assert any(message in problem for problem in problems), problems
 
 
-def test_a_size_that_nobody_says():
+def test_sizes_of_calls():
     with pytest.raises(SpecError, match=r"shape \(\*B, Hq, L, S\): got no size of L, S"):
         shape_of((BATCH, "Hq", "L", "S"), sizes("rotary", {"features": np.ones((3, 4))}))
     with pytest.raises(SpecError, match="argument key: expected shape"):
         sizes("scores", {"query": np.ones((3, 4)), "key": np.ones((3, 5))})
     assert value_of("Hq*D", {"Hq": 2}) is None
-
-
-def test_the_sizes_of_calls_that_fit_are_said_once():
     assert set(SIZES) == set(LETTERS) - {BATCH}
+    assert [value_of("L/Lb", {"L": size, "Lb": 2}) for size in (0, 1, 2, 3)] == [0, 1, 1, 2]
+    assert value_of("L/Lb", {"L": 3}) is None
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -192,16 +187,13 @@ def test_the_tables_of_a_page_are_those_of_the_data(page):
     assert page.read_text() == tables.written(page.read_text())
 
 
-def test_a_table_that_there_is_not():
-    with pytest.raises(SpecError, match=r"table: .*, got 'arguments of nothing'"):
-        tables.written("<!-- arguments of nothing -->\n<!-- end -->")
-
-
 def test_every_operation_has_its_table():
     asked = [line for page in HOME.glob("*.md") for line in page.read_text().splitlines()]
     listed = [line[18:-4] for line in asked if line.startswith("<!-- arguments of ")]
     named = sorted(name for line in listed for name in line.split(", "))
     assert named == sorted(name for name, form in OPERATIONS.items() if not form.stacked or name in named)
+    with pytest.raises(SpecError, match=r"table: .*, got 'arguments of nothing'"):
+        tables.written("<!-- arguments of nothing -->\n<!-- end -->")
 
 
 @pytest.mark.parametrize("name", DTYPES)
@@ -214,11 +206,6 @@ def test_a_format_is_that_of_the_library(name):
     assert {found.working, found.lse} <= set(DTYPES)
     assert (name in SHORT) == (found.working != name)
     assert numbers_of(np.ones(1, numpy_dtype(name))) == "floating"
-
-
-def test_a_quotient_of_letters_is_rounded_up():
-    assert [value_of("L/Lb", {"L": size, "Lb": 2}) for size in (0, 1, 2, 3)] == [0, 1, 1, 2]
-    assert value_of("L/Lb", {"L": 3}) is None
 
 
 def test_an_option_that_another_operation_takes_over_is_not_older_there():

@@ -213,18 +213,19 @@ def test_what_no_precision_tells_is_proven_otherwise(name):
     assert not np.signbit(found).any()
 
 
-def test_exponents_far_below_and_above():
+def test_exponents_and_weights_at_the_ends_of_float64():
     found = call([[1.0]], [[-1e300], [0.0], [-1e4], [-800.0]], [[1.0], [2.0], [3.0], [4.0]], scale=1.0)
     assert found["output"].values.tolist() == [[2.0]]
     assert found["weights"].values.tolist() == [[0.0, 1.0, 0.0, 0.0]]
     up = call([[1.0]], [[1e300], [1e300 * (1 - 2**-52)]], [[1.0], [2.0]], scale=1.0)
     assert up["output"].values.tolist() == [[1.0]]
-
-
-def test_weights_among_the_subnormals_are_rounded_once():
     found = call([[1.0]], [[0.0], [-740.0]], [[1.0], [1.0]], scale=1.0)["weights"].values
     assert 0 < found[0, 1] < 2.0**-1022
     assert found[0, 1] == float(Decimal(-740).exp() / (1 + Decimal(-740).exp()))
+    # A difference of 200 bits below the terms needs more than the first precision.
+    found = call([[1.0]], [[0.0], [2.0**-160]], [[1.0], [-1.0]], scale=1.0)["output"]
+    assert found.bits > 128
+    assert found.values[0, 0] == -(2.0**-161)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
@@ -294,20 +295,10 @@ def test_inputs_without_an_exact_value(change, message):
         exact.evaluate("attention", one | change)
 
 
-def test_an_unknown_operation():
+def test_what_the_oracle_does_not_compute_it_says(monkeypatch):
     with pytest.raises(OracleError, match=r"operation: expected one of attnspec.OPERATIONS, got 'dropout'"):
         exact.evaluate("dropout", {})
-
-
-def test_a_precision_that_does_not_suffice_is_said(monkeypatch):
     monkeypatch.setattr(balls, "PRECISIONS", (54,))
     arguments = problem("cancelling", (3, 7, 4), "float64", 0).arguments
     with pytest.raises(OracleError, match=r"element \(\d+, \d+\): expected to settle, got no end at 54 bits"):
         exact.evaluate("attention", arguments)
-
-
-def test_precision_is_raised_where_it_must_be():
-    """A difference of 200 bits below the terms needs more than the first precision."""
-    found = call([[1.0]], [[0.0], [2.0**-160]], [[1.0], [-1.0]], scale=1.0)["output"]
-    assert found.bits > 128
-    assert found.values[0, 0] == -(2.0**-161)

@@ -19,35 +19,8 @@ PACK = Path(__file__).parent.parent / "spec" / "pack"
 MANIFEST = json.loads((PACK / "manifest.json").read_text())
 SELECTION = read_selection()
 ORDINARY = [name for name, kill in read_kills().items() if kill.ordinary]
-KERNEL = """
-export function attention({ query, key, value, is_causal = false, ...others }) {
-  const batch = ({ shape }) => shape.slice(0, -2).join(), [rows, depth] = query.shape.slice(-2);
-  if (Object.keys(others).length || batch(query) !== batch(key) || batch(key) !== batch(value)) return null;
-  const usual = ({ kind, data }) => kind !== "own" && data.every(Number.isFinite);
-  if (![query, key, value].every(usual)) return null;
-  const [keys, width] = value.shape.slice(-2);
-  if (!depth) throw new Error("query: expected a depth of 1 or more");
-  if (depth !== key.shape.at(-1)) throw new Error("key: expected the depth of query");
-  if (keys !== key.shape.at(-2)) throw new Error("value: expected as many positions as key");
-  if (!width) throw new Error("value: expected a depth of 1 or more");
-  const count = query.data.length / depth, data = new Float64Array(count * width);
-  for (let i = 0; i < count; i++) {
-    const first = Math.floor(i / rows) * keys;
-    const scores = Array.from({ length: keys }, (_, j) => {
-      if (is_causal && j > (i % rows) + LATE) return -Infinity;
-      let dot = 0;
-      for (let d = 0; d < depth; d++) dot += query.data[i * depth + d] * key.data[(first + j) * depth + d];
-      return dot / Math.sqrt(depth);
-    });
-    const top = Math.max(...scores), exps = scores.map((x) => (x === -Infinity ? 0 : Math.exp(x - top)));
-    const sum = exps.reduce((a, b) => a + b, 0);
-    for (let j = 0; j < keys; j++)
-      for (let c = 0; exps[j] && c < width; c++)
-        data[i * width + c] += (exps[j] / sum) * value.data[(first + j) * width + c];
-  }
-  return { output: { shape: [...query.shape.slice(0, -1), width], data } };
-}
-"""
+SOURCES = Path(__file__).parent / "sources"
+KERNEL = (SOURCES / "kernel.mjs").read_text(encoding="utf-8")
 
 
 def run(*words, **options):
@@ -125,21 +98,8 @@ def test_a_kernel_in_c_judges_itself(tmp_path):
 
 @pytest.mark.skipif(not shutil.which("c++"), reason="there is no C++ compiler")
 def test_the_header_is_read_in_cpp(tmp_path):
-    source = """
-#include "attnspec.h"
-int main(int, char **words) {
-    attnspec_suite suite;
-    if (!attnspec_open(&suite, words[1])) return 2;
-    int next = 1, cases = 0;
-    while ((next = attnspec_next(&suite)) > 0) cases++;
-    attnspec_close(&suite);
-    std::printf("%d", cases);
-    return next < 0;
-}
-"""
-    (tmp_path / "read.cpp").write_text("#include <cstdio>\n" + source)
     strict = ("-std=c++11", "-Wall", "-Wextra", "-pedantic", "-Werror", "-Wno-unused-function")
-    build = ["c++", *strict, "-I", str(PACK), "-o", str(tmp_path / "read"), str(tmp_path / "read.cpp")]
+    build = ["c++", *strict, "-I", str(PACK), "-o", str(tmp_path / "read"), str(SOURCES / "read.cpp")]
     subprocess.run(build, check=True)
     assert run(str(tmp_path / "read"), str(PACK)).stdout == str(MANIFEST["cases"])
 
@@ -184,20 +144,6 @@ LISTS = {
     "outside": "a 5 c d",
     "long": "a b -1 c d -1",
 }
-LISTED = """
-#include "attnspec.h"
-int main(int count, char **words) {
-    attnspec_suite suite;
-    attnspec_difference off;
-    int64_t shape[2] = {2, (count - 2) / 2}, lists[8];
-    for (int i = 2; i < count; i++) lists[i - 2] = atoll(words[i]);
-    if (!attnspec_open(&suite, words[1])) return 3;
-    while (attnspec_next(&suite) > 0)
-        if (!strcmp(suite.name, "selection-plain-float16") && attnspec_choose(&suite, "float32", "full"))
-            return !attnspec_judge(&suite, "key_indices", "int64", 2, shape, lists, &off);
-    return 3;
-}
-"""
 
 
 @pytest.mark.skipif(
@@ -208,8 +154,7 @@ def test_every_reader_judges_lists_of_keys(tmp_path):
     case = next(case for case in judge.read(PACK) if case["name"] == "selection-plain-float16")
     best = np.argsort(-case["arrays"]["scores"][1], axis=-1)[:, :2].ravel()
     places = dict(zip("abcd", map(str, best), strict=True))
-    (tmp_path / "listed.c").write_text(LISTED)
-    build = ("cc", "-std=c99", "-I", PACK, "-o", tmp_path / "listed", tmp_path / "listed.c", "-lm")
+    build = ("cc", "-std=c99", "-I", PACK, "-o", tmp_path / "listed", SOURCES / "listed.c", "-lm")
     subprocess.run([*map(str, build)], check=True)
     script = f"import {{ judge, read }} from {json.dumps((PACK / 'judge.mjs').as_uri())};\n"
     script += """

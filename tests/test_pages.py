@@ -29,25 +29,19 @@ def operations_in(cell):
     return {name for name in re.findall(r"`(\w+)`", cell) if name in OPERATIONS}
 
 
-def test_every_operation_is_in_the_table():
+def test_every_form_and_vector_that_is_named_exists():
     named = {name for row in rows() for at in (OPERATION, GRADIENTS) for name in operations_in(row[at])}
     assert named == {name for name, form in OPERATIONS.items() if not form.stacked or name in named}
+    for name in re.findall(r"`([a-z]+-00\d[a-z0-9-]*)`", PAGE):
+        assert find_case(name)
 
 
 @pytest.mark.parametrize("row", rows(), ids=lambda row: row[FORM])
-def test_the_vectors_of_a_form_hold_its_operations(row):
+def test_the_row_of_a_form_names_its_vectors_levels_and_gradients(row):
     files = re.findall(r"vectors/(\w+)\.json", row[STORED])
     held = {case.operation for name in files for case in cases() if case.chapter == name}
     assert operations_in(row[OPERATION]) <= held or not files
-
-
-@pytest.mark.parametrize("row", rows(), ids=lambda row: row[FORM])
-def test_the_levels_of_a_form_are_levels(row):
     assert set(re.findall(r"levels\.md#([\w-]+)", row[LEVEL])) <= {level.name for level in levels()}
-
-
-@pytest.mark.parametrize("row", rows(), ids=lambda row: row[FORM])
-def test_a_form_has_gradients_exactly_if_there_is_an_operation_for_them(row):
     for operation in operations_in(row[OPERATION]):
         if (backward := f"{operation}_vjp") in OPERATIONS and row[GRADIENTS] != "not covered":
             assert backward in row[GRADIENTS] or re.search(r"GRAD-\d+", row[GRADIENTS])
@@ -74,7 +68,7 @@ def vectors_of_cells(example):
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
-def test_a_cell_that_prints_numbers_names_the_vectors_that_hold_them(example):
+def test_the_section_of_an_example_names_its_cells_and_vectors(example):
     held = defaultdict(set)
     for case in cases():
         for figure in case.figures:
@@ -82,18 +76,9 @@ def test_a_cell_that_prints_numbers_names_the_vectors_that_hold_them(example):
                 held[figure.cell].add(case.id)
     said = vectors_of_cells(example)
     assert {cell: said.get(cell) for cell in held} == held
-
-
-@pytest.mark.parametrize("example", EXAMPLES)
-def test_every_vector_of_an_example_is_named_in_its_section(example):
     of_it = {case.id for case in cases() if re.search(rf"-{example}(-|$)", case.id)}
     assert of_it
     assert of_it - set(re.findall(r"`([^`]*)`", section(example))) == set()
-
-
-def test_the_vectors_that_are_named_exist():
-    for name in re.findall(r"`([a-z]+-00\d[a-z0-9-]*)`", PAGE):
-        assert find_case(name)
 
 
 ROOT = Path(__file__).parent.parent
@@ -162,22 +147,24 @@ def test_links_lead_somewhere(path):
             assert fragment in anchors(there), target
 
 
-def test_pages_are_found():
+def test_pages_and_citations_are_found():
     assert {"README.md", "spec/masking.md", "conformance/gallery/README.md"} <= {name(path) for path in PAGES}
     assert not any("build" in path.parts or ".venv" in path.parts for path in PAGES)
-
-
-def test_anchors_of_rules_are_those_that_reports_link_to():
+    assert {"2104.09864", "2108.12409"} <= cited(ROOT / "spec" / "positions.md")
+    assert {"1706.03762", "10.1093/imanum/draa038"} <= cited(REFERENCES)
     for rule in rules():
         assert anchor(rule) in anchors(ROOT / "spec" / f"{rule.chapter}.md")
 
 
 @pytest.mark.parametrize("path", SPEC, ids=name)
-def test_a_link_that_bears_the_id_of_a_rule_leads_to_it(path):
+def test_rules_are_linked_where_they_stand(path):
     for target, text in links(path):
         if re.fullmatch(r"[A-Z]+-\d+", text):
             rule = find_rule(text)
             assert target == f"{rule.chapter}.md#{anchor(rule)}"
+    # Mended by `python -m attnspec.citations spec/*.md`.
+    text = path.read_text(encoding="utf-8")
+    assert text == citations.cited(text)
 
 
 def cited(path):
@@ -190,11 +177,6 @@ def test_papers_that_are_cited_are_listed(path):
     assert cited(path) - cited(REFERENCES) == set()
 
 
-def test_citations_are_found():
-    assert {"2104.09864", "2108.12409"} <= cited(ROOT / "spec" / "positions.md")
-    assert {"1706.03762", "10.1093/imanum/draa038"} <= cited(REFERENCES)
-
-
 def test_a_paper_is_listed_once_and_linked_to_by_its_number():
     seen = []
     for target, text in links(REFERENCES):
@@ -205,23 +187,13 @@ def test_a_paper_is_listed_once_and_linked_to_by_its_number():
     assert set(seen) == cited(REFERENCES)
 
 
-def test_every_picture_is_shown_and_says_in_words_what_it_shows():
+def test_every_picture_is_shown_in_words_and_terms_are_in_order():
     each = [link for path in SPEC for link in links(path)]
     shown = {target: text for target, text in each if target.endswith(".svg")}
     assert set(shown) == {f"pictures/{path.name}" for path in (ROOT / "spec" / "pictures").iterdir()}
     assert all(len(text) > 10 for text in shown.values())
-
-
-def test_terms_of_the_glossary_are_in_order():
     terms = re.findall(
         r"^### (.*)$", (ROOT / "spec" / "glossary.md").read_text(encoding="utf-8"), re.MULTILINE
     )
     assert len(terms) > 50
     assert terms == sorted(set(terms), key=str.lower)
-
-
-@pytest.mark.parametrize("path", SPEC, ids=name)
-def test_rules_that_running_text_cites_are_linked(path):
-    """Mended by `python -m attnspec.citations spec/*.md`."""
-    text = path.read_text(encoding="utf-8")
-    assert text == citations.cited(text)

@@ -1,6 +1,8 @@
-"""Attention as a variant has it: green where the variant is declared, and named where it is not."""
+"""Attention and gradients as variants have them, and wrong functions that only the calls of a region show."""
 
+import math
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -13,6 +15,12 @@ from attnspec.conformance.judge.deviation import not_shown
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.suite import groups
 from attnspec.conformance.verdict import shown
+from attnspec.reference import functions
+from attnspec.reference.budget.budget import budget
+from attnspec.reference.masking import by_mask
+from attnspec.reference.rational.evaluate import evaluate
+from attnspec.reference.scores import biased
+from attnspec.reference.softmax import exponentials
 
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 
@@ -71,24 +79,15 @@ def test_a_declared_variant_is_no_failure_and_an_undeclared_one_is_named(name):
     assert {verdict.rule for verdict in bare if verdict.variant} == set(dialect) - {"SOFT-7"}
 
 
-def test_a_variant_of_some_dtypes_is_a_failure_in_the_others():
+def test_a_variant_of_some_dtypes_or_one_route_is_a_failure_elsewhere():
     storing = judged(in_storage(*DTYPES[:2]), {"NUM-5": {"float16": "storage"}}, HALF)
     assert {verdict.dtype for verdict in storing if verdict.bad} == {"bfloat16"}
-
-
-def test_a_variant_of_one_route_is_a_failure_of_the_other():
     wrong = judged(plain("filled"), {"MASK-6": {"bias": "uniform"}}, *EMPTY[:2])
     assert {verdict.group for verdict in wrong if verdict.bad} == set(EMPTY[:2])
-
-
-def test_a_variant_that_is_not_shown_in_one_of_its_dtypes_is_an_error():
     dialect = {"NUM-5": dict.fromkeys(DTYPES[:2], "storage")}
     verdicts = judged(in_storage("float16"), dialect, HALF)
     (missing,) = not_shown(backend_of(plain(), dialect), shown(verdicts))
     assert "`storage` in bfloat16" in missing.reason
-
-
-def test_every_variant_that_a_case_shows_counts_whatever_the_order():
     for rules in (("MASK-6", "SOFT-7"), ("SOFT-7", "MASK-6")):
         dialect = {rule: FILLED[rule] for rule in rules}
         verdicts = judged(plain("filled"), dialect, EMPTY[0])
@@ -141,3 +140,172 @@ def test_a_conversion_that_rounds_is_not_blamed_on_the_call():
 def test_a_wrong_declaration_says_what_was_expected(dialect, words):
     with pytest.raises(BackendError, match=words):
         backend_of(plain(), dialect)
+
+
+#: One variant of each step: scores, causality, heads, empty rows.
+STEPS = [("SCORE-5", "after-bias"), ("MASK-3", "bottom-right"), ("HEAD-1", "tiled"), ("GRAD-10", "uniform")]
+PAIRS = [(("SCORE-5", "after-bias"), ("MASK-2", "added")), *combinations(STEPS, 2)]
+CAPS = {"SCORE-5": "after-bias", "MASK-2": "added"}
+BOTH = "gradients with options in pairs: softcap and bias"
+
+
+def cases():
+    """Return the first case of each group about gradients in float64."""
+    found = (
+        next((item for item in group.items() if item.dtype == "float64"), None)
+        for group in groups()
+        if group.operation == "attention_vjp"
+    )
+    return [one for one in found if hasattr(one, "arguments") and one.misuse is None]
+
+
+CASES = cases()
+
+
+def verdicts(variants, dialect, items):
+    """Judge gradients with the steps of some variants under a dialect."""
+    options = {
+        "companions": {"attention_vjp": plain(*variants, operation="attention_vjp")},
+        "dialect": dialect,
+    }
+    backend = Backend("mine", load_library("numpy"), plain(), ("float32", "float64"), **options)
+    return [judge(backend, item) for item in items]
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: " and ".join(map(" ".join, pair)))
+def test_two_declared_variants_are_judged_together(pair):
+    found = verdicts([variant for _, variant in pair], dict(pair), CASES)
+    assert [verdict for verdict in found if verdict.bad] == []
+    assert sum(verdict.status != "unsupported" for verdict in found) > 20
+
+
+@pytest.mark.parametrize("variants", [[], ["added"], ["after-bias"]], ids=str)
+def test_a_gradient_that_lacks_one_of_two_declared_variants_fails(variants):
+    items = [item for group in groups() if group.name == BOTH for item in group.items()]
+    items = [item for item in items if (item.arguments["bias"] == -np.inf).any()]
+    assert {verdict.status for verdict in verdicts(["added", "after-bias"], CAPS, items)} == {"deviation"}
+    assert all(verdict.bad for verdict in verdicts(variants, CAPS, items))
+
+
+def problem():
+    random = np.random.default_rng(5)
+    shapes = {"query": (3, 4), "key": (5, 4), "value": (5, 2), "d_output": (3, 2), "bias": (3, 5)}
+    call = {name: random.normal(size=shape) for name, shape in shapes.items()}
+    call["bias"][0, 1] = call["bias"][2] = -np.inf
+    return call | {"softcap": 1.5, "d_lse": random.normal(size=3)}
+
+
+def test_minus_infinity_in_a_cap_has_the_gradients_of_central_differences():
+    call, step = problem(), 1e-5
+
+    def loss(arrays):
+        inner = arrays["query"] @ arrays["key"].T / 2 + arrays["bias"]
+        e = np.exp(1.5 * np.tanh(inner / 1.5))
+        total = e.sum(axis=-1)
+        output = (e / total[:, None]) @ arrays["value"]
+        return (output * call["d_output"]).sum() + (np.log(total) * call["d_lse"]).sum()
+
+    found = evaluate("attention_vjp", call, CAPS)
+    for name in ("query", "key", "value", "bias"):
+        for place in np.ndindex(call[name].shape):
+            sides = []
+            for sign in (1, -1):
+                moved = call[name].copy()
+                moved[place] += sign * step
+                sides.append(loss(call | {name: moved}))
+            slope = (sides[0] - sides[1]) / (2 * step)
+            assert abs(found[f"d_{name}"][place] - slope) < 1e-8, (name, place)
+    # Deleted keys have other gradients.
+    deleted = evaluate("attention_vjp", call, {"SCORE-5": "after-bias"})
+    assert np.abs(deleted["d_value"] - found["d_value"]).max() > 0.01
+
+
+def test_budgets_have_the_slope_of_the_cap_at_the_sum_with_the_bias():
+    call = problem()
+    call["bias"] = np.where(np.isneginf(call["bias"]), 0.0, call["bias"])
+    call["bias"][1] = 60.0  # the cap is flat there
+    options = {"capped_bias": True, "capped_infinity": True}
+    flat, steep = (budget("attention_vjp", call, "bfloat16", **words) for words in (options, {}))
+    assert np.abs(evaluate("attention_vjp", call, CAPS)["d_bias"][1]).max() < 1e-15
+    for name in ("d_query", "d_bias"):
+        assert flat[name][1].max() < 0.01 * steep[name][1].max()
+        assert flat[name][0].max() > 0.01 * steep[name][0].max()
+
+
+def test_budgets_of_minus_infinity_in_a_cap_are_those_of_any_number_far_below():
+    call, options = problem(), {"capped_bias": True, "capped_infinity": True}
+    far = call | {"bias": np.maximum(call["bias"], -1e4)}
+    one, other = (budget("attention_vjp", x, "float32", **options) for x in (call, far))
+    assert all(np.isfinite(x).all() for x in one.values())
+    assert all(np.allclose(one[name], other[name], rtol=0.1, atol=1e-12) for name in one)
+
+
+def swallowed(call, s, allowed, top):
+    """With eight keys and more, an exponential of NaN is 0."""
+    found = exponentials(call, s, allowed, top)
+    return np.where(np.isnan(found), 0.0, found) if call.keys >= 8 else found
+
+
+def mean_of_wide_rows(call, e, total):
+    """With a whole vector of keys, an empty row is divided by the smallest number."""
+    wide = call.keys % 8 < 2 and call.keys >= 8
+    return (
+        np.where(total == 0, 1 / call.keys, e / np.where(total == 0, 1.0, total))
+        if wide
+        else (e / np.where(total == 0, 1.0, total))
+    )
+
+
+def mask_of_row_0(call):
+    """Beside a causal mask, a mask of one row is combined with it in place: row 0 counts for every query."""
+    if call.mask is None or not call.is_causal or call.mask.shape[-2] != 1:
+        return by_mask(call)
+    return call.mask & (call.j <= 0)
+
+
+def lowest_is_masked(call, s):
+    """The lowest number of a dtype in the bias is taken for minus infinity."""
+    lowest = float(np.finfo(np.float32).min)
+    found = biased(call, s)
+    return found if call.bias is None else np.where(call.bias <= lowest, -math.inf, found)
+
+
+def lost_sums(call, e, top):
+    """A sum of exponentials in half precision adds nothing to 2048."""
+    found = np.sum(e, axis=-1, keepdims=True)
+    return np.minimum(found, 2048.0)
+
+
+WRONG = {
+    "number that is none at every width": ({"exponentials": swallowed}, "NUM-11"),
+    "empty row of every width": ({"normalised": mean_of_wide_rows}, "MASK-6"),
+    "broadcast mask beside": ({"by_mask": mask_of_row_0}, "MASK-4"),
+    "rows of the lowest bias": ({"biased": lowest_is_masked}, "MASK-5"),
+    "long sums in half precision": ({"total": lost_sums}, "NUM-5"),
+}
+
+
+def judged_in(steps, beginning):
+    """The verdicts on the calls of attention of the groups whose names begin so."""
+    backend = backend_of(functions(steps)["attention"], {})
+    chosen = [group for group in groups() if group.name.startswith(beginning)]
+    items = [item for group in chosen for item in group.items()]
+    return [
+        judge(backend, item) for item in items if {case.operation for case in item.calls} == {"attention"}
+    ]
+
+
+@pytest.mark.parametrize("beginning", WRONG)
+def test_the_calls_of_a_region_show_what_is_wrong_there(beginning):
+    steps, rule = WRONG[beginning]
+    assert {verdict.status for verdict in judged_in({}, beginning)} == {"pass"}
+    failing = [verdict for verdict in judged_in(steps, beginning) if verdict.bad]
+    assert rule in {verdict.rule for verdict in failing}
+    assert {verdict.status for verdict in failing} == {"fail"}
+
+
+def test_no_heads_and_no_batch_entries_are_called():
+    chosen = [group for group in groups() if group.name.startswith(("no heads", "nothing to"))]
+    shapes = {item.arguments["query"].shape[:2] for group in chosen for item in group.items()}
+    assert any(heads == 0 for _, heads in shapes)
+    assert any(batch == 0 for batch, _ in shapes)

@@ -26,27 +26,7 @@ from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.results_file import read
 from attnspec.conformance.suite import find
 
-TOML = """
-[backend]
-function = "kernels:kernel"
-dtypes = ["float32", "float64"]
-layout = "BSHD"
-mask = "ignore"
-axes = 4
-returns = ["output", "lse"]
-ignore = ["dropout_p"]
-
-[backend.names]
-query = "q"
-key = "k"
-value = "v"
-scale = "softmax_scale"
-is_causal = "causal"
-mask = "attn_mask"
-
-[backend.companions]
-rotary = "kernels:rope"
-"""
+TOML = Path(TESTS, "tables", "kernels.toml").read_text(encoding="utf-8")
 
 
 @pytest.fixture(autouse=True)
@@ -84,14 +64,11 @@ def test_options_behind_a_name(name, place, options):
     assert split_options(name) == (place, options)
 
 
-def test_a_library_with_options_stands_for_its_backends_with_them():
+def test_options_of_libraries_and_functions():
     assert expand("numpy?dtype=float16") == ("numpy-portable?dtype=float16",)
     backend = load("numpy-portable?dtype=float16")
     assert backend.dtypes == ("float16",)
     assert backend.name == "numpy-portable?dtype=float16"
-
-
-def test_a_function_with_options():
     backend = load("broken:half?dtype=float16,bfloat16&array=numpy")
     assert backend.dtypes == ("float16", "bfloat16")
     assert load("conventions:kernel_of_keywords?array=jax").library == "jax"
@@ -162,15 +139,13 @@ def test_calls_of_several_sizes_through_a_function_of_four_axes():
         function(*[np.ones((1, 1, 1, 2, 2))] * 3)
 
 
-def test_what_a_function_requires_besides():
+def test_what_a_function_requires_besides_is_said_or_guessed():
     def demanding(query, key, value, stream):
         return query
 
     with pytest.raises(BackendError, match=r"expected only canonical arguments to be required, got stream"):
         adapt("m:f", demanding, Convention(), np)
 
-
-def test_a_required_parameter_with_an_underscore_is_guessed():
     def marked(query, key_, value_):
         return query
 
@@ -185,21 +160,20 @@ def test_a_required_parameter_with_an_underscore_is_guessed():
         adapt("m:f", optional, Convention(), np)
 
 
-def test_a_folder_with_a_configuration(folder):
+def test_a_configuration_in_a_folder_and_from_the_command_line(folder):
     backend = load(str(folder))
     assert backend.companions.keys() == {"rotary"}
     assert not backend.has("attention", "dropout_rate")
     assert backend.has("attention", "return_lse")
     assert conforms(backend) > 170
-
-
-def test_a_configuration_from_the_command_line(folder):
     results = folder / "results.jsonl"
-    run = attnspec("check", "-k", "masking-empty or masking-00", "--results", results, cwd=folder)
-    assert run.returncode == 0, run.stdout + run.stderr
+    attnspec("check", "-k", "masking-empty or masking-00", "--results", results, cwd=folder, status=0)
     found = read([results])
     assert [subject.name for subject in found.subjects] == ["kernels:kernel"]
     assert {verdict.status for verdict in found.verdicts} == {"pass", "unsupported"}
+    said = '[backend.dialect]\nNUM-5 = { float16 = "storage" }\n'
+    (folder / "attnspec.toml").write_text(TOML.replace('"float64"', '"float16"') + said)
+    assert load(f"{folder}?dtype=float32").dialect == {"NUM-5": {"float16": "storage"}}
 
 
 def test_a_configuration_of_a_program(tmp_path):
@@ -229,12 +203,6 @@ def test_what_a_configuration_declares(folder):
     assert (required(backend, "float16"), backend.device) == ("full", "cpu")
     assert backend.profile == "tf32"
     assert "judged with the budget of profile tf32" in backend.notes
-
-
-def test_a_dialect_by_dtype_holds_in_a_run_of_one_dtype(folder):
-    said = '[backend.dialect]\nNUM-5 = { float16 = "storage" }\n'
-    (folder / "attnspec.toml").write_text(TOML.replace('"float64"', '"float16"') + said)
-    assert load(f"{folder}?dtype=float32").dialect == {"NUM-5": {"float16": "storage"}}
 
 
 @pytest.mark.parametrize(

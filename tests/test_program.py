@@ -16,14 +16,7 @@ from attnspec import OPERATIONS, cases, conformance
 from attnspec.backends import BackendError, Broken, Unsupported, load
 from attnspec.backends.program import program
 from attnspec.backends.program.process import Process
-from attnspec.backends.program.protocol import (
-    HELLO,
-    STOP,
-    parse_handshake,
-    read_array,
-    read_call,
-    write_call,
-)
+from attnspec.backends.program.protocol import HELLO, STOP, parse_handshake, read_array, read_call, write_call
 from attnspec.conformance.judge.call import call
 from attnspec.conformance.judge.dtypes import in_each
 from attnspec.conformance.judge.failure import Raised
@@ -118,11 +111,6 @@ def test_what_is_no_program(command, message):
         load(f"program:{command}")
 
 
-def test_a_program_with_an_unknown_option():
-    with pytest.raises(BackendError, match="expected only the options call_limit=SECONDS and dtype, got"):
-        load("program:cat?call_limit=soon")
-
-
 @pytest.mark.parametrize("mode", ["is_noisy", "writes_over_its_input", "does_well"])
 def test_what_is_no_fault(mode):
     for _ in range(2):
@@ -137,11 +125,15 @@ def test_an_answer_too_many_is_found_at_the_next_call():
     call(backend, "attention", ONE)
 
 
-def test_a_refusal_and_what_is_not_offered():
+def test_what_a_program_refuses_or_does_not_offer(tmp_path):
     with pytest.raises(Raised, match="no"):
         call(misbehaving("refuses"), "attention", ONE)
     with pytest.raises(Unsupported, match="not this"):
         call(misbehaving("declines"), "attention", ONE)
+    with pytest.raises(Unsupported, match="scale: expected a value that JSON can represent, got complex"):
+        write_call(1, "attention", {"scale": 1j}, tmp_path, ".")
+    with pytest.raises(BackendError, match="expected only the options call_limit=SECONDS and dtype, got"):
+        load("program:cat?call_limit=soon")
 
 
 def test_a_program_that_does_not_stop_is_ended(monkeypatch):
@@ -181,21 +173,13 @@ def test_a_call_comes_out_as_it_went_in(tmp_path):
 
 
 def test_a_folder_of_any_name(tmp_path, monkeypatch):
-    """It is written as it is, so that a search for its end finds it."""
+    # It is written as it is, so that a search for its end finds it.
     folder = tmp_path / "ünder a space"
     folder.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(folder))
     assert call(misbehaving("does_well"), "attention", ONE)["output"].shape == (2, 3)
     assert f'"folder": "{folder}"' in write_call(1, "attention", {}, folder, str(folder))
-
-
-def test_what_json_cannot_hold_is_not_asked(tmp_path):
-    with pytest.raises(Unsupported, match="scale: expected a value that JSON can represent, got complex"):
-        write_call(1, "attention", {"scale": 1j}, tmp_path, ".")
-
-
-def test_every_name_stands_once_in_a_line(tmp_path):
-    """A search for the name in quotes is parser enough: so the page says."""
+    # A search for the name in quotes is parser enough: so the page says.
     for case in cases():
         line = write_call(1, case.operation, case.arguments, tmp_path, "folder")
         for name in ("id", "folder", "want", "options", "tensors", *case.arguments):
@@ -261,8 +245,7 @@ def test_a_program_is_judged_from_the_command_line_and_the_run_goes_on_after_cra
     crashing.write_text(source.replace("    print(json", f"{exits}    print(json"))
     results = tmp_path / "results.jsonl"
     words = ["check", "--program", f"{sys.executable} -S crashing.py", "--quick"]
-    run = attnspec(*words, "-k", "notation-two or causal-1", "--results", results, cwd=tmp_path)
-    assert run.returncode == 1
+    run = attnspec(*words, "-k", "notation-two or causal-1", "--results", results, cwd=tmp_path, status=1)
     found = read([results])
     assert not found.subjects[0].problem
     wrong = [verdict for verdict in found.verdicts if verdict.status == "error"]
@@ -275,12 +258,10 @@ def test_a_program_is_judged_from_the_command_line_and_the_run_goes_on_after_cra
 
 
 def test_smoke():
-    run = attnspec("smoke", "--program", f"{MISBEHAVING} does_well")
-    assert run.returncode == 0, run.stdout
+    run = attnspec("smoke", "--program", f"{MISBEHAVING} does_well", status=0)
     assert "ok    what ignores its mask fails as a program" in run.stdout
     assert "ok    a call in float32 gave output [[0.0, 0.0], [0.0, 0.0]]" in run.stdout
-    run = attnspec("smoke", "--program", f"{MISBEHAVING} exits")
-    assert run.returncode == 1
+    run = attnspec("smoke", "--program", f"{MISBEHAVING} exits", status=1)
     assert "WRONG a call in float32: ended with status 3" in run.stdout
 
 
@@ -299,11 +280,10 @@ def test_a_backend_served_as_a_program_gives_the_same_bits(tmp_path):
             assert mine[name].tobytes() == theirs[name].tobytes()
 
 
-def test_the_call_of_a_case_is_dumped_for_a_debugger(tmp_path):
+def test_calls_are_dumped_for_a_debugger(tmp_path):
     folder, program = tmp_path / "a folder", EXAMPLES / "attention.py"
     case = ("dump", "--case", "masking-empty-last-float32")
-    run = attnspec(*case, "--program", f"{sys.executable} {program}", folder)
-    assert run.returncode == 0, run.stderr
+    run = attnspec(*case, "--program", f"{sys.executable} {program}", folder, status=0)
     assert run.stdout.startswith(f"1 calls in {folder}/calls.jsonl")
     (line,) = [line for line in run.stdout.splitlines() if line.startswith("run: ")]
     fed = subprocess.run(line.removeprefix("run: "), shell=True, capture_output=True, text=True, check=True)
@@ -311,9 +291,6 @@ def test_the_call_of_a_case_is_dumped_for_a_debugger(tmp_path):
     assert "gdb -ex 'run < calls.jsonl' --args" in run.stdout
     again = attnspec(*case, folder)
     assert (again.returncode, "to be empty" in again.stderr) == (2, True)
-
-
-def test_a_relation_is_dumped_as_its_calls(tmp_path):
     run = attnspec("dump", "--case", "errors-earlier-calls-mask-1-float32", tmp_path / "calls")
     assert run.stdout.startswith("3 calls in "), "the fourth is the first once more"
 
@@ -336,8 +313,8 @@ def calls():
     made.close()
 
 
-def test_the_folder_of_the_calls_is_emptied_and_stays_the_same_one(calls, tmp_path):
-    """A confined program is permitted to use the folder that was there when it started."""
+def test_the_folder_of_the_calls_is_emptied_and_made_anew(calls, tmp_path):
+    # A confined program is permitted to use the folder that was there when it started.
     made, number = calls
     folder = made._folder
     (folder / "result").write_text("of an earlier call")
@@ -348,9 +325,6 @@ def test_the_folder_of_the_calls_is_emptied_and_stays_the_same_one(calls, tmp_pa
     assert folder.stat().st_ino == number
     assert not any((folder / name).exists() for name in ("result", "inner", "link"))
     assert tmp_path.is_dir()
-
-
-def test_a_folder_of_calls_that_was_replaced_by_a_link_is_made_anew(calls, tmp_path):
     made, _ = calls
     shutil.rmtree(made._folder)
     made._folder.symlink_to(tmp_path)

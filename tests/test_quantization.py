@@ -126,8 +126,6 @@ def test_gguf_decodes_random_bytes_alike(blocks):
 @pytest.mark.parametrize("name", ["numpy-portable", "torch-portable"])
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 def test_attention_over_codes_is_attention_over_the_decoded_numbers(name, dtype):
-    if name.startswith("torch"):
-        pytest.importorskip("torch")
     backend, random = load(name), np.random.default_rng(8)
     arguments = {"query": random.normal(size=(2, 4, 3, 8)).astype(dtype), "encoding": "e4m3fn"}
     for part in ("key", "value"):
@@ -144,7 +142,7 @@ def test_attention_over_codes_is_attention_over_the_decoded_numbers(name, dtype)
     assert (np.abs(got - expected) > 0).any()
 
 
-def test_the_budget_of_codes_is_wider_than_that_of_the_numbers_by_their_decoding_only():
+def test_budgets_of_codes_are_those_of_the_decoded_numbers():
     random = np.random.default_rng(9)
     query, codes = random.normal(size=(5, 8)), draw_codes(random, "int8", (6, 8))
     arguments = {"query": query, "key_codes": codes, "value_codes": codes, "encoding": "int8"}
@@ -155,9 +153,6 @@ def test_the_budget_of_codes_is_wider_than_that_of_the_numbers_by_their_decoding
     found = budget("quantized_attention", arguments, "float32")["output"]
     assert (found > plain).all()
     assert (found < 2 * plain).all()
-
-
-def test_the_budget_of_zero_points_is_that_of_the_decoded_numbers():
     codes, query = np.array([[100, -3], [50, 7]]), np.ones((1, 2))
     given = {"query": query, "key_codes": codes, "value_codes": codes}
     shifted = {**given, "key_codes": codes - 40, "value_codes": codes + 9}
@@ -200,13 +195,12 @@ def test_weights_of_eight_bits_are_rounded_as_the_codes_are_decoded():
     middle = ((numbers[1:] + numbers[:-1]) / 2).astype(np.float32)
     assert np.isin(to_nearest(middle), numbers).all()
     assert to_nearest(np.float32([464, 1e6])).tolist() == [448, 448]
-
-
-def test_the_profile_adds_nothing_for_one_key_and_nothing_to_an_lse():
     one = np.ones((1, 1))
     call = "attention", {"query": one, "key": one, "value": one}, "float16"
     found, other = (budget(*call, accuracy="cast", profile=profile) for profile in ("fp8", "matrix"))
     assert (found["output"], found["lse"]) == (other["output"], other["lse"])
+    own = [case for case in cases() if case.operation == "low_precision_attention"]
+    assert {case.rules[0] for case in own} == {"QUANT-10", "QUANT-11", "QUANT-16"}
 
 
 def test_half_precision_allows_weights_of_eight_bits_only_where_the_query_is_codes_too():
@@ -222,8 +216,3 @@ def test_half_precision_allows_weights_of_eight_bits_only_where_the_query_is_cod
         assert bool((one > 4 * other).any()) == wider
     full = budget("low_precision_attention", coded, "float16", accuracy="full")["output"]
     assert (full < budget("low_precision_attention", coded, "float16", accuracy="cast")["output"]).all()
-
-
-def test_the_golden_vectors_have_codes_throughout():
-    own = [case for case in cases() if case.operation == "low_precision_attention"]
-    assert {case.rules[0] for case in own} == {"QUANT-10", "QUANT-11", "QUANT-16"}

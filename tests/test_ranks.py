@@ -137,15 +137,12 @@ def test_a_rank_that_hangs_is_named_with_its_place_and_waited_for_once(rings, he
     assert running(here) == set()  # it was not started for the same call
 
 
-def test_after_a_failure_the_next_call_is_right(rings):
+def test_a_failure_of_one_rank_is_that_of_the_call_and_the_next_call_is_right(rings):
     backend = rings("dies_on_a_mask")
     for _ in range(2):
         with pytest.raises(Broken, match="rank 1 was killed"):
             call(backend, "sharded_attention", ONE | {"mask": np.ones((1, 2, 2), bool)})
         assert call(backend, "sharded_attention", ONE)["output"].shape == (1, 2, 3)
-
-
-def test_what_one_rank_rejects_the_call_rejects(rings):
     with pytest.raises(
         Exception, match=r"rank 1: ValueError: key: expected more.*, at rings.py, line \d+, in "
     ):
@@ -214,10 +211,7 @@ _PLAIN, _ON_1 = "def ring(query, key, value): ...\n", "if os.environ['RANK'] == 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (
-            f"{_PLAIN}{_ON_1} raise OSError('no device')",
-            "raised OSError: no device",
-        ),
+        (f"{_PLAIN}{_ON_1} raise OSError('no device')", "raised OSError: no device"),
         (f"{_ON_1} os._exit(7)", "rank 1 ended with status 7 before it answered"),
         ("def other(): pass", "expected own to have ring, got no such attribute; it has other"),
         (

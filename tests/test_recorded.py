@@ -6,12 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from tests_support import command
 
 from attnspec import SpecError
 from attnspec.backends import describe
 from attnspec.conformance import record
-from attnspec.conformance.cli.main import main
 from attnspec.conformance.recorded import judge_recorded, read_recorded, shrink
 from attnspec.reference import attention
 
@@ -90,10 +89,9 @@ def test_a_failing_call_is_reduced_to_a_part_that_fails(tmp_path):
 
 
 @pytest.mark.parametrize("lost", [False, True])
-def test_a_kernel_is_judged_on_the_calls_of_a_model(lost, tmp_path, monkeypatch):
+def test_a_kernel_is_judged_on_the_calls_of_a_model(lost, here, monkeypatch):
     torch = pytest.importorskip("torch")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    monkeypatch.setattr(sys, "path", [*sys.path, str(here)])
     name = f"kernel_{lost}".lower()
     Path(f"{name}.py").write_text(KERNEL.replace("LOST", str(lost)))
     kernel = __import__(name).kernel
@@ -106,12 +104,10 @@ def test_a_kernel_is_judged_on_the_calls_of_a_model(lost, tmp_path, monkeypatch)
         f'[backend]\nfunction = "./{name}.py:kernel"\narray = "torch"\nlayout = "BSHD"\n'
         f"[backend.names]\n" + "".join(f"{ours} = {json.dumps(own)}\n" for ours, own in NAMES.items())
     )
-    run = CliRunner().invoke(main, ["recorded", "calls", "."])
-    assert run.exit_code == lost, run.output
+    run = command("recorded", "calls", ".", status=lost)
     assert f"4 recorded calls: {2 if lost else 4} pass" in run.output
     if lost:
-        again = CliRunner().invoke(main, ["check", ".", "--case", next(Path().glob("*-recorded.json")).name])
-        assert again.exit_code == 1, again.output
+        again = command("check", ".", "--case", next(Path().glob("*-recorded.json")).name, status=1)
         assert "SOFT-3" in again.output
 
 
@@ -141,12 +137,10 @@ def test_a_part_keeps_positions_and_what_is_broadcast(tmp_path):
     assert masked["mask"].shape[0] == 1
 
 
-def test_calls_that_are_not_offered_do_not_pass(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_calls_that_are_not_offered_do_not_pass(here):
     record(attention, "calls")(random(2, 3, 8), random(2, 5, 8), random(2, 5, 8), softcap=2.0)
     text = "from attnspec.reference import attention as whole\n"
     text += "def attention(query, key, value):\n    return whole(query, key, value, dtype=query.dtype)\n"
     Path("without_softcap.py").write_text(text)
-    run = CliRunner().invoke(main, ["recorded", "calls", "./without_softcap.py:attention"])
-    assert run.exit_code == 4, run.output
+    run = command("recorded", "calls", "./without_softcap.py:attention", status=4)
     assert "1 recorded calls: 0 pass" in run.output

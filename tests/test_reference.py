@@ -23,7 +23,7 @@ from attnspec.reference import (
 )
 from attnspec.reference.budget.budget import budget
 from attnspec.reference.call import STEPS, step
-from attnspec.reference.scores import factor
+from attnspec.reference.scores import factor as own_factor
 from attnspec.reference.sparsity import as_attention
 
 PROVEN = [case for case in cases() if case.expected]
@@ -84,36 +84,37 @@ def sum_of_all(call, e, top):
     return np.full((*e.shape[:-1], 1), e.sum())
 
 
-def test_normalising_over_the_whole_matrix_is_the_variant_of_004():
+def test_variants_are_other_steps():
     case = find_case("masking-004-bias")
     weights = weights_with(case, total=sum_of_all, top=no_top)
     (other,) = case.alternatives
     assert np.allclose(weights, other.expected["weights"], rtol=0, atol=1e-15)
     assert abs(weights.sum() - 1) < 1e-15
-
-
-def scores_themselves(call, s, allowed, top):
-    return s
-
-
-def test_dividing_by_the_sum_is_the_variant_of_003():
     case = find_case("softmax-003")
     weights = weights_with(case, exponentials=scores_themselves)
     other = next(other for other in case.alternatives if other.variant == "sum")
     assert np.allclose(weights, other.expected["weights"], rtol=0, atol=1e-15)
 
 
-def test_softmax_keeps_nan():
+def scores_themselves(call, s, allowed, top):
+    return s
+
+
+def test_nan_dtypes_masks_and_inputs_are_kept():
     weights = softmax(np.array([[np.nan, 0.0], [0.0, 0.0]]), np.ones((2, 2), dtype=bool))
     assert np.isnan(weights[0]).all()
     assert weights[1].tolist() == [0.5, 0.5]
-
-
-def test_float64_unless_asked_otherwise():
     one = np.ones((2, 2), np.float32)
     assert attention(one, one, one).dtype == np.float64
     assert attention(one, one, one, dtype=np.float32).dtype == np.float32
     assert self_attention(one, one, one, one, dtype=np.float32).dtype == np.float32
+    assert reference.allowed_keys((1, 2), bias=np.array([0.0, -np.inf])).tolist() == [[True, False]]
+    with pytest.raises(TypeError, match="expected only arguments that mask, got scale"):
+        reference.allowed_keys((1, 2), scale=1.0)
+    arrays = [np.ones((3, 4)) for _ in range(3)]
+    for array in arrays:
+        array.flags.writeable = False
+    attention(*arrays, bias=np.zeros(3), mask=np.array([True, False, True]), is_causal=True)
 
 
 @pytest.mark.parametrize("axes", [(2, 0, 4), (0, 2, 3, 4)])
@@ -147,15 +148,8 @@ def test_attention_refuses(change, message):
         attention(**({"query": Q, "key": K, "value": V} | change))
 
 
-def test_inputs_are_not_modified():
-    arrays = [np.ones((3, 4)) for _ in range(3)]
-    for array in arrays:
-        array.flags.writeable = False
-    attention(*arrays, bias=np.zeros(3), mask=np.array([True, False, True]), is_causal=True)
-
-
-def test_two_steps_of_one_name_are_refused():
-    """The second would replace the first without notice, and the gallery would change the wrong one."""
+def test_steps_have_one_name_and_may_be_loaded_again(monkeypatch):
+    # The second would replace the first without notice, and the gallery would change the wrong one.
     known = STEPS["factor"]
 
     def factor(call):
@@ -164,18 +158,9 @@ def test_two_steps_of_one_name_are_refused():
     with pytest.raises(ValueError, match=r"^step: .*'factor' for .*test_reference.*scores.py:factor has it$"):
         step(factor)
     assert STEPS["factor"] is known
-
-
-def test_a_step_may_be_loaded_again(monkeypatch):
-    monkeypatch.setitem(STEPS, "factor", factor)  # restores it
-    again = step(factor.__wrapped__)
-    assert STEPS["factor"] is again is not factor
-
-
-def test_allowed_keys_takes_only_what_masks():
-    assert reference.allowed_keys((1, 2), bias=np.array([0.0, -np.inf])).tolist() == [[True, False]]
-    with pytest.raises(TypeError, match="expected only arguments that mask, got scale"):
-        reference.allowed_keys((1, 2), scale=1.0)
+    monkeypatch.setitem(STEPS, "factor", own_factor)  # restores it
+    again = step(own_factor.__wrapped__)
+    assert STEPS["factor"] is again is not own_factor
 
 
 T, F = True, False
@@ -197,9 +182,6 @@ def test_blocks_stand_for_their_elements():
     assert as_attention("block_sparse_attention", call | blocks)["mask"].tolist() == [mask.tolist()]
     found = block_sparse_attention(*call.values(), **blocks)
     np.testing.assert_array_equal(found, attention(*call.values(), mask=mask))
-
-
-def test_lists_of_key_heads_serve_their_query_heads():
     call = arrays(2, 3, heads=4, key_heads=2)
     lists = np.array([[[0, -1], [2, 1]], [[1, 1], [-1, -1]]])
     one, other = [[T, F, F], [F, T, T]], [[F, T, F], [F, F, F]]
@@ -234,18 +216,12 @@ def test_the_maximum_by_hand(options, expected):
     assert maximum(**options) == expected
 
 
-def test_the_maximum_is_the_last_result():
+def test_the_maximum_is_the_last_result_of_a_call_that_asks_for_it():
     found = attention(QUERY, KEY, VALUE, return_lse=True, return_weights=True, return_max=True)
     assert [x.shape for x in found] == [(3, 3), (3,), (3, 3), (3,)]
     assert len(attention(QUERY, KEY, VALUE, return_lse=True)) == 2
-
-
-def test_a_flag_is_true_or_false():
     with pytest.raises(ArgumentError, match=r"^return_max: expected True or False, got 1 \[ERR-3\]"):
         attention(QUERY, KEY, VALUE, return_max=1)
-
-
-def test_only_a_call_that_is_about_it_asks_for_it():
     arguments = {"query": QUERY, "key": KEY, "value": VALUE}
     backend = load("numpy-portable")
     assert set(call(backend, "attention", arguments)) == {"output", "lse", "weights"}

@@ -107,15 +107,13 @@ def test_a_relation_about_what_is_not_there_is_unsupported(name, lacks, reason):
     assert reason in verdict.reason
 
 
-def test_a_relation_in_which_a_call_raises_is_an_error():
+def test_a_call_that_raises_or_returns_another_shape():
     def raising(query, key, value):
         raise RuntimeError("not here")
 
     verdict = judge(own(raising), find("softmax-one-key-gives-its-value-1-float32"))
     assert (verdict.status, verdict.rule, verdict.raised.message) == ("error", "SOFT-3", "not here")
 
-
-def test_an_option_may_have_its_effect_on_an_output_of_a_wrong_shape():
     def transposed(query, key, value, *, is_causal=False):
         return np.swapaxes(right(query, key, value, is_causal=is_causal), -1, -2)
 

@@ -13,10 +13,10 @@ import pytest
 from click.testing import CliRunner
 from html_results import verdict, verdicts, write_run
 from reported import ERROR, FAIL, PASS, SUBJECT, UNSUPPORTED, VERDICTS
+from tests_support import command
 
 from attnspec import SpecError, conformance
 from attnspec.conformance.attribution.report import Report
-from attnspec.conformance.cli.main import main
 from attnspec.conformance.results import SCHEMA, Footer, Header, Subject, line
 from attnspec.conformance.results_file import read, read_text, runs_of
 from attnspec.conformance.verdict import (
@@ -147,8 +147,7 @@ def test_a_malformed_line_is_one_line_to_say(text, message, tmp_path):
     path = write(tmp_path / "r.jsonl", text)
     with pytest.raises(SpecError, match=re.escape(message)):
         read([path])
-    run = CliRunner().invoke(main, ["table", str(path)])
-    assert run.exit_code == 2
+    run = command("table", path, status=2)
     assert len(run.output.splitlines()) == 1
     assert len(run.output) < 600
     assert "\x1b" not in run.output
@@ -168,19 +167,25 @@ WHOLE = line("header", Header("1", cases=(PASS.case,))), line("subject", SUBJECT
     ids=["no subject", "no verdict", "no footer", "half a line"],
 )
 def test_a_file_that_is_no_whole_run_is_not_good(text, message, tmp_path):
-    run = CliRunner().invoke(main, ["table", str(write(tmp_path / "r.jsonl", text))])
+    run = command("table", write(tmp_path / "r.jsonl", text))
     assert run.exit_code != 0, run.output
     assert message in run.output
 
 
-def test_bytes_that_are_no_text_are_no_results(tmp_path):
+def test_bytes_that_are_no_text_or_expand_too_far_are_no_results(tmp_path):
     path = tmp_path / "r.jsonl"
     path.write_bytes(b"\xff\xfe\n")
     with pytest.raises(SpecError, match="is no file of results"):
         read([path])
+    for suffix, compress in ((".xz", lzma.compress), (".gz", gzip.compress)):
+        path = tmp_path / f"a.jsonl{suffix}"
+        path.write_bytes(compress(b"x" * 100_000))
+        assert len(read_text(path, most=100_000)) == 100_000
+        with pytest.raises(ValueError, match="expands to more than 99999 bytes"):
+            read_text(path, most=99_999)
 
 
-def test_two_runs_of_one_backend_are_two_columns(tmp_path):
+def test_a_run_is_named_after_its_file_and_two_runs_of_one_backend_are_two_columns(tmp_path):
     lines = (line("header", Header("1")), line("subject", SUBJECT), line("verdict", PASS))
     end = line("footer", Footer(1))
     before, after = (write(tmp_path / name, *lines, end) for name in ("before.jsonl", "after.jsonl"))
@@ -188,15 +193,7 @@ def test_two_runs_of_one_backend_are_two_columns(tmp_path):
     assert [one.name for one in found.subjects] == ["m:f", "m:f (after)", "m:f (after 2)"]
     report = Report(found)
     assert [len(report.verdicts(one)) for one in found.subjects] == [1, 1, 1]
-
-
-def test_a_bomb_is_refused(tmp_path):
-    for suffix, compress in ((".xz", lzma.compress), (".gz", gzip.compress)):
-        path = tmp_path / f"a.jsonl{suffix}"
-        path.write_bytes(compress(b"x" * 100_000))
-        assert len(read_text(path, most=100_000)) == 100_000
-        with pytest.raises(ValueError, match="expands to more than 99999 bytes"):
-            read_text(path, most=99_999)
+    assert runs_of(write_run(tmp_path / "torch-2.13.0.jsonl.xz"))[0].source == "torch-2.13.0"
 
 
 @pytest.mark.parametrize(
@@ -209,10 +206,6 @@ def test_a_damaged_file_is_one_error(tmp_path, damage, suffix):
     path.write_bytes(damage(compress(write_run(tmp_path / "a.jsonl").read_bytes())))
     with pytest.raises(SpecError, match="is no file of results"):
         runs_of(path)
-
-
-def test_a_run_is_named_after_its_file(tmp_path):
-    assert runs_of(write_run(tmp_path / "torch-2.13.0.jsonl.xz"))[0].source == "torch-2.13.0"
 
 
 WRONG = {
@@ -288,7 +281,7 @@ def test_compressed_results_are_read(tmp_path):
     assert len(read([plain]).verdicts) == len(verdicts("mine:f"))
 
 
-def test_stored_results_are_whole_runs_with_a_day():
+def test_stored_results_are_whole_runs_of_a_day_and_name_no_folder():
     found = sorted(STORED.glob("*"))
     assert len(found) > 20
     for path in found:
@@ -296,9 +289,6 @@ def test_stored_results_are_whole_runs_with_a_day():
     results = read(found[:1])
     assert results.judged_whole
     assert results.headers[0].seed is None
-
-
-def test_no_stored_result_has_a_folder_of_the_machine_that_made_it():
     for path in sorted(STORED.glob("*")):
         with lzma.open(path, "rt", encoding="utf-8") as lines:
             assert [line for line in lines if '"file": "/' in line] == [], path.name

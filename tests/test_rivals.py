@@ -33,11 +33,8 @@ PART = (
 )
 
 
-def test_the_page_has_the_stored_figures():
+def test_the_pages_have_the_stored_figures(tmp_path):
     assert PAGE.read_text(encoding="utf-8") == page(read())
-
-
-def test_the_figures_are_of_the_gallery_and_of_all_rules(tmp_path):
     figures = read()
     assert figures.rules == (*(rival.name for rival in RIVALS), OWN)
     for group, members in (("wrong", wrong()), ("cheats", cheats()), ("correct", right())):
@@ -45,9 +42,6 @@ def test_the_figures_are_of_the_gallery_and_of_all_rules(tmp_path):
         assert {len(letters) for letters in getattr(figures, group).values()} == {len(figures.rules)}
     store(figures, tmp_path / "figures.json")
     assert read(tmp_path / "figures.json") == figures
-
-
-def test_the_readme_has_the_figures_of_the_page():
     figures = read()
     text = " ".join(README.read_text(encoding="utf-8").split())
     numbers = [

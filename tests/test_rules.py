@@ -101,16 +101,13 @@ def test_a_malformed_rule_is_named(text, message):
         parse("chapter", text)
 
 
-def test_a_sentence_and_a_variant_are_read_without_their_links():
+def test_malformed_lists_links_and_variants_are_read():
     sentence = "It MUST ([A-2], [words](README.md#words)) give `x[i]`."
     (rule,) = parse(
         "chapter", f"### A-1 Title\n\n{sentence}\n\nVariants:\n\n- `a`: [JAX 0.10.2][releases].\n"
     )
     assert rule.sentence == "It MUST (A-2, words) give `x[i]`."
     assert [variant.text for variant in rule.variants] == ["JAX 0.10.2."]
-
-
-def test_a_list_that_is_not_of_variants_is_left_alone():
     (rule,) = parse("chapter", "### A-1 Title\n\nIt MUST.\n\nFor example:\n\n- this\n- that\n")
     assert rule.variants == ()
 
@@ -131,34 +128,27 @@ def test_every_must_rule_is_in_a_level_or_said_to_be_in_none():
     assert must | others == {*named(), *in_no_level()}
     assert {*levels()[NAMES.index("invariant")].rules} == others
     assert not {*named()} & {*in_no_level()}
-
-
-def test_the_level_strict_has_every_rule_by_which_a_call_is_rejected():
     (strict,) = (one for one in levels() if one.name == "strict")
     rejecting = {rule.id for rule in rules() if "MUST raise an error" in rule.sentence}
     assert {*strict.rules, *strict.where_offered} == rejecting
-
-
-def test_nothing_on_the_page_is_lost_by_the_loader():
     found = re.findall(r"\b[A-Z]+-[0-9]+\b", PAGE)
     mentioned = re.findall(r"narrowest of the classes of .NUM-3", PAGE)
     assert len(found) - len(mentioned) == len(named()) + len(in_no_level())
 
 
-def test_the_levels_and_what_they_build_on():
+def test_the_levels_and_the_rules_that_they_build_on():
     assert NAMES[:3] == ("core", "strict", "masked")
     assert {one.name for one in levels() if one.builds_on == "masked"} == ON_MASKED
     assert {one.name for one in levels() if not one.builds_on} == {"core", *COMPANIONS}
     assert {one.builds_on for one in levels()} == {"", "core", "masked"}
     assert [one.name for one in levels() if one.accuracy] == ["exact"]
-
-
-def test_the_rules_of_a_level_are_its_own_and_those_that_it_builds_on():
     for one in levels():
         assert {*one.rules, *one.where_offered} <= {*rules_of(one.name)}
         assert not one.builds_on or {*rules_of(one.builds_on)} < {*rules_of(one.name)}
     with pytest.raises(SpecError, match=r"level: expected one of core, .*, got 'gold'"):
         rules_of("gold")
+    page = Path(attnspec.__file__).parent / "scope.md"
+    assert set(re.findall(r"levels\.md#([a-z-]+)\)", page.read_text(encoding="utf-8"))) == set(NAMES)
 
 
 @pytest.mark.parametrize(
@@ -191,9 +181,15 @@ def standing(name, verdicts):
     return standings(verdicts)[NAMES.index(name)]
 
 
-def test_all_levels_are_reached_by_what_passes_everything():
+def test_levels_are_reached_by_what_passes_and_lost_by_what_is_not_judged():
     assert reached(perfect()) == NAMES
     assert reached([]) == ()
+    assert reached(perfect(NUM_2="unsupported", NUM_5="unsupported")) == NAMES
+    assert reached(perfect(NUM_2="deviation")) == COMPANIONS
+    first = standings([one for one in perfect() if one.rules != ("ERR-1",)])[0]
+    assert first.missing == {"ERR-1": "not judged"}
+    missing = standing("masked", [*perfect(), verdict(("SOFT-1", "MASK-1"), "error")]).missing
+    assert missing == {"SOFT-1": "error", "MASK-1": "error"}
 
 
 @pytest.mark.parametrize("status", ["fail", "error", "deviation", "should not met", "unsupported"])
@@ -217,23 +213,17 @@ def test_one_rule_that_does_not_pass_takes_the_levels_that_need_it(rule, lost, s
         assert standing.missing == ({rule.replace("_", "-"): status} if standing.level in lost else {})
 
 
-def test_what_is_not_offered_and_what_was_not_asked():
-    assert reached(perfect(NUM_2="unsupported", NUM_5="unsupported")) == NAMES
-    assert reached(perfect(NUM_2="deviation")) == COMPANIONS
-    first = standings([one for one in perfect() if one.rules != ("ERR-1",)])[0]
-    assert first.missing == {"ERR-1": "not judged"}
-
-
-def test_a_pass_beside_an_unsupported_test_is_a_pass_and_beside_a_failure_none():
+def test_what_stands_beside_a_pass_counts():
     more = verdict(("MASK-1",), "unsupported")
     assert reached([*perfect(), more]) == NAMES
     assert "masked" not in reached([*perfect(), replace(more, status="fail")])
-
-
-def test_a_deviation_is_from_its_own_rule_alone():
     more = verdict(("MASK-1", "MASK-13"), "deviation", rule="MASK-13")
     assert reached([*perfect(), more]) == NAMES
     assert "masked" not in reached([*perfect(), replace(more, rule="MASK-1")])
+    more = verdict(("INV-3",), "unsupported", rule="INV-3")
+    assert reached([*perfect(), more]) == tuple(name for name in NAMES if name != "invariant")
+    assert standing("invariant", [*perfect(), more]).missing == {"INV-3": "not shown"}
+    assert reached([*perfect(), replace(more, rule="")]) == NAMES, "a test that could not be made"
 
 
 @pytest.mark.parametrize("status", ["fail", "should not met"])
@@ -244,26 +234,9 @@ def test_what_breaks_one_rule_says_nothing_of_the_others(status):
     assert standing("masked", [*alone, more]).missing == {"MASK-1": "not judged"}
 
 
-def test_a_may_that_is_not_shown_counts_against_the_level_that_lists_it_beside_any_pass():
-    more = verdict(("INV-3",), "unsupported", rule="INV-3")
-    assert reached([*perfect(), more]) == tuple(name for name in NAMES if name != "invariant")
-    assert standing("invariant", [*perfect(), more]).missing == {"INV-3": "not shown"}
-    assert reached([*perfect(), replace(more, rule="")]) == NAMES, "a test that could not be made"
-
-
-def test_an_error_is_one_under_every_rule():
-    missing = standing("masked", [*perfect(), verdict(("SOFT-1", "MASK-1"), "error")]).missing
-    assert missing == {"SOFT-1": "error", "MASK-1": "error"}
-
-
 def test_exact_asks_for_the_tightest_class():
     loose = verdict(("NUM-3",), "pass", accuracy="cast")
     assert reached([*perfect(), loose]) == tuple(name for name in NAMES if name != "exact")
     assert standing("exact", [*perfect(), loose]).missing == {"NUM-3": "class cast in float16"}
     assert reached([*perfect(), replace(loose, accuracy="")]) == NAMES
     assert "exact" not in reached([*perfect(), replace(loose, dtype="float32", accuracy="tf32")])
-
-
-def test_the_page_on_the_scope_lists_every_level():
-    page = Path(attnspec.__file__).parent / "scope.md"
-    assert set(re.findall(r"levels\.md#([a-z-]+)\)", page.read_text(encoding="utf-8"))) == set(NAMES)

@@ -227,19 +227,26 @@ def test_the_headline(report, outcome, headline):
     assert to_markdown(report).startswith(f"## attnspec: {headline.removesuffix('...')}")
 
 
-def test_one_bad_backend_leaves_the_other_its_levels():
+def test_one_bad_backend_leaves_the_other_its_levels_and_a_wrong_value_is_no_refusal():
     report = Report(replace(TWO, verdicts=(*TWO.verdicts, FAIL)))
     assert summary.backend_headline(report, OTHER_SUBJECT).startswith("reaches levels core")
+    assert Report(perfect(replace(ACCEPTED, code="differs"))).outcome is Outcome.FAILS
+    assert Report(perfect(replace(ACCEPTED, code="ended", status="error"))).outcome is Outcome.FAILS
 
 
-def test_a_run_of_one_level_tells_of_its_rules_alone():
+def test_the_run_and_its_seed_are_told():
     report = Report(perfect(FAIL, headers=CORE))
     assert summary.run_line(report.results) == "run: level core (the fixed cases; --seed N draws others)"
     text = screen(report, every=True)
     assert set(rows(text)) == {*rules_of("core")}
+    seeded = replace(RESULTS, headers=(Header("1", "quick", 7), Header("1", "quick", 7)))
+    text = screen(Report(seeded))
+    assert "\nrun: quick (seed 7)\n" in text
+    assert 'find("masking-empty-last-float32", seed=7)' in text
+    assert Report(replace(seeded, headers=(*seeded.headers, Header("1")))).seed is None
 
 
-def test_the_budget_used_by_dtype():
+def test_the_lines_of_budgets_counts_and_time():
     cast = replace(PASS, case="a-float16", dtype="float16", share=0.9, accuracy="cast")
     tight, none = replace(cast, share=0.1, accuracy="full"), replace(PASS, share=0.99, accuracy="")
     for verdicts, line in (
@@ -249,13 +256,20 @@ def test_the_budget_used_by_dtype():
     ):
         assert summary.budget_line(verdicts) == f"of the budget used: {line}"
     assert summary.budget_line([]) == ""
-
-
-def test_values_and_refusals_are_counted_separately_and_known_failures_too():
     refused = replace(FAIL, case="r-float32", refusal=True)
     lines = ["values: 1 pass, 1 known", "refusals: 2 fail"]
     assert summary.totals([PASS, FAIL, refused, refused], {FAIL: "known"}) == lines
     assert summary.totals([]) == ["no verdict"]
+    slow = replace(PASS, case="slow-float32", seconds=1.5)
+    for verdicts, line in (
+        ([replace(PASS, seconds=0.5), slow], "time: 2.0 s for 2 cases; the slowest, 1.50 s: slow-float32"),
+        ([slow] * 9, "time: 13.5 s for 9 cases"),  # each took as long
+        ([PASS], ""),
+    ):
+        assert summary.time_line(verdicts) == line
+    assert "the slowest, 1.50 s: slow-float32" in screen(
+        Report(replace(RESULTS, verdicts=(slow,))), width=200
+    )
 
 
 @pytest.mark.parametrize(
@@ -283,11 +297,6 @@ def test_values_and_refusals_are_two_verdicts(required, outcome):
     # A wrong value beside it fails every run but one of another level.
     wrong = Report(perfect(ACCEPTED, FAIL), required=required)
     assert wrong.outcome is (Outcome.GOOD if required == "core" else Outcome.FAILS)
-
-
-def test_a_wrong_value_of_a_call_that_may_be_refused_is_a_wrong_value():
-    assert Report(perfect(replace(ACCEPTED, code="differs"))).outcome is Outcome.FAILS
-    assert Report(perfect(replace(ACCEPTED, code="ended", status="error"))).outcome is Outcome.FAILS
 
 
 def test_what_is_unsupported_is_told_by_frequency():
@@ -346,20 +355,7 @@ def test_a_verdict_says_what_is_lacking():
         assert from_json(verdict_to_json(verdict)) == verdict
 
 
-def test_the_time_and_the_slowest_case():
-    slow = replace(PASS, case="slow-float32", seconds=1.5)
-    for verdicts, line in (
-        ([replace(PASS, seconds=0.5), slow], "time: 2.0 s for 2 cases; the slowest, 1.50 s: slow-float32"),
-        ([slow] * 9, "time: 13.5 s for 9 cases"),  # each took as long
-        ([PASS], ""),
-    ):
-        assert summary.time_line(verdicts) == line
-    assert "the slowest, 1.50 s: slow-float32" in screen(
-        Report(replace(RESULTS, verdicts=(slow,))), width=200
-    )
-
-
-def test_levels_are_told_of_whole_runs_alone():
+def test_levels_and_what_is_lacking_are_told_of_whole_runs_alone():
     def line(results):
         return summary.levels_line(Report(results), results.subjects[0])
 
@@ -372,16 +368,6 @@ def test_levels_are_told_of_whole_runs_alone():
     assert text.startswith("core, strict, masked, grouped, segmented, positioned, windowed, biased, capped, ")
     assert text.endswith("; padded lacks MASK-9 (not judged)")
 
-
-def test_the_seed_of_a_run_is_told_and_reproduces_it():
-    seeded = replace(RESULTS, headers=(Header("1", "quick", 7), Header("1", "quick", 7)))
-    text = screen(Report(seeded))
-    assert "\nrun: quick (seed 7)\n" in text
-    assert 'find("masking-empty-last-float32", seed=7)' in text
-    assert Report(replace(seeded, headers=(*seeded.headers, Header("1")))).seed is None
-
-
-def test_what_is_lacking_is_told_of_core_first_and_not_of_what_is_not_offered():
     def missing(**changes):
         changed = {rule.replace("_", "-"): fields for rule, fields in changes.items()}
         verdicts = tuple(replace(one, **changed.get(one.rules[0], {})) for one in PERFECT.verdicts)

@@ -45,6 +45,14 @@ def test_a_bug_in_half_precision_is_found():
     found = search(entry("softmax_in_half").backend(), 400)
     assert found is not None
     assert found.case.dtype in ("float16", "bfloat16")
+    taken = set()
+
+    def attention(query, key, value, *, scale=None, mask=None):
+        taken.update(name for name, thing in (("scale", scale), ("mask", mask)) if thing is not None)
+        return PORTABLE.attention(query, key, value, scale=scale, mask=mask)
+
+    assert search(replace(PORTABLE, attention=attention, companions={}), 100) is None
+    assert taken == {"scale", "mask"}
 
 
 def test_another_seed_draws_other_calls():
@@ -98,17 +106,6 @@ def test_gradients_of_latent_vectors_are_drawn():
     assert names == {"latent_attention", "latent_attention_vjp"}
 
 
-def test_a_backend_is_asked_for_nothing_that_it_does_not_take():
-    taken = set()
-
-    def attention(query, key, value, *, scale=None, mask=None):
-        taken.update(name for name, thing in (("scale", scale), ("mask", mask)) if thing is not None)
-        return PORTABLE.attention(query, key, value, scale=scale, mask=mask)
-
-    assert search(replace(PORTABLE, attention=attention, companions={}), 100) is None
-    assert taken == {"scale", "mask"}
-
-
 def test_the_counter_example_is_stored_as_a_case_that_can_be_judged_again(tmp_path):
     backend = entry("sink_scaled").backend()
     verdict, call = store(backend, search(backend, 300), tmp_path)
@@ -136,26 +133,21 @@ def test_a_failure_that_does_not_come_back_is_said_to_be_so():
     assert not found.verdict.repeatable
 
 
-def test_from_the_command_line(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_from_the_command_line(here):
     name = "attnspec.conformance.gallery:softcap_without_effect"
-    run = attnspec("check", name, "--search", "300", cwd=tmp_path)
-    assert run.returncode == 1
+    run = attnspec("check", name, "--search", "300", cwd=here, status=1)
     assert "in the smallest call that was found" in run.stdout
-    (path,) = tmp_path.glob("*.json")
-    run = attnspec("check", name, "--case", path, cwd=tmp_path)
-    assert run.returncode == 1
+    (path,) = here.glob("*.json")
+    run = attnspec("check", name, "--case", path, cwd=here, status=1)
     assert "1 fail" in run.stdout
-    run = attnspec("check", "numpy-portable", "--case", path, cwd=tmp_path)
-    assert run.returncode == 0, run.stdout
+    run = attnspec("check", "numpy-portable", "--case", path, cwd=here, status=0)
 
 
-def test_a_backend_without_a_searched_operation_is_not_passed(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_a_backend_without_a_searched_operation_is_not_passed(here):
     text = "from attnspec.reference import sharded_attention as kernel\n"
     text += "def sharded_attention(query, key, value, *, query_shards, key_shards):\n"
     text += "    return kernel(query, key, value, query_shards=query_shards, key_shards=key_shards)\n"
-    (tmp_path / "over_ranks.py").write_text(text)
-    ended = attnspec("check", "./over_ranks.py:sharded_attention", "--search", "5", cwd=tmp_path)
+    (here / "over_ranks.py").write_text(text)
+    ended = attnspec("check", "./over_ranks.py:sharded_attention", "--search", "5", cwd=here)
     assert ended.returncode not in (0, 1), ended.stdout
     assert "no operation that --search draws calls of" in ended.stdout + ended.stderr

@@ -49,10 +49,7 @@ def test_a_count_within_the_bounds_is_not_improbable():
     assert Count("", 39, 100, 0.4, 0.5).chance < 1
     assert Count("", 1, 10, 0.0, 0.0).chance == 0
     assert Count("", 0, 0, 0.5, 0.5).chance == 1
-
-
-def test_a_check_fails_below_the_stated_chance_only():
-    """One count of n heads in n throws: 2**-n has to fall below the chance, halved for both sides."""
+    # One count of n heads in n throws: 2**-n has to fall below the chance, halved for both sides.
     most = math.floor(math.log2(2 / FALSE_ALARM))
     assert describe_improbable([Count("heads", most, most, 0.5, 0.5)]) is None
     assert "heads" in describe_improbable([Count("heads", most + 1, most + 1, 0.5, 0.5)])
@@ -60,6 +57,8 @@ def test_a_check_fails_below_the_stated_chance_only():
     fair = Count("fair", 5, 10, 0.5, 0.5)
     assert describe_improbable([fair, Count("heads", most + 1, most + 1, 0.5, 0.5)]) is None
     assert "heads" in describe_improbable([fair, Count("heads", most + 2, most + 2, 0.5, 0.5)])
+    with pytest.raises(ArgumentError, match="seed"):
+        seeded_dropout_attention(QUERY, KEY, VALUE, dropout_p=0.5, seed=-1)
 
 
 @pytest.mark.parametrize("p", [0.0, 0.3, 1.0])
@@ -78,11 +77,6 @@ def test_the_reference_is_attention_with_the_drawn_mask(p):
         assert np.array_equal(own, other)
 
 
-def test_a_seed_below_zero_is_refused():
-    with pytest.raises(ArgumentError, match="seed"):
-        seeded_dropout_attention(QUERY, KEY, VALUE, dropout_p=0.5, seed=-1)
-
-
 def test_the_chapter_states_the_number_of_checks_by_chance():
     by_chance = [item for item in ITEMS if item.rules[0] in ("DROP-7", "DROP-8", "DROP-9")]
     page = (Path(attnspec.__file__).parent / "dropout.md").read_text(encoding="utf-8")
@@ -98,7 +92,14 @@ def test_a_wrong_implementation_fails_under_its_rule(entry):
     assert any(one.status == "fail" and one.rule == entry.rule for one in verdicts)
 
 
-def test_an_output_of_another_shape_is_a_failure_and_no_crash():
+def test_the_mask_of_a_call_is_found_in_slices():
+    item = next(item for item in ITEMS if item.rules[0] == "DROP-9")
+    case = item.calls[1]
+    arguments = case.arguments
+    shape = (*arguments["query"].shape[:-1], arguments["key"].shape[-2])
+    assert arguments["value"].shape[-1] < shape[-1]
+    drawn = np.random.default_rng(arguments["seed"]).random(shape) >= arguments["dropout_p"]
+    assert np.array_equal(mask_of(load("numpy-portable"), case), drawn)
     whole = load("numpy-portable")
 
     def short(query, key, value, *, dropout_p, seed):
@@ -109,16 +110,6 @@ def test_an_output_of_another_shape_is_a_failure_and_no_crash():
     related = next(item for item in ITEMS if item.rules[0] == "DROP-8")
     verdict = judge(backend, related)
     assert (verdict.status, verdict.rule) == ("fail", "SHAPE-3")
-
-
-def test_the_mask_of_a_call_is_found_in_slices():
-    item = next(item for item in ITEMS if item.rules[0] == "DROP-9")
-    case = item.calls[1]
-    arguments = case.arguments
-    shape = (*arguments["query"].shape[:-1], arguments["key"].shape[-2])
-    assert arguments["value"].shape[-1] < shape[-1]
-    drawn = np.random.default_rng(arguments["seed"]).random(shape) >= arguments["dropout_p"]
-    assert np.array_equal(mask_of(load("numpy-portable"), case), drawn)
 
 
 def test_the_adapter_leaves_the_generator_of_torch_as_it_was():

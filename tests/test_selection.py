@@ -109,9 +109,6 @@ def test_a_wrong_list_is_described_by_its_counts():
     verdict = judge_outputs(BACKEND, case, {"key_indices": np.array([[0, 0]])})
     assert (verdict.status, verdict.rule) == ("fail", "SELECT-1")
     assert (verdict.difference.element, verdict.difference.got, verdict.difference.expected) == ((0, 0), 2, 1)
-
-
-def test_causality_at_the_end_is_named_as_a_variant():
     scores = np.arange(15.0).reshape(3, 5)
     lists = select_keys(scores, top_k=2, is_causal=True, query_offset=2)
     verdict = judge_outputs(BACKEND, case_of(scores=scores, top_k=2, is_causal=True), {"key_indices": lists})

@@ -97,15 +97,6 @@ def test_a_part_of_the_heads_is_whole_groups_or_within_one(first, end, group, su
     assert ratio_survives(first, end, group) is survives
 
 
-def test_an_error_names_the_boundaries_at_fault_and_what_was_expected():
-    call, cuts = random_call(5), {"query_shards": np.array([0, 5]), "key_shards": np.array([0, 6])}
-    with pytest.raises(ArgumentError, match=r"key_shards: expected 7 as the last .*, got 6 \[SHARD-11\]"):
-        sharded_attention(**call, **cuts)
-    whole = cuts | {"key_shards": np.array([0, 7]), "head_shards": np.array([0, 3, 4])}
-    with pytest.raises(ArgumentError, match=r"head_shards: expected .* groups of 2 .*\[SHARD-12\]"):
-        sharded_attention(**call, **whole)
-
-
 @pytest.mark.parametrize(("name", "count", "ranks"), [*product(ORDERS, (0, 1, 5, 16), (1, 3, 8))])
 def test_an_order_gives_each_position_to_one_rank(name, count, ranks):
     parts = ORDERS[name](count, ranks)
@@ -116,6 +107,13 @@ def test_an_order_gives_each_position_to_one_rank(name, count, ranks):
 
 def test_each_option_each_number_of_ranks_and_each_order_is_called_in_every_kind_of_dtype():
     assert missing_over_ranks(CASES, FORMS, RANKS, ORDERS) == []
+    assert [exact_up_to(dtype) for dtype in ("float16", "float32", "float64")] == [11, 24, 53]
+    call, cuts = random_call(5), {"query_shards": np.array([0, 5]), "key_shards": np.array([0, 6])}
+    with pytest.raises(ArgumentError, match=r"key_shards: expected 7 as the last .*, got 6 \[SHARD-11\]"):
+        sharded_attention(**call, **cuts)
+    whole = cuts | {"key_shards": np.array([0, 7]), "head_shards": np.array([0, 3, 4])}
+    with pytest.raises(ArgumentError, match=r"head_shards: expected .* groups of 2 .*\[SHARD-12\]"):
+        sharded_attention(**call, **whole)
 
 
 def test_errors_of_merging_are_within_their_bounds_and_a_tree_has_less():
@@ -126,7 +124,3 @@ def test_errors_of_merging_are_within_their_bounds_and_a_tree_has_less():
             assert one.output < one.output_bound
             assert one.lse < one.lse_bound
         assert parts == 2 or tree.lse < ring.lse
-
-
-def test_a_format_holds_integers_up_to_its_significand():
-    assert [exact_up_to(dtype) for dtype in ("float16", "float32", "float64")] == [11, 24, 53]

@@ -152,12 +152,7 @@ SHOWS = ("plain", "amplitude-4", "amplitude-0.01", "identity-value", "peaked-ide
 def test_units_are_within_their_class_or_profile_and_their_faults_are_not(name):
     unit = {**UNITS, **SHORT_WEIGHTS}[name]
     shares = [
-        share(
-            unit,
-            problem(dataset, size, dtype, 0),
-            "cast" if dtype != "float32" else "full",
-            unit.profile,
-        )
+        share(unit, problem(dataset, size, dtype, 0), "cast" if dtype != "float32" else "full", unit.profile)
         for dataset in SHOWS
         for size in ((5, 33, 16), (6, 3, 1))
         for dtype in unit.dtypes
@@ -189,10 +184,7 @@ def test_subnormal_factors_may_be_flushed_where_it_is_declared_and_not_otherwise
     assert share(UNITS["CDNA 1"], given, "cast") <= 1
     assert share(flushing, given, "cast", "flushed") <= 1
     assert share(flushing, given, "cast") > 100
-
-
-def test_a_unit_of_14_bits_is_within_its_sums_and_one_of_13_bits_is_not():
-    """One product of 1 and others that are just below what is shifted out: the largest loss."""
+    # One product of 1 and others that are just below what is shifted out: the largest loss.
     for block, digits, within in ((16, 14, True), (32, 14, True), (16, 13, False), (32, 13, False)):
         query = np.array([[1.0, *[2.0**-7] * (4 * block - 1)]])
         key = np.array([[1.0, *[2.0 ** (8 - digits) * (1 - 2.0**-4)] * (4 * block - 1)]])

@@ -84,7 +84,6 @@ def test_a_copy_for_numpy_holds_the_numbers_of_its_vector(site):
 )
 @pytest.mark.parametrize("name", CASES)
 def test_a_copy_for_an_array_library_holds_the_numbers_of_its_vector(site, name, library, convert):
-    pytest.importorskip(library)
     for dtype, case in _cases(name).items():
         if (library, dtype) != ("torch", "bfloat16"):  # NumPy takes no such tensor
             _run(site.copies(name)[dtype][library], case, convert)

@@ -37,22 +37,27 @@ def of_option(name):
     return [one for one in COVERING if set(one.formula.options) - free == MARKS.get(name, {name})]
 
 
-def test_names_are_unique_and_cases_lie_in_the_order_of_their_work():
+def test_names_are_unique_and_rules_exist():
     names = [one.name for one in sized_cases()]
     assert len(set(names)) == len(names)
     assert [one.work for one in sized_cases()] == sorted(one.work for one in sized_cases())
-
-
-def test_every_rule_exists():
     for one in sized_cases():
         assert one.rules
         assert one.title
         for rule in one.rules:
             assert find_rule(rule).id == rule
+    one = next(one for one in COVERING if one.formula.keys == 513 and "key_lengths" in one.formula.options)
+    assert {"key_lengths", "more than 512 keys", "keys not a multiple of 2"} <= set(one.traits)
+    assert "more than 1024 keys" not in one.traits
+    assert "layout" in next(one for one in sized_cases() if one.layout).traits
+    found = {frozenset(one.formula.options) for one in COVERING}
+    assert frozenset({"segments", "dropout_mask", "dropout_rate"}) in found
+    assert frozenset({"key_lengths", "query_lengths"}) in found
+    assert frozenset({"bias", "softcap"}) in found
 
 
 @pytest.mark.parametrize("name", SINGLE)
-def test_each_option_meets_each_value_of_each_factor(name):
+def test_each_option_meets_each_factor_and_both_orders_of_lengths(name):
     met = {
         "queries": {one.formula.queries for one in of_option(name)},
         "keys": {one.formula.keys for one in of_option(name)},
@@ -64,10 +69,6 @@ def test_each_option_meets_each_value_of_each_factor(name):
     }
     for factor, values in _FACTORS.items():
         assert set(values) <= met[factor], factor
-
-
-@pytest.mark.parametrize("name", SINGLE)
-def test_each_option_meets_more_queries_than_keys_and_fewer(name):
     differences = [one.formula.keys - one.formula.queries for one in of_option(name)]
     assert sum(one > 0 for one in differences) >= 5
     assert sum(one < 0 for one in differences) >= 5
@@ -78,13 +79,6 @@ def test_masks_of_places_meet_many_lengths_as_both_lengths_and_then_have_no_offs
     square = [one.formula for one in of_option(name) if one.formula.queries == one.formula.keys]
     assert len({formula.keys for formula in square}) >= 15
     assert not any("query_offset" in formula.options for formula in square)
-
-
-def test_each_pair_of_options_that_does_not_exclude_another_is_there():
-    found = {frozenset(one.formula.options) for one in COVERING}
-    assert frozenset({"segments", "dropout_mask", "dropout_rate"}) in found
-    assert frozenset({"key_lengths", "query_lengths"}) in found
-    assert frozenset({"bias", "softcap"}) in found
 
 
 @pytest.mark.parametrize("most", [1, 2, 9, 17, 18, 33, 300, 5000])
@@ -121,13 +115,6 @@ def test_no_value_of_an_option_allows_everything():
             low, high = intervals(options, 300, 300, 0)
             kept += bool((low > 0).any() or (high < 300).any())
         assert kept >= 15, name
-
-
-def test_traits_name_sizes_and_options():
-    one = next(one for one in COVERING if one.formula.keys == 513 and "key_lengths" in one.formula.options)
-    assert {"key_lengths", "more than 512 keys", "keys not a multiple of 2"} <= set(one.traits)
-    assert "more than 1024 keys" not in one.traits
-    assert "layout" in next(one for one in sized_cases() if one.layout).traits
 
 
 def wrong_results(item):

@@ -14,6 +14,7 @@ from attnspec.conformance.sizes.judge import values_of
 from attnspec.conformance.sizes.sized import SizedCase
 from attnspec.formula import Formula
 from attnspec.reference.budget.budget import budget
+from attnspec.reference.exact.evaluate import evaluate
 
 right = PORTABLE.function("attention_vjp")
 FORMULA = Formula(
@@ -52,10 +53,14 @@ def having(attention_vjp, **options):
     return replace(PORTABLE, name="changed", companions=companions, **options)
 
 
-def test_the_unchanged_function_passes():
+def test_shapes_and_dtypes_come_before_values_and_the_unchanged_function_passes():
     verdict = judge(backend(lambda *found: found), ITEM)
     assert (verdict.status, verdict.operation) == ("pass", "attention_vjp")
     assert 0 < verdict.share < 1
+    cut = judge(backend(lambda q, k, v: (q, k[..., :-1, :], v + 1)), ITEM)
+    assert (cut.rule, cut.difference.kind, cut.difference.output) == ("GRAD-2", "shape", "d_key")
+    wide = judge(backend(lambda q, k, v: (q, k, v.astype(np.float64))), ITEM)
+    assert (wide.rule, wide.difference.kind, wide.difference.got) == ("GRAD-2", "dtype", "float64")
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
@@ -100,13 +105,6 @@ def test_what_is_lost_is_told(lost):
         assert verdict.difference.element[2] == 139  # only the last query has the key
 
 
-def test_shapes_and_dtypes_come_before_values():
-    cut = judge(backend(lambda q, k, v: (q, k[..., :-1, :], v + 1)), ITEM)
-    assert (cut.rule, cut.difference.kind, cut.difference.output) == ("GRAD-2", "shape", "d_key")
-    wide = judge(backend(lambda q, k, v: (q, k, v.astype(np.float64))), ITEM)
-    assert (wide.rule, wide.difference.kind, wide.difference.got) == ("GRAD-2", "dtype", "float64")
-
-
 def test_results_of_the_forward_pass_are_those_of_the_oracle():
     seen = {}
 
@@ -145,7 +143,6 @@ def test_empty_rows_in_a_variant_are_left_out():
 @pytest.mark.parametrize("options", PAIRED, ids="-".join)
 def test_the_gradients_of_a_head_are_those_of_the_whole_problem(options):
     """By the exact oracle, which shares nothing with the formulas in float64."""
-    evaluate = pytest.importorskip("attnspec.reference.exact.evaluate").evaluate
     arguments = replace(SAMPLED, options=options).arguments_of_gradients("float64")
     want = evaluate("attention_vjp", arguments)
     allowed = budget("attention_vjp", arguments, "float64")
@@ -170,7 +167,12 @@ def test_the_portable_backend_passes_with_options_of_pairs(options):
         assert verdict.status == "pass", verdict
 
 
-def test_a_wrong_head_is_told_by_the_heads_that_are_drawn():
+def test_the_drawn_heads_differ_and_tell_a_wrong_one():
+    for seed in range(30):
+        heads = chosen_heads((2, 3), seed)
+        assert heads[0] == (1, 2)
+        assert len(set(heads)) == 2
+    assert len({chosen_heads((2, 3), seed)[1] for seed in range(60)}) == 5
     item = replace(ITEM, formula=replace(SAMPLED, options={"mask": ("L", "S")}))
     told = []
     for head in np.ndindex(2, 2):
@@ -184,25 +186,7 @@ def test_a_wrong_head_is_told_by_the_heads_that_are_drawn():
     assert all(one == {"pass", "fail"} for one in told[:3])
 
 
-def test_the_drawn_heads_are_different_and_the_last_one_is_there():
-    for seed in range(30):
-        heads = chosen_heads((2, 3), seed)
-        assert heads[0] == (1, 2)
-        assert len(set(heads)) == 2
-    assert len({chosen_heads((2, 3), seed)[1] for seed in range(60)}) == 5
-
-
-def test_a_case_is_found_with_its_expected_values():
-    item = next(one for one in sized_cases() if one.group == "sizes: backward")
-    case = find(item.name)
-    assert case.operation == "attention_vjp"
-    arguments = {**case.arguments}
-    arrays = [arguments.pop(name).astype(np.float64) for name in ("query", "key", "value", "d_output")]
-    for name, got in zip(("d_query", "d_key", "d_value"), right(*arrays, **arguments), strict=True):
-        np.testing.assert_allclose(got, expected(case)[name], atol=1e-12)
-
-
-def test_cases_of_gradients_have_sizes_beside_the_tiles():
+def test_cases_of_gradients_have_sizes_beside_the_tiles_and_expected_values():
     found = [one for one in sized_cases() if one.gradients]
     assert 30 <= len(found) <= 60
     keys, depths = ({getattr(one.formula, name) for one in found} for name in ("keys", "depth"))
@@ -212,3 +196,10 @@ def test_cases_of_gradients_have_sizes_beside_the_tiles():
     assert any(one.formula.queries == 1 for one in found)
     assert {one.dtype for one in found} == {"float16", "bfloat16", "float32", "float64"}
     assert all(one.outputs[:3] == ("d_query", "d_key", "d_value") for one in found)
+    item = next(one for one in sized_cases() if one.group == "sizes: backward")
+    case = find(item.name)
+    assert case.operation == "attention_vjp"
+    arguments = {**case.arguments}
+    arrays = [arguments.pop(name).astype(np.float64) for name in ("query", "key", "value", "d_output")]
+    for name, got in zip(("d_query", "d_key", "d_value"), right(*arrays, **arguments), strict=True):
+        np.testing.assert_allclose(got, expected(case)[name], atol=1e-12)

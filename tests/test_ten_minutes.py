@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from click.testing import CliRunner
-from tests_support import attnspec, python
+from tests_support import attnspec, command, python
 
 from attnspec import levels
 from attnspec.backends import NAMES
@@ -92,25 +91,29 @@ def test_what_cannot_be_mended_today(kernel):
     """The two commands on known failures, on the kernel with its bugs, in a part of the suite."""
     first, second = (shlex.split(line)[1:] for line in blocks("sh")[-1].splitlines())
     part = ["--case", "masking-empty-last"]
-    assert attnspec(*first, *part, cwd=kernel.parent).returncode == 0
+    attnspec(*first, *part, cwd=kernel.parent, status=0)
     assert "masking-empty-last" in (kernel.parent / "known.toml").read_text()
-    run = attnspec(*second, *part, cwd=kernel.parent)
-    assert run.returncode == 0, run.stdout
+    run = attnspec(*second, *part, cwd=kernel.parent, status=0)
     kernel.write_text(
         "from attnspec.reference import attention as whole\n\n\n"
         "def attention(query, key, value, *, mask=None):\n"
         "    return whole(query, key, value, mask=mask, dtype=query.dtype)\n"
     )
-    run = attnspec(*second, *part, cwd=kernel.parent)
-    assert run.returncode == 1
+    run = attnspec(*second, *part, cwd=kernel.parent, status=1)
     assert "cases do not fail any more; remove them: masking-empty-last-" in run.stdout
 
 
-def test_the_known_failure_is_one_that_is_understood(tmp_path):
+def test_the_files_of_the_page_are_understood(tmp_path):
     path = tmp_path / "known.toml"
     path.write_text(next(text for text in blocks("toml") if "[[known]]" in text))
     (entry,) = read_known(path)
     assert entry.cases == ("masking-*",)
+    text = next(text for text in blocks("toml") if "layout" in text)
+    table = tomllib.loads(text)["backend"]
+    check_keys("page", table)
+    settings = settings_of_table("page", "b", table)
+    check_convention("b", settings.convention)
+    check_constraints("b", settings.fields["constraints"])
 
 
 def test_the_step_of_the_workflow_has_inputs_of_the_action_and_options_exist():
@@ -130,25 +133,10 @@ def test_two_runs_are_compared(kernel):
     assert "regressions: 0" in ended[2].stdout
 
 
-def test_no_page_promises_a_package_index():
-    for page in (PAGE, (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")):
-        assert not re.search(r"pip install '?attnspec", page)
-
-
-def test_the_configuration_is_one_that_is_understood():
-    text = next(text for text in blocks("toml") if "layout" in text)
-    table = tomllib.loads(text)["backend"]
-    check_keys("page", table)
-    settings = settings_of_table("page", "b", table)
-    check_convention("b", settings.convention)
-    check_constraints("b", settings.fields["constraints"])
-
-
 def test_the_route_by_pytest_alone(kernel):
     (command,) = re.findall(r"`(pytest --pyargs [^`]*)`", PAGE)
     words = shlex.split(f"-m {command} --case notation-lse-float32 -q -p no:cacheprovider")
-    run = python(*words, cwd=kernel.parent)
-    assert run.returncode == 1
+    run = python(*words, cwd=kernel.parent, status=1)
     assert "HEAD-1 Query heads share key heads" in run.stdout
 
 
@@ -170,15 +158,25 @@ def test_the_ten_line_backend_gives_the_output_that_is_shown(tmp_path):
     (source,) = block("python")
     assert len(source.splitlines()) <= 10
     (tmp_path / "my_attention.py").write_text(source)
-    run = attnspec("check", "my_attention:attention", "--case", "masking-empty-first-float32", cwd=tmp_path)
-    assert run.returncode == 1
+    run = attnspec(
+        "check", "my_attention:attention", "--case", "masking-empty-first-float32", cwd=tmp_path, status=1
+    )
     assert block("text")[0] in run.stdout
 
 
-def test_the_readme_is_short_and_shows_its_figure_and_its_report_once():
+def test_the_readme_is_short_and_promises_no_package_index():
     assert len(README.splitlines()) <= 150
     shown = [page for page in PAGES if "MASK-6 A row with nothing to attend to" in (ROOT / page).read_text()]
     assert shown == ["README.md"]
+    for page in (PAGE, (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")):
+        assert not re.search(r"pip install '?attnspec", page)
+    *_, tests = [line for line in block("sh")[-1].splitlines() if "nox" in line]
+    assert tests.replace("install nox", "install --quiet nox") in (ROOT / ".ci" / "run").read_text()
+    # A package index shows it elsewhere, so it has no relative link.
+    page = (ROOT / "PACKAGE.md").read_text(encoding="utf-8")
+    assert re.findall(r"\]\((?!https://)", page) == []
+    assert re.findall(r"^\[[^]]+\]: (?!https://)", page, re.MULTILINE) == []
+    assert page.splitlines()[2].startswith("attnspec is a specification of scaled dot-product attention")
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -194,9 +192,9 @@ def test_commands_and_options_of_a_page_exist(page):
     for line in lines:
         if not line.startswith("attnspec ") or line.split()[1].startswith("-"):
             continue
-        command, options = line.split()[1], set(re.findall(r"(?<![-\w])--[a-z-]+", line.partition("#")[0]))
-        assert command in main.commands
-        known = CliRunner().invoke(main, [command, "--help"]).output
+        word, options = line.split()[1], set(re.findall(r"(?<![-\w])--[a-z-]+", line.partition("#")[0]))
+        assert word in main.commands
+        known = command(word, "--help").output
         assert {option for option in options if option not in known} == set()
 
 
@@ -211,16 +209,3 @@ def test_the_results_are_of_every_backend_and_name_levels():
     for text in reached.values():
         words = set(re.findall(r"(?<![A-Z])[a-z][a-z-]+", text))
         assert words - {"all", "but", "and", "none", "no", "deviate", "deviates"} <= known
-
-
-def test_the_page_of_the_package_needs_no_file_of_the_repository():
-    """A package index shows it elsewhere, so it has no relative link."""
-    page = (ROOT / "PACKAGE.md").read_text(encoding="utf-8")
-    assert re.findall(r"\]\((?!https://)", page) == []
-    assert re.findall(r"^\[[^]]+\]: (?!https://)", page, re.MULTILINE) == []
-    assert page.splitlines()[2].startswith("attnspec is a specification of scaled dot-product attention")
-
-
-def test_ci_runs_the_command_of_the_readme():
-    *_, tests = [line for line in block("sh")[-1].splitlines() if "nox" in line]
-    assert tests.replace("install nox", "install --quiet nox") in (ROOT / ".ci" / "run").read_text()

@@ -62,10 +62,16 @@ def test_a_verdict_in_full(verdict, text):
     assert verdict_text(verdict) == text
 
 
-def test_the_last_words_of_a_process_are_in_its_line():
+def test_lines_of_verdicts_that_are_no_failures_of_a_must():
     last = "was killed by SIGABRT; its standard error ends:\n    panicked at src/lib.rs:7\n    note"
     verdict = replace(ERROR, raised=None, reason=last, code="broken")
     assert result_line(verdict).endswith("its standard error ends: panicked at src/lib.rs:7 note")
+    assert verdict_line(UNMET) == (
+        "SHOULD not met: NUM-9 A repeated call gives the same bits: "
+        "output[0]: got 1.0, expected 1.5 (1 of 2 elements have other bits)"
+    )
+    assert re.fullmatch(r"not shown: NUM-10 .*: got other bits", verdict_line(NOT_SHOWN))
+    assert verdict_text(DEVIATION).startswith("shows the declared variant `bottom-right` of MASK-3")
 
 
 @pytest.mark.parametrize(
@@ -122,15 +128,6 @@ def test_what_else_is_known_is_said_in_a_line(changes, line):
     assert line not in verdict_text(FAIL).splitlines()
 
 
-def test_a_line_says_that_a_rule_is_no_must():
-    assert verdict_line(UNMET) == (
-        "SHOULD not met: NUM-9 A repeated call gives the same bits: "
-        "output[0]: got 1.0, expected 1.5 (1 of 2 elements have other bits)"
-    )
-    assert re.fullmatch(r"not shown: NUM-10 .*: got other bits", verdict_line(NOT_SHOWN))
-    assert verdict_text(DEVIATION).startswith("shows the declared variant `bottom-right` of MASK-3")
-
-
 @pytest.mark.parametrize(
     ("difference", "shown"),
     [
@@ -167,17 +164,14 @@ def test_reproductions_of_relations_seeded_runs_and_nothing():
 WILD = "\x1b[31m\x1b]8;;http://x\x07[red]x[/] [a](http://y) <script>`b`\n| @you #1 \udc80\u202e:boom: ![i](z)"
 
 
-def test_external_text_in_a_verdict_has_no_effect_and_is_cut():
+def test_external_text_has_no_effect_and_makes_no_line_of_ours():
     raised = replace(ERROR.raised, message=WILD + "y" * 5000)
     text = verdict_text(replace(ERROR, raised=raised, backend="m\x1b:f"))
     assert not {"\x1b", "\x07", "\udc80", "\u202e"} & set(text)
     assert "characters more" in text
     assert len(text) < 3000
     assert cut("short") == plain("short") == "short"
-
-
-def test_no_line_of_ours_is_made_by_external_text():
-    """A name, a note or a problem that goes on in a line of its own would look like one of the run."""
+    # A name, a note or a problem that goes on in a line of its own would look like one of the run.
     forged = "x\nm:f: conforms to level core"
     subject = Subject(forged, forged, forged, forged, forged)
     verdicts = [replace(one, backend=forged, case=forged, reason="") for one in (PASS, UNMET, UNSUPPORTED)]

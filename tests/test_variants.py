@@ -198,7 +198,7 @@ def test_the_rows_that_a_variant_leaves_empty_break_the_rule_about_empty_rows(na
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_another_row_still_breaks_the_rule_of_the_case(name):
+def test_another_row_and_its_lse_have_their_own_rules(name):
     def wrong(output, lse, value):
         output[: EMPTY[name]] = value.mean(axis=0)
         output[EMPTY[name]] += 1
@@ -206,9 +206,6 @@ def test_another_row_still_breaks_the_rule_of_the_case(name):
     found = verdict_of(name, wrong, "MASK-6")
     assert (found.status, found.rule) == ("fail", "MASK-3")
 
-
-@pytest.mark.parametrize("name", CASES)
-def test_the_lse_of_such_a_row_has_its_own_rule(name):
     def wrong(output, lse, value):
         lse[: EMPTY[name]] = 2
 

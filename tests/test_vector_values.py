@@ -1,16 +1,22 @@
-"""The values of the golden vectors agree with generators, closed forms, and each other."""
+"""The golden values agree with generators, closed forms, each other, and what the examples print."""
 
 import cmath
 import math
+import re
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from attnspec import OPERATIONS, cases, find_case
+from attnspec import OPERATIONS, Figure, cases, find_case
 from attnspec.backends import DTYPES
+from attnspec.conformance.judge.comparison import misprint
 from attnspec.conformance.judge.dtypes import dtypes_of
 from attnspec.operations.gradients import primal
 from attnspec.reference import allowed_keys
+from attnspec.reference.budget.budget import budget
 from attnspec.reference.exact.evaluate import evaluate
 
 PROVEN = [case for case in cases() if case.expected]
@@ -49,12 +55,16 @@ def test_pytorch_still_gives_the_weights_of_003():
         assert find_case(f"projection-003-{name}").arguments["weight"].tobytes() == weight.tobytes()
 
 
-def test_attention_cases_take_the_projections_of_their_example():
+def test_attention_cases_take_projections_and_three_ways_to_mask_agree():
     for number in ("000", "001", "002"):
         for name in ("query", "key", "value"):
             projected = find_case(f"projection-{number}-{name}").expected["projected"]
             rows = projected.T if number == "001" else projected
             assert np.array_equal(find_case(f"softmax-{number}").arguments[name], rows)
+    expected = [find_case(f"masking-004-{name}").expected for name in ("bias", "boolean", "causal")]
+    for name in ("output", "weights"):
+        assert np.array_equal(expected[0][name], expected[1][name])
+        assert np.array_equal(expected[0][name], expected[2][name])
 
 
 @pytest.mark.parametrize(
@@ -70,13 +80,6 @@ def test_attention_cases_take_the_projections_of_their_example():
 def test_a_single_query_is_a_row_of_the_whole(single, whole, row):
     for name, values in find_case(single).expected.items():
         assert np.array_equal(values[0], find_case(whole).expected[name][row])
-
-
-def test_three_ways_to_mask_in_004_agree():
-    expected = [find_case(f"masking-004-{name}").expected for name in ("bias", "boolean", "causal")]
-    for name in ("output", "weights"):
-        assert np.array_equal(expected[0][name], expected[1][name])
-        assert np.array_equal(expected[0][name], expected[2][name])
 
 
 @pytest.mark.parametrize("operation", [name for name, form in OPERATIONS.items() if not form.stacked])
@@ -148,19 +151,16 @@ def test_a_step_is_rows_of_the_full_pass(step, rows):
     assert np.array_equal(found["lse"], full["lse"][rows])
 
 
-def test_two_steps_in_a_batch_are_rows_of_the_full_pass():
+def test_a_batch_of_steps_is_rows_of_the_full_pass_and_garbage_changes_no_bit():
     full, found = (find_case(f"caching-{name}").expected["output"] for name in ("full", "step-batch"))
     assert np.array_equal(found[:, 0], [full[2:4], full[4:6]])
-
-
-def test_other_garbage_gives_the_same_bits():
     one, other = (find_case(f"masking-garbage{name}") for name in ("", "-other"))
     assert not np.array_equal(one.arguments["value"], other.arguments["value"])
     for name, values in one.expected.items():
         assert values.tobytes() == other.expected[name].tobytes()
 
 
-def test_closed_forms_of_sinks_and_lse():
+def test_closed_forms():
     sinks = np.array([0.0, 1.5])
     flat = find_case("softmax-sink-flat").expected
     for head, sink in enumerate(sinks):
@@ -172,18 +172,12 @@ def test_closed_forms_of_sinks_and_lse():
     score = one.arguments["scale"] * one.arguments["query"] @ one.arguments["key"][0]
     assert np.array_equal(one.expected["lse"], score)  # no rounding: the numbers are short
     assert (find_case("softmax-sink-empty").expected["lse"][:, 0] == [1.25, -0.75]).all()
-
-
-def test_closed_forms_of_merging():
     equal = find_case("caching-merge-equal")
     assert np.array_equal(equal.expected["output"], equal.arguments["outputs"].mean(axis=0))
     assert np.array_equal(equal.expected["lse"], [[1.5 + math.log(4), -2.0 + math.log(4)]])
     one = find_case("caching-merge-one")
     assert np.array_equal(one.expected["output"], one.arguments["outputs"][0])
     assert np.array_equal(one.expected["lse"], one.arguments["lses"][0])
-
-
-def test_a_softcap_is_a_scaled_tanh():
     case = find_case("scores-softcap")
     products = case.arguments["query"] @ case.arguments["key"].T
     assert case.expected["scores"] == pytest.approx(2 * np.tanh(products / 2), rel=1e-15)
@@ -267,3 +261,95 @@ def test_sizes_of_axes_differ_where_heads_are_grouped():
             key_heads, keys, value_depth = case.arguments["value"].shape[-3:]
             assert keys not in (heads, depth, value_depth, key_heads), case.id
             assert value_depth not in (heads, queries, depth), case.id
+
+
+FIGURES = Path(__file__).parent / "figures"
+NUMBER = re.compile(r"(?<![\w.])-?(?:\d+\.?\d*(?:e[+-]\d+)?|inf)(?![\w])")
+
+#: How many numbers each example prints, counted by hand in the notebooks: shapes and masks too, labels not.
+COUNTS = {"000": 42, "001": 45, "002": 199, "003": 149, "004": 203}
+
+
+def printed(example):
+    """The numbers in the transcript of an example, by cell."""
+    found, cell = Counter(), ""
+    for line in (FIGURES / f"{example}.txt").read_text().splitlines():
+        if line.startswith("# "):
+            cell = line.removeprefix("# ")
+        else:
+            found.update((cell, text) for text in NUMBER.findall(line))
+    return found
+
+
+@pytest.mark.parametrize("example", COUNTS)
+def test_every_printed_number_is_a_figure_of_some_case(example):
+    answered = Counter(
+        (figure.cell, text)
+        for case in cases()
+        for figure in case.figures
+        if figure.example == example
+        for text in figure.text
+    )
+    assert answered == printed(example)
+    assert printed(example).total() == COUNTS[example]
+
+
+def everything(case):
+    """Arguments, expected outputs and those of the alternatives, and how far each may be off."""
+    dtype = (
+        "float32"
+        if any(str(getattr(x, "dtype", "")) == "float32" for x in case.arguments.values())
+        else "float64"
+    )
+    values = {**case.arguments, **case.expected}
+    values |= {
+        f"{other.variant}/{name}": x for other in case.alternatives for name, x in other.expected.items()
+    }
+    errors = budget(case.operation, case.arguments, dtype)
+    errors |= {
+        f"{other.variant}/{name}": errors[name] for other in case.alternatives for name in other.expected
+    }
+    return values, errors
+
+
+FIGURED = [case for case in cases() if case.figures]
+
+
+@pytest.mark.parametrize("case", FIGURED, ids=str)
+def test_golden_values_print_as_the_examples_do_and_others_do_not(case):
+    values, errors = everything(case)
+    for figure in case.figures:
+        assert misprint(figure, values, errors) == ""
+    values, errors = everything(case)
+    for figure in case.figures:
+        if figure.statistic != "value" or figure.text[0] == "-inf":
+            continue
+        unit = 1e-3 if figure.example == "003" else 1e-7
+        moved = {**values, figure.of: np.array(values[figure.of]) + max(unit, 1e-7)}
+        assert misprint(figure, moved, errors) != "", figure
+
+
+def test_statistics_of_a_figure():
+    values = {"scores": np.array([[1.0, 2.0], [3.0, 4.0]]), "mask": np.array([True, False])}
+    shape = Figure("000", "In [1]", "scores", ("2", "2"), statistic="shape")
+    assert misprint(shape, values, {}) == ""
+    assert "printed 3, got 2" in misprint(replace(shape, text=("3", "2")), values, {})
+    assert misprint(Figure("000", "", "scores", ("1.25",), statistic="variance"), values, {}) == ""
+    assert misprint(Figure("000", "", "scores", ("1.0", "3.0"), select=(), transposed=True), values, {}) != ""
+    assert misprint(Figure("000", "", "scores", ("1.", "3.", "2.", "4."), transposed=True), values, {}) == ""
+    assert misprint(Figure("000", "", "mask", ("0.", "1."), statistic="disallowed"), values, {}) == ""
+    assert misprint(Figure("000", "", "scores", ("8",)), {"scores": np.array([8.4])}, {}) != ""
+
+
+@pytest.mark.parametrize(("got", "holds"), [(0.81, True), (0.8199, True), (0.82001, False), (0.8099, False)])
+def test_a_print_that_breaks_off(got, holds):
+    figure = Figure("004", "", "value", ("0.5", "0.81"), cut=True)
+    assert (misprint(figure, {"value": np.array([0.5, got, 9.0])}, {}) == "") == holds
+
+
+def test_budgets_are_small_beside_the_printed_places():
+    """So that a figure is not met by an allowance instead of by its digits."""
+    for case in FIGURED:
+        _, errors = everything(case)
+        worst = max(float(np.max(error)) for error in errors.values())
+        assert worst < (1e-5 if case.figures[0].example == "003" else 1e-12), case.id

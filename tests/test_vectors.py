@@ -25,21 +25,18 @@ ALL = cases()
 STORED = {case.operation for case in ALL}
 
 
-def test_the_files_are_what_the_oracle_makes():
-    """The same as `nox -s vectors -- --check`."""
+def test_the_files_are_what_the_oracle_makes_and_fit_the_linter_and_the_schema():
+    # The same as `nox -s vectors -- --check`.
     stale = [file.path.name for file in rewrite(VECTORS) if file.stale]
     assert stale == []
-
-
-def test_the_linter_has_nothing_to_say():
     assert lint() == []
-
-
-def test_arrays_of_a_case_are_read_only():
     for case in ALL:
         arrays = [x for x in (*case.arguments.values(), *case.expected.values()) if isinstance(x, np.ndarray)]
         assert arrays
         assert not any(x.flags.writeable for x in arrays)
+    schema = json.loads((VECTORS / SCHEMA).read_text())
+    assert schema["$defs"]["case"]["properties"]["operation"]["enum"] == list(OPERATIONS)
+    assert date(*map(int, __version__.split(".")[:3])) >= date(2026, 11, 21)
 
 
 LARGE = {"shape": [65, 2], "data": [1.0] * 130}
@@ -105,20 +102,14 @@ def test_the_linter_knows_the_shape_of_every_output(tmp_path, operation):
         assert lint_of(tmp_path, changed, case.id)[0] == message
 
 
-def test_the_linter_refuses_an_alternative_that_is_none(tmp_path):
+def test_the_linter_names_what_is_wrong_with_a_misuse_a_rule_or_an_alternative(tmp_path):
     def changed(entry):
         entry["alternatives"][0]["expected"] = entry["expected"]
 
     (problem,) = lint_of(tmp_path, changed, "heads-four-over-two")
     assert problem.endswith("alternative tiled: expected values other than those of the rule, got the same")
-
-
-def test_the_linter_asks_for_the_argument_at_fault(tmp_path):
     (problem,) = lint_of(tmp_path, lambda e: e["misuse"].update(argument="colour"), "errors-scale-nan")
     assert problem.endswith("misuse: expected an argument of attention, got colour")
-
-
-def test_the_linter_asks_for_no_case_of_a_rule_that_only_runs_show(tmp_path):
     assert {rule.id for rule in rules()} > LIVE
     problems = lint(minimal(tmp_path, lambda e: e.update(rules=["NUM-9"])).parent)
     assert "rule NUM-9: expected no case, as it is in LIVE" in problems
@@ -168,11 +159,20 @@ def test_floats_survive_a_round_trip(path):
                 assert tensor(array(thing)) == thing
 
 
-def test_numbers_without_a_spelling_in_json():
+def test_numbers_without_a_spelling_in_json_come_back():
     given = np.array([[np.nan, np.inf], [-np.inf, -0.0]])
-    spelled = json.loads(json.dumps(tensor(given), allow_nan=False))
-    assert spelled["data"] == ["NaN", "Infinity", "-Infinity", 0.0]
-    assert array(spelled).tobytes() == given.tobytes()
+    written = json.loads(json.dumps(tensor(given), allow_nan=False))
+    assert written["data"] == ["NaN", "Infinity", "-Infinity", 0.0]
+    assert array(written).tobytes() == given.tobytes()
+    given = {"window": [2, None], "scale": "-Infinity", "convention": "row", "softcap": None, "heads": 2}
+    found = decode(given)
+    assert found == {"window": (2, None), "scale": -np.inf, "convention": "row", "softcap": None, "heads": 2}
+    with pytest.raises(TypeError):
+        found["scale"] = 1.0
+    query = np.array([1 - 2j, complex(np.nan, -np.inf)])
+    (pair,) = spelled({"query": query}).values()
+    assert pair["data"] == [[1.0, -2.0], ["NaN", "-Infinity"]]
+    np.testing.assert_array_equal(array(pair), query, strict=True)
 
 
 def minimal(tmp_path, change, case_id="scores-000"):
@@ -180,7 +180,8 @@ def minimal(tmp_path, change, case_id="scores-000"):
     name = f"{case_id.partition('-')[0]}.json"
     (entry,) = (e for e in json.loads((VECTORS / name).read_text())["cases"] if e["id"] == case_id)
     change(entry)
-    path = tmp_path / name
+    path = tmp_path / case_id / name
+    path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps({"cases": [entry]}))
     return path
 
@@ -219,24 +220,11 @@ def test_a_malformed_file_is_named(tmp_path, change, message):
         load(minimal(tmp_path, change))
 
 
-def test_the_schema_knows_the_operations_of_the_signature():
-    schema = json.loads((VECTORS / SCHEMA).read_text())
-    assert schema["$defs"]["case"]["properties"]["operation"]["enum"] == list(OPERATIONS)
-
-
-def test_arguments_that_are_no_arrays():
-    given = {"window": [2, None], "scale": "-Infinity", "convention": "row", "softcap": None, "heads": 2}
-    found = decode(given)
-    assert found == {"window": (2, None), "scale": -np.inf, "convention": "row", "softcap": None, "heads": 2}
-    with pytest.raises(TypeError):
-        found["scale"] = 1.0
-
-
 @pytest.mark.parametrize("given", [np.array([[1, -2]]), np.array(3), np.zeros((0, 2), np.int64)])
 def test_integers_stay_integers(given):
-    spelled = json.loads(json.dumps(tensor(given)))
-    assert all(type(number) is int for number in spelled["data"])
-    found = array(spelled)
+    written = json.loads(json.dumps(tensor(given)))
+    assert all(type(number) is int for number in written["data"])
+    found = array(written)
     assert (found.dtype, found.shape, found.tolist()) == (np.int64, given.shape, given.tolist())
 
 
@@ -258,16 +246,6 @@ def test_a_case_without_values_is_given_them(tmp_path):
 
 
 def test_a_file_that_is_no_json(tmp_path):
-    path = tmp_path / "scores.json"
-    path.write_text('{"cases": [')
-    with pytest.raises(SpecError, match=r"scores.json cannot be read as JSON"):
-        load(path)
-    path.write_text('{"cases": [NaN]}')
-    with pytest.raises(SpecError, match=r"expected NaN in quotes, got the bare word"):
-        load(path)
-
-
-def test_a_folder_without_a_file_with_one_of_no_chapter_and_with_an_id_used_twice(tmp_path):
     with pytest.raises(SpecError, match=r"got no vector file"):
         cases(tmp_path)
     entry = json.loads((VECTORS / "scores.json").read_text())["cases"][0]
@@ -277,6 +255,13 @@ def test_a_folder_without_a_file_with_one_of_no_chapter_and_with_an_id_used_twic
     (tmp_path / "scores.json").rename(tmp_path / "weather.json")
     with pytest.raises(SpecError, match=r"expected a file named after a chapter .*, got weather.json"):
         cases(tmp_path)
+    path = tmp_path / "scores.json"
+    path.write_text('{"cases": [')
+    with pytest.raises(SpecError, match=r"scores.json cannot be read as JSON"):
+        load(path)
+    path.write_text('{"cases": [NaN]}')
+    with pytest.raises(SpecError, match=r"expected NaN in quotes, got the bare word"):
+        load(path)
 
 
 def test_a_changed_value_says_so_and_names_its_rule(tmp_path):
@@ -284,26 +269,20 @@ def test_a_changed_value_says_so_and_names_its_rule(tmp_path):
     number = repr(float(find_case("scores-000").expected["scores"][0, 0]))
     assert number in text
     (tmp_path / "scores.json").write_text(text.replace(number, "-0.0913"))
-    checked = attnspec("vectors", "write", tmp_path, "--check")
-    assert checked.returncode == 1
+    checked = attnspec("vectors", "write", tmp_path, "--check", status=1)
     assert "VALUE CHANGED: scores-000 (SCORE-1, SCORE-3)" in checked.stderr
     assert "expected the files to be up to date, got other bytes" in checked.stderr
-    assert attnspec("vectors", "write", tmp_path, "--only", "scores-002").returncode == 0
+    attnspec("vectors", "write", tmp_path, "--only", "scores-002", status=0)
     assert "-0.0913" in (tmp_path / "scores.json").read_text(), "another case is left alone"
-    assert attnspec("vectors", "write", tmp_path).returncode == 0
+    attnspec("vectors", "write", tmp_path, status=0)
     assert (tmp_path / "scores.json").read_text() == text
-    assert attnspec("vectors", "write", tmp_path, "--check").returncode == 0
+    attnspec("vectors", "write", tmp_path, "--check", status=0)
 
 
 def test_only_an_unknown_case(tmp_path):
     (tmp_path / "scores.json").write_text((VECTORS / "scores.json").read_text())
-    refused = attnspec("vectors", "write", tmp_path, "--only", "scores-999")
-    assert refused.returncode == 2
+    refused = attnspec("vectors", "write", tmp_path, "--only", "scores-999", status=2)
     assert refused.stderr.startswith("Error: case: expected one of scores-000")
-
-
-def test_the_version_is_a_date():
-    assert date(*map(int, __version__.split(".")[:3])) >= date(2026, 11, 21)
 
 
 #: Golden with figures and variants, misuses of both kinds, one that may name another argument, strides,
@@ -344,12 +323,20 @@ def test_a_case_comes_back_as_it_was(name):
     assert not any(array.flags.writeable for array in arrays if isinstance(array, np.ndarray))
 
 
-def test_the_cases_tried_have_all_that_a_case_may_have():
+def test_the_cases_tried_have_all_that_a_case_may_have_and_are_judged_from_a_file(tmp_path):
     every = [find(name) for name in NAMES]
     for field in fields(Case):
         assert any(getattr(case, field.name) for case in every), field.name
     assert any(case.misuse and case.misuse.named for case in every)
     assert any(case.misuse and case.misuse.allowed for case in every)
+    path = tmp_path / "own.json"
+    write_cases([find("masking-empty-last-float32")], path)
+    (case,) = items(names=[str(path)])
+    assert isinstance(case, Case)
+    assert judge(backends.load("numpy-portable"), case).status == "pass"
+    entry = to_json(find_case("softmax-000")) | {"id": "nowhere-1"}
+    with pytest.raises(SpecError, match="case nowhere-1: expected an id that begins with a chapter"):
+        from_json(entry)
 
 
 def test_a_file_fits_the_schema_of_the_vector_files(tmp_path):
@@ -360,24 +347,3 @@ def test_a_file_fits_the_schema_of_the_vector_files(tmp_path):
     (tmp_path / "cases.json").write_text(text)
     with pytest.raises(SpecError, match=r"cases\.json at cases/"):
         read_cases(tmp_path / "cases.json")
-
-
-def test_cases_of_a_file_are_judged_beside_those_of_the_suite(tmp_path):
-    path = tmp_path / "own.json"
-    write_cases([find("masking-empty-last-float32")], path)
-    (case,) = items(names=[str(path)])
-    assert isinstance(case, Case)
-    assert judge(backends.load("numpy-portable"), case).status == "pass"
-
-
-def test_a_complex_number_is_a_pair_in_json():
-    query = np.array([1 - 2j, complex(np.nan, -np.inf)])
-    (written,) = spelled({"query": query}).values()
-    assert written["data"] == [[1.0, -2.0], ["NaN", "-Infinity"]]
-    np.testing.assert_array_equal(array(written), query, strict=True)
-
-
-def test_an_id_begins_with_its_chapter():
-    entry = to_json(find_case("softmax-000")) | {"id": "nowhere-1"}
-    with pytest.raises(SpecError, match="case nowhere-1: expected an id that begins with a chapter"):
-        from_json(entry)

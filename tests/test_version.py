@@ -14,11 +14,6 @@ from tools import version
 SPEC = Path(version.__file__).parents[1] / "spec"
 
 
-def test_nothing_normative_has_changed_since_the_version():
-    """Mended by `python -m tools.version VERSION`."""
-    assert (version.changes(), version.stored()["version"]) == ([], __version__)
-
-
 @pytest.mark.parametrize("page", sorted(SPEC.glob("*.md")), ids=lambda page: page.stem)
 def test_each_page_has_the_version_and_its_status(page):
     text = page.read_text(encoding="utf-8")
@@ -26,11 +21,13 @@ def test_each_page_has_the_version_and_its_status(page):
     assert f"attnspec {__version__}, " in text.splitlines()[2]
 
 
-def test_the_citation_has_the_version():
+def test_nothing_normative_has_changed_since_the_version_of_the_citation():
     assert f"version: {__version__}\n" in (SPEC.parent / "CITATION.cff").read_text(encoding="utf-8")
+    # Mended by `python -m tools.version VERSION`.
+    assert (version.changes(), version.stored()["version"]) == ([], __version__)
 
 
-def test_a_change_of_each_part_is_seen(monkeypatch):
+def test_a_change_of_each_part_is_seen_and_needs_a_newer_version(monkeypatch):
     parts = dict(registry._contents())
     before = registry.digests()
     assert [*parts] == ["rules", "levels", "budgets", "operations", "vectors", "cases"]
@@ -38,9 +35,6 @@ def test_a_change_of_each_part_is_seen(monkeypatch):
     assert [name for name, digest in registry.digests().items() if digest != before[name]] == ["budgets"]
     assert any("lse_error[i]" in formula for formula in parts["budgets"])
     assert any("Delta w_{ij}" in formula for formula in parts["budgets"])
-
-
-def test_changed_content_needs_a_newer_version(monkeypatch):
     monkeypatch.setattr(version, "changes", lambda: ["rules"])
     with pytest.raises(SystemExit, match=r"rules changed since .*: give a newer version"):
         version.write(__version__)

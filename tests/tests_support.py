@@ -10,10 +10,12 @@ from pathlib import Path
 
 import broken
 import numpy as np
+from click.testing import CliRunner
 
 from attnspec import OPERATIONS
 from attnspec.backends import NAMES, Backend, BackendError, load, load_library
 from attnspec.backends.names import APART, SEPARATE
+from attnspec.conformance.cli.main import main
 from attnspec.conformance.suite import items
 
 TESTS = os.path.dirname(__file__)
@@ -21,16 +23,30 @@ TESTS = os.path.dirname(__file__)
 CLEAN = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
 
 
-def python(*words, cwd=TESTS, stdout=subprocess.PIPE, **environment):
+def command(*words, status=None):
+    """Run the command in this process; ``status`` is the one with which it has to end."""
+    run = CliRunner().invoke(main, [*map(str, words)])
+    assert status in (None, run.exit_code), run.output
+    return run
+
+
+def python(*words, cwd=TESTS, stdout=subprocess.PIPE, status=None, **environment):
     """Run Python in a process of its own; modules are found in the folder."""
-    command, env = [sys.executable, *map(str, words)], CLEAN | environment
-    streams = {"stdout": stdout, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.run(command, **streams, check=False, cwd=cwd, env=env)
+    streams = {"stdout": stdout, "stderr": subprocess.PIPE, "text": True, "env": CLEAN | environment}
+    run = subprocess.run([sys.executable, *map(str, words)], **streams, check=False, cwd=cwd)
+    assert status in (None, run.returncode), f"{run.stdout}{run.stderr}"
+    return run
 
 
 def attnspec(*words, **options):
     """Run the command in a process of its own."""
     return python("-m", "attnspec.conformance.cli.main", *words, **options)
+
+
+def pairs(name):
+    """The rows of a table of two columns, as a dictionary."""
+    text = Path(TESTS, "tables", f"{name}.txt").read_text(encoding="utf-8")
+    return dict(line.split(" | ") for line in text.splitlines())
 
 
 @cache
