@@ -5,11 +5,11 @@
   const ORDER = ["rule", "term", "question", "page", "symptom", "library", "operation", "argument", "section", "variant", "finding", "case", "entry"];
   const MANY = ["finding", "case", "entry", "section", "variant", "argument"];
   // How much a name of a kind is worth beside one of another kind that has the same words.
-  const WORTH = { symptom: 1.25, question: 1.15, rule: 1.15, page: 1, library: 1, term: 0.95, operation: 0.9, section: 0.4, argument: 0.6, variant: 0.7, finding: 0.6, case: 0.4, entry: 0.35 };
-  const IDLE = new Set("a about all am an and answer any attention are as at be but by can could do does for from get gets give gives has have how i if in into is it its me mean meaning my need needs non not of on only or our out return returned returns s should so some t than that the their them then there this to too use used using vs was way what when where which while why will with without would you".split(" "));
+  const WORTH = { symptom: 1.25, question: 1.15, rule: 1.15, page: 1, library: 0.8, term: 0.95, operation: 0.9, section: 0.3, argument: 0.6, variant: 0.7, finding: 0.6, case: 0.4, entry: 0.35 };
+  const IDLE = new Set("a about all am an and answer any attention are as at be between but by can could do does for from get gets give gives has have how i if in into is it its me mean meaning my need needs non not of on only or our out return returned returns s should so some t than that the their them then there this to too use used using vs was way what when where which while why will with without would you".split(" "));
   // Names of libraries and calls. They say where a reader met something, and little of what it is.
   const PRODUCT = new Set("attn cuda cudnn flash flashattent flashinfer func functional gpu jax kera mlx nn onnx onnxruntim pallas pytorch sdpa splash torch transformer triton vllm xformer".split(" "));
-  const CALLS = [[/(scaled_)?dot_product_attention/gi, "sdpa"], [/memory_efficient_attention/gi, "xformers"]];
+  const CALLS = [[/(scaled[_ ])?dot[_ ]product[_ ]attention/gi, "sdpa"], [/memory[_ ]efficient[_ ]attention/gi, "xformers"]];
   // Words that readers use for the same thing. The first of a line is worth as much as any other.
   const SAME = [
     "kv key keys",
@@ -81,7 +81,7 @@
   // The stem of a word: endings of the plural and of verbs make no difference.
   const stem = (word) => (word.length > 4 ? word.replace(/(?:ies|ing|ed|es|s|e)$/, (end) => (end === "ies" ? "y" : "")) : word.length > 3 ? word.replace(/s$/, "") : word);
   const terms = (text) => plain(text).split(" ").filter(Boolean).map(stem);
-  const called = (query) => CALLS.reduce((text, [call, word]) => text.replace(call, word), query);
+  const called = (query) => [[/\bdifferences? between\b/i, ""], ...CALLS].reduce((text, [call, word]) => text.replace(call, word), query);
   // The words of a query. A name that no page has is read by its humps: LowerTriangularMask.
   const wordsOf = (index, query) =>
     called(query)
@@ -175,7 +175,7 @@
       for (let end = start + 2; end <= Math.min(row.length, start + 4); end++) {
         const named = index.phrases.get(row.slice(start, end).join(""));
         const product = row.slice(start, end).filter((word) => PRODUCT.has(stem(word))).length * 2 >= end - start;
-        if (named) add(new Map(named.map((name) => [name, 1])), product && !few ? 0.3 : 1);
+        if (named) add(new Map(named.map((name) => [name, 1])), product && !few ? 0.2 : 0.6);
       }
     // Of a question, what it asks for.
     const asked = tight(/^\s*what\b/i.test(query) ? plain(query).split(" ").filter((word) => !IDLE.has(word)).join(" ") : query);
@@ -184,8 +184,8 @@
       const how = rank(one, asked);
       const [sum, covered] = points.get(place) || [0, 0];
       const share = whole ? covered / whole : 0;
-      if (how < 0 && share < 0.34) return;
-      const score = how < 0 ? (sum / whole) * share * WORTH[one.kind] * (1 - Math.min(one.size, 400) / 2000) : 0;
+      if (how < 0 && share < 0.2) return;
+      const score = how < 0 ? (sum / whole) * Math.sqrt(share) * WORTH[one.kind] * (1 - Math.min(one.size, 400) / 2000) : 0;
       const main = one.tight.startsWith("attention") ? 0 : 1;
       const far = words.every((word) => one.shown.includes(` ${word}`)) ? 0 : 1;
       found.push([how < 0 ? 3 : how, ORDER.indexOf(one.kind), main, far * 1000 + one.name.length, one, score]);
@@ -223,14 +223,14 @@
       index.vocabulary = [...count].sort((a, b) => b[1] - a[1]).map(([word]) => word);
     }
     const known = new Set(index.vocabulary);
-    return plain(query)
-      .split(" ")
+    const words = plain(query).split(" ");
+    return words
       .map((word) => {
         if (word.length < 3 || known.has(word)) return word;
         const sorted = (text) => [...text].sort().join("");
         const swapped = index.vocabulary.find((one) => one.length === word.length && sorted(one) === sorted(word));
         if (swapped) return swapped;
-        const limit = word.length < 8 ? 1 : 2;
+        const limit = word.length < 8 || words.length > 3 ? 1 : 2;
         for (let most = 1; most <= limit; most++) {
           const near = index.vocabulary.find((one) => distance(word, one, most) <= most);
           if (near) return near;
