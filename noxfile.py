@@ -36,6 +36,8 @@ SEPARATE = {
 PARALLEL = ("-n", "auto", "--dist", "worksteal")
 #: The results of this run, in the order of the sessions. The table leaves out results of earlier runs.
 WRITTEN: list[Path] = []
+#: The most octets of the wheel.
+MOST_OCTETS = 5_000_000
 GROUPS = nox.project.load_toml(ROOT / "pyproject.toml")
 
 
@@ -72,7 +74,7 @@ def judge(session: nox.Session, library: str) -> None:
     """Judge in the environment of one library: the part of `conformance` that is about it."""
     own, rest = _own_backends(session.posargs)
     extras = ",".join(dict.fromkeys([library, *(LIBRARIES[library] if not own else ())]))
-    session.install(f"{ROOT}[{extras}]", *pinned(library))
+    session.install("--editable", f"{ROOT}[{extras}]", *pinned(library))
     results = RESULTS / f"{'own' if own else library}.jsonl"
     results.unlink(missing_ok=True)
     if not own:
@@ -92,7 +94,7 @@ def libraries(session: nox.Session, library: str) -> None:
 
     `-s "libraries(onnx)"` judges those of one library. Options after `--` are those of `attnspec check`.
     """
-    session.install(str(ROOT), *SEPARATE[library])
+    session.install("--editable", str(ROOT), *SEPARATE[library])
     results = RESULTS / f"{library}.jsonl"
     results.unlink(missing_ok=True)
     WRITTEN.append(results)
@@ -152,7 +154,7 @@ def browser(session: nox.Session) -> None:
 @nox.session
 def vectors(session: nox.Session) -> None:
     """Rewrite the golden vectors and the expected values. `-- --check` fails if bytes would change."""
-    session.install(f"{ROOT}[vectors]")
+    session.install("--editable", f"{ROOT}[vectors]")
     session.run("attnspec", "vectors", "write", str(ROOT / "spec" / "vectors"), *session.posargs)
     session.run("attnspec", "vectors", "lint", str(ROOT / "spec" / "vectors"))
     if "--only" not in session.posargs:
@@ -165,7 +167,7 @@ def gallery(session: nox.Session) -> None:
 
     `-- --quick` uses the quick part of the suite. `-- NAME` uses one implementation.
     """
-    session.install(str(ROOT))
+    session.install("--editable", str(ROOT))
     session.run("python", "-m", "tools.gallery", *session.posargs)
 
 
@@ -235,6 +237,8 @@ def package(session: nox.Session) -> None:
     shutil.rmtree(elsewhere / "dist", ignore_errors=True)
     session.run("python", "-m", "build", "--outdir", str(elsewhere / "dist"), str(ROOT))
     (wheel,) = (elsewhere / "dist").glob("*.whl")
+    if (octets := wheel.stat().st_size) > MOST_OCTETS:
+        session.error(f"{wheel.name}: expected at most {MOST_OCTETS} octets, got {octets}")
     suite = ("pytest", "-q", "--pyargs", "attnspec.conformance", "--backend", "numpy", "--quick")
     for source, part in (([str(wheel)], ()), (["--editable", str(ROOT)], ("--rule", "MASK-6"))):
         session.run("python", "-m", "pip", "uninstall", "--yes", "attnspec")
@@ -247,9 +251,8 @@ def package(session: nox.Session) -> None:
 
 def _install_for_tests(session: nox.Session) -> None:
     """Install this project with the libraries of its tests."""
-    session.install(
-        f"{ROOT}[numpy,strict,dask,torch,jax,vectors]", *group("tests"), *group("site"), *PINNED.values()
-    )
+    extras = f"{ROOT}[numpy,strict,dask,torch,jax,vectors]"
+    session.install("--editable", extras, *group("tests"), *group("site"), *PINNED.values())
 
 
 def _own_backends(words: list[str]) -> tuple[list[str], list[str]]:

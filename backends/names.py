@@ -3,8 +3,10 @@
 This module imports little, because every command needs it at start.
 """
 
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -13,9 +15,11 @@ from attnspec.backends.errors import BackendError
 from attnspec.backends.library import LIBRARIES, TABLE
 from attnspec.backends.user.configuration import (
     FILE,
+    VARIABLE,
     configuration_in,
     find_configuration,
     function_of_configuration,
+    read_matrix,
 )
 from attnspec.backends.user.place import functions_in, with_colon
 
@@ -102,6 +106,8 @@ PROGRAM = "program:"
 OFFLINE = "offline:"
 #: The prefix of a function that is not trusted.
 UNTRUSTED = "untrusted:"
+#: The environment variable with the number of the process among those that judge one backend.
+WORKER = "ATTNSPEC_WORKER"
 
 
 def registered() -> "dict[str, tuple[EntryPoint, ...]]":
@@ -122,7 +128,8 @@ def expand(wanted: str) -> tuple[str, ...]:
     """Expand an argument of a command to names of backends.
 
     A library expands to all its backends, ``module:function`` to itself, and a folder to the
-    function of its configuration, if `load` finds that configuration from the current folder.
+    function of its configuration, if `load` finds that configuration from the current folder, or to its
+    matrix.
 
     Raises
     ------
@@ -150,7 +157,7 @@ def expand(wanted: str) -> tuple[str, ...]:
         names = _OF_LIBRARY.get(place) or _OF_SEPARATE[place]
         return tuple(with_options(name, options) for name in names)
     if is_folder(place):
-        return (with_options(_of_folder(place), options),)
+        return tuple(add_options(name, options) for name in _of_folder(place))
     if place in NAMES or place in APART or place in SEPARATE or ":" in place:
         return (wanted,)
     if place in (others := registered()):
@@ -170,11 +177,42 @@ def expand(wanted: str) -> tuple[str, ...]:
     )
 
 
-def _of_folder(name: str) -> str:
-    """Return the function of a folder's configuration if `load` finds it from here, else the folder."""
-    path = find_configuration(Path.cwd())
+def _of_folder(name: str) -> tuple[str, ...]:
+    """Return the backends of the matrix of a folder's configuration.
+
+    Without a matrix it is the function of the configuration if `load` finds it from here, else the folder.
+    """
+    own, path = configuration_in(Path(name)), find_configuration(Path.cwd())
     here = path is not None and path.parent == Path(name).resolve()
-    return (function_of_configuration(Path(name)) if here else "") or name
+    single = (function_of_configuration(Path(name)) if here else "") or name
+    return expand_matrix(own, single) if own and read_matrix(own) else (single,)
+
+
+def expand_matrix(path: Path, single: str = "") -> tuple[str, ...]:
+    """Name each combination of the backends and the options in the matrix of a configuration.
+
+    `single` is the backend that the configuration itself describes.
+    """
+    matrix = read_matrix(path) or {}
+    backends = matrix.pop("backend", [single] if single else [])
+    if not backends:
+        raise BackendError(f"{path}: expected a table [matrix] with the key backend, got none")
+    names = [
+        name for x in backends for name in ((single,) if x == "." else expand(_from_here(x, path.parent)))
+    ]
+    combinations = [dict(zip(matrix, values, strict=True)) for values in product(*matrix.values())]
+    return tuple(add_options(name, options) for name in names for options in combinations)
+
+
+def _from_here(name: str, folder: Path) -> str:
+    """Name a file or a folder, which a configuration names from its own folder, from the current one."""
+    return f"./{os.path.relpath(folder / name)}" if name.startswith(("./", "../")) else name
+
+
+def add_options(name: str, options: Mapping[str, str]) -> str:
+    """Add options to the name of a backend, which may have some."""
+    place, own = split_options(name)
+    return with_options(place, {**own, **options})
 
 
 def is_folder(name: str) -> bool:
@@ -201,6 +239,27 @@ def distrusted(name: str, call_limit: float | None = None) -> str:
 def with_options(name: str, options: Mapping[str, str]) -> str:
     """Append options to the name of a backend, in the syntax of `split_options`."""
     return name + "?" * bool(options) + "&".join(f"{key}={value}" for key, value in options.items())
+
+
+def environment_of(name: str, worker: int | None = None) -> dict[str, str]:
+    """Return the environment variables among the options of a name, as one of several processes has them.
+
+    Each process takes one of the values between bars, by its number.
+
+    Examples
+    --------
+    >>> from attnspec.backends.names import environment_of
+    >>> environment_of("./kernels.py:flash?device=cuda&CUDA_VISIBLE_DEVICES=4|5", worker=3)
+    {'CUDA_VISIBLE_DEVICES': '5'}
+    """
+    number = int(os.environ.get(WORKER, "0")) if worker is None else worker
+    values = {key: x.split("|") for key, x in split_options(name)[1].items() if VARIABLE.fullmatch(key)}
+    return {key: several[number % len(several)] for key, several in values.items()}
+
+
+def own_options(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the options of a name that are no environment variables."""
+    return {key: value for key, value in options.items() if not VARIABLE.fullmatch(key)}
 
 
 def check_options(names: Iterable[str]) -> None:

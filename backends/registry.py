@@ -1,5 +1,6 @@
 """Load backends by name: adapters, entry points of packages, functions, programs, folders."""
 
+import os
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -23,8 +24,10 @@ from attnspec.backends.names import (
     PROGRAM,
     SEPARATE,
     UNTRUSTED,
+    environment_of,
     expand,
     is_folder,
+    own_options,
     registered,
     split_options,
 )
@@ -40,7 +43,8 @@ from attnspec.reference import functions
 def load(name: str) -> Backend:
     """Load a backend: one of `NAMES`, an entry point of a package, or ``module:function``.
 
-    Declarations for other releases of its library than the installed one are left out, with a note.
+    Declarations for other releases of its library than the installed one are left out, with a note. The
+    environment variables among the options of the name are set in this process.
 
     Parameters
     ----------
@@ -61,6 +65,7 @@ def load(name: str) -> Backend:
     >>> load("numpy-portable").library
     'numpy'
     """
+    os.environ.update(environment_of(name))
     return note_unknown_parameters(with_declarations_noted(for_release(_load(name))))
 
 
@@ -186,7 +191,7 @@ def _load_program(name: str) -> Backend:
     from attnspec.backends.program.program import CALL_LIMIT, program_backend
 
     command, options = split_options(name.removeprefix(PROGRAM))
-    limit = options.pop("call_limit", str(CALL_LIMIT))
+    limit, options = options.pop("call_limit", str(CALL_LIMIT)), own_options(options)
     dtypes = settings_of_options(name, {key: options.pop(key) for key in ("dtype",) if key in options}).dtypes
     if options or not re.fullmatch(r"[0-9]+(\.[0-9]+)?", limit):
         raise BackendError(

@@ -103,7 +103,7 @@ class Items:
             return self.cases
         if is_indexed(selection):
             return plan_of(selection)
-        planner = Worker(self.selection)
+        planner = Worker(self.selection, self.name)
         try:
             return planner.plan(selection)
         finally:
@@ -120,7 +120,8 @@ class Items:
 
     def _start(self) -> Worker:
         """Start a process. The calls after one that ended its process are made in copies of another."""
-        self._worker = Worker(self.selection, copies=self._has_ended)
+        number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+        self._worker = Worker(self.selection, self.name, number, copies=self._has_ended)
         return self._worker
 
     def verdict(self, case: Outline) -> Verdict:

@@ -216,6 +216,24 @@ def test_explain_knows_the_bugs_that_a_report_names():
     assert CliRunner().invoke(main, ["explain", "no_such_bug"]).exit_code == 2
 
 
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        ("sink rank", "sink_on_each_rank: "),
+        ("zigzag causal", "causal_by_the_number_of_the_shard: "),
+        ("gqa", "HEAD-1: "),
+    ],
+)
+def test_explain_lists_what_has_the_words(words, name):
+    lines = CliRunner().invoke(main, ["explain", words]).output.splitlines()
+    assert any(line.startswith(name) for line in lines)
+
+
+def test_an_option_that_other_programs_have_is_named():
+    said = CliRunner().invoke(main, ["check", "--world-size", "4"]).output
+    assert "Did you mean '--ranks'?" in said
+
+
 def check(name, *words, cwd):
     """Run the suite on one backend: how it ended, and its results."""
     results = cwd / "results.jsonl"

@@ -158,7 +158,8 @@ def test_the_command_writes_what_changed_and_removes_what_is_of_no_chapter(
     if "nothing" in files:
         whole = [*chapters("projection")]
         monkeypatch.setattr("attnspec.conformance.run.expected_values.chapters", lambda _: whole)
-    monkeypatch.setattr("attnspec.conformance.run.index.write", lambda *_, **__: False)
+    for name in ("index.write", "expected_values.write_packaged"):
+        monkeypatch.setattr(f"attnspec.conformance.run.{name}", lambda *_, **__: False)
     only = [] if "nothing" in files else ["--only", "projection"]
     before = sorted(path.name for path in folder.iterdir())
     check = CliRunner().invoke(vectors, ["expected", str(tmp_path), "--check", *only])
@@ -179,6 +180,58 @@ def test_what_is_missing_alone_is_computed(monkeypatch):
     assert all(values[name] is kept[name] for name in kept)
     for case in cases:
         assert same(expected_values.values_by_fingerprint([case])[case.fingerprint], values_of(case))
+
+
+@pytest.fixture
+def wheel(tmp_path, monkeypatch):
+    """As in a wheel, which has one file instead of those of the chapters."""
+    monkeypatch.setattr(store, "FOLDER", tmp_path)
+    monkeypatch.setattr("attnspec.conformance.judge.expected._KNOWN", {})
+    store.forget()
+    yield
+    monkeypatch.undo()
+    store.forget()
+
+
+def test_a_wheel_has_the_values_that_take_long_and_digests_of_the_others(tmp_path, monkeypatch):
+    assert store.PACKAGED.stat().st_size < 3_000_000
+    proven = {fingerprint: store.find(fingerprint) for fingerprint in STORED}
+    monkeypatch.setattr(store, "FOLDER", tmp_path)
+    store.forget()
+    try:
+        own = {fingerprint: store.find(fingerprint) for fingerprint in STORED}
+        for fingerprint, values in proven.items():
+            digests = {name: store.digest(array) for name, array in values.items()}
+            assert (own[fingerprint] is None) == (fingerprint in store.digests())
+            assert store.digests().get(fingerprint, digests) == digests
+            assert own[fingerprint] is None or same(own[fingerprint], values)
+        assert len([x for x in own.values() if x is not None]) > 1000
+    finally:
+        monkeypatch.undo()
+        store.forget()
+
+
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("part", range(40))
+def test_what_a_wheel_leaves_out_is_computed_to_the_same_bits(part, request):
+    cases = [CASES[x] for number, x in enumerate(STORED) if x in store.digests() and number % 40 == part]
+    proven = {case.fingerprint: store.find(case.fingerprint) for case in cases}
+    request.getfixturevalue("wheel")
+    for case in cases:
+        values = exact(case.operation, case.arguments)
+        wanted = proven[case.fingerprint]
+        assert same({name: values[name] for name in wanted}, wanted), case.name
+
+
+@pytest.mark.usefixtures("wheel")
+def test_a_computed_value_that_is_not_the_proven_one_is_an_error(monkeypatch):
+    fingerprint = next(x for x in STORED if x in store.digests())
+    case, (name, digest) = CASES[fingerprint], next(iter(store.digests()[fingerprint].items()))
+    assert name in exact(case.operation, case.arguments)
+    monkeypatch.setattr(store, "digests", lambda: {fingerprint: {name: digest ^ 1}})
+    monkeypatch.setattr("attnspec.conformance.judge.expected._KNOWN", {})
+    with pytest.raises(AssertionError, match=f"{name}: expected the proven values, got others"):
+        exact(case.operation, case.arguments)
 
 
 def test_values_that_are_compressed_otherwise_are_the_same():

@@ -59,7 +59,7 @@ def test_the_pack_catches_nearly_all_that_the_ordinary_run_kills():
     caught = catches_of(SELECTION)
     assert caught <= set(ORDINARY)
     assert not caught & {*SELECTION.left}
-    assert len(caught) >= 0.94 * len(ORDINARY)
+    assert len(caught) >= 0.95 * len(ORDINARY)
     related = [name for name, reason in SELECTION.left.items() if reason == "repeated or related calls"]
     assert len(caught) >= 0.98 * (len(ORDINARY) - len(related)), "those that single calls can show"
     assert {line.split()[0] for line in (PACK / "bugs.txt").read_text().splitlines()} == caught

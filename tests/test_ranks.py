@@ -93,6 +93,20 @@ def test_gradients_are_those_of_the_whole():
             np.testing.assert_allclose(own, whole, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.usefixtures("rings")
+def test_deviations_of_a_configuration_reach_the_ranks():
+    """Those of the release that the ranks have."""
+    entry = (
+        '[[backend.deviations]]\nrules = ["ERR-6"]\nreason = "takes any scale"\nversions = "{}"\n'
+        'source = "https://example.org/{}"\n'
+        'outcome = {{ kind = "Special", where = "attnspec.backends.outcome:every_element" }}\n'
+    )
+    text = '[backend]\nfunction = "rings:ring"\nranks = 2\n' + entry.format(">=1", 1) + entry.format("<1", 2)
+    Path("attnspec.toml").write_text(text)
+    (deviation,) = load(".").deviations
+    assert deviation.source == "https://example.org/1"
+
+
 @pytest.mark.parametrize("function", ["prints", "is_late"])
 def test_what_is_no_fault(rings, function):
     backend = rings(function)

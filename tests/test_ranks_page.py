@@ -72,6 +72,15 @@ def test_an_example_conforms(words):
     assert re.search(r"[1-9][0-9]* pass", run.stdout)
 
 
+def test_a_ring_takes_parts_of_the_heads():
+    """The ranks with a part of the heads are a ring of their own; a part may have no head."""
+    cases = [f"sharding-heads-over-ranks-{parts}" for parts in ("whole-groups", "parts-without-heads")]
+    chosen = [word for case in cases for word in ("-k", case)]
+    run = attnspec("check", "torch_ring:ring", "--ranks", "4", *chosen, cwd=RINGS)
+    assert run.returncode == 0, run.stdout
+    assert "values: 5 pass" in run.stdout
+
+
 def test_the_ring_of_pytorch_gives_its_order_and_its_gradients():
     """It declines shards of other sizes and depths, which are most cases."""
     order = "contiguous", "zigzag"

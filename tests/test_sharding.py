@@ -1,6 +1,7 @@
 """Sharded attention: boundaries have no effect, the budget grows with shards, and each mesh is called."""
 
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -124,3 +125,29 @@ def test_errors_of_merging_are_within_their_bounds_and_a_tree_has_less():
             assert one.output < one.output_bound
             assert one.lse < one.lse_bound
         assert parts == 2 or tree.lse < ring.lse
+
+
+def test_gradients_merge_as_the_chapter_writes():
+    """Each rank has the lse and delta of the whole; what they compute from their keys adds up."""
+    random = np.random.default_rng(3)
+    query, key, value, g = (random.normal(size=shape) for shape in ((5, 4), (7, 4), (7, 3), (5, 3)))
+    causal, scale = np.tri(5, 7, 2, dtype=bool), 0.5
+    scores = np.where(causal, scale * query @ key.T, -np.inf)
+    keys, queries = [slice(0, 1), slice(1, 4), slice(4, 7)], [slice(0, 3), slice(3, 5)]
+    with np.errstate(divide="ignore"):  # a part without an allowed key has an lse of minus infinity
+        parts = [np.log(np.exp(scores[:, k]).sum(axis=1)) for k in keys]
+    lse = np.log(np.exp(parts).sum(axis=0))
+    outputs = [np.exp(scores[:, k] - lse[:, None]) @ value[k] for k in keys]  # e^(lse_r - lse) o_r
+    delta = (g * sum(outputs)).sum(axis=1)
+    p = np.exp(scores - lse[:, None])
+    rho = p * (g @ value.T - delta[:, None])
+    d_query = scale * sum(rho[:, k] @ key[k] for k in keys)
+    d_key = scale * sum(rho[i].T @ query[i] for i in queries)
+    d_value = sum(p[i].T @ g[i] for i in queries)
+    options = {"scale": scale, "is_causal": True, "query_offset": 2}
+    expected = attention_vjp(query, key, value, g, **options)
+    for own, whole in zip((d_query, d_key, d_value), expected, strict=True):
+        np.testing.assert_allclose(own, whole, rtol=1e-13, atol=1e-13)
+    page = (Path(__file__).parent.parent / "spec" / "sharding.md").read_text()
+    assert r"\delta_i &= \sum_c g_{ic} \sum_r e^{\mathrm{lse}^r_i - \mathrm{lse}_i} \, o^r_{ic}" in page
+    assert r"\mathrm{d\_key}_{jd} &= \mathrm{scale} \sum_r \sum_{i \in I_r} \rho_{ij}" in page

@@ -317,7 +317,7 @@ def test_long_tables_have_a_filter_with_a_count(site, path):
 def test_the_front_page_has_three_doors_an_example_a_picture_and_true_figures(site):
     text = site.page("index")
     assert text.count('<section class="card">') == 3
-    assert "pip install .\nattnspec check ./my_attention.py:attention" in text
+    assert "pip install --editable .\nattnspec check ./my_attention.py:attention" in text
     assert 'src="_static/report.png" width="' in text
     assert (site.folder / "html" / "_static" / "report.png").is_file()
     assert f"{len(rules())} rules in {len(CHAPTERS)} chapters" in text

@@ -115,7 +115,7 @@ def test_names_and_layout_of_a_configuration_are_applied_by_the_judge(here):
         ("oracle.py:imported", r"^attnspec\S*: refused"),
         ("oracle.py:imported_by_another_name", r"__init__.py: refused|^attnspec\S*: refused"),
         ("oracle.py:in_another_process", "subprocess.Popen: refused"),
-        ("oracle.py:expected_values", "masking.npz: refused"),
+        ("oracle.py:expected_values", "packaged.npz: refused"),
         ("oracle.py:among_all_objects", "gc.get_objects: refused"),
         ("judge.py:knows_the_judge", "cmdline: refused"),
         ("effects.py:kills_the_judge", "os.kill: refused"),

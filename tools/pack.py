@@ -48,7 +48,7 @@ _SMALL = 2000
 #: The most elements of any candidate.
 _MOST = 150_000
 #: A part of the octets that is kept for the page, the readers, and the list of bugs.
-_OTHER_FILES = 230_000
+_OTHER_FILES = 340_000
 #: A call with plain arguments, more keys than any tile, and an odd number of them.
 _ALWAYS = "numerics-long-sums-in-half-precision-2049-1-bfloat16"
 #: The file of the selection in the checkout; the package may be a copy.
@@ -176,7 +176,8 @@ def killed_in_order(selection: Selection, names: Iterable[str]) -> Iterator[str]
 def _existing(selection: Selection) -> Selection:
     """Leave out the cases that no call of the suite has, or that repeat the call of another."""
     exists = {call.name for call in pack_calls(selection)}
-    return Selection({name: entries for name, entries in selection.cases.items() if name in exists})
+    kept = {name: entries for name, entries in selection.cases.items() if name in exists}
+    return Selection(kept, weights=selection.weights)
 
 
 def _reason(name: str) -> str:
@@ -207,11 +208,12 @@ def main(*, workers: int, add: bool) -> None:
     for found, other in zip((octets, kills), measure(more, alive, most=_SMALL, workers=workers), strict=True):
         found.update(other)
     golden = {call.name: () for call in _calls({_ALWAYS, *(case.id for case in cases())}, most=_MOST)}
-    always = Selection({**golden, **before.cases})
+    always = Selection({**golden, **before.cases}, weights=before.weights)
     with TemporaryDirectory() as folder:
         write_raw(pack_calls(always), Path(folder))
         room = MOST_OCTETS - _OTHER_FILES - sum(path.stat().st_size for path in Path(folder).iterdir())
-    chosen = Selection({**always.cases, **choose({**octets, **dict.fromkeys(golden, 0)}, kills, room)})
+    more = choose({**octets, **dict.fromkeys(golden, 0)}, kills, room)
+    chosen = Selection({**always.cases, **more}, weights=before.weights)
     chosen = _existing(chosen)  # a golden vector and another case may be one call
     in_order = tuple(killed_in_order(chosen, sorted({*ordinary} - catches_of(chosen))))
     caught = {*in_order} | catches_of(chosen)

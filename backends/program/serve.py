@@ -2,10 +2,12 @@
 
 import json
 import os
+import queue
 import sys
-from collections.abc import Callable, Iterable
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -13,6 +15,22 @@ from attnspec import OPERATIONS
 from attnspec.backends.backend import Backend
 from attnspec.backends.errors import Unsupported
 from attnspec.backends.program.protocol import PROTOCOL, read_call
+
+_Line = TypeVar("_Line", str, bytes)
+
+
+def until_closed(lines: Iterable[_Line]) -> Iterator[_Line]:
+    """Yield the lines of a parent process; when it ends, end this process, even during a call."""
+    waiting: queue.Queue[_Line] = queue.Queue()
+
+    def read() -> None:
+        for line in lines:
+            waiting.put(line)
+        os._exit(0)
+
+    threading.Thread(target=read, daemon=True).start()
+    while True:
+        yield waiting.get()
 
 
 def serve(backend: Backend, lines: Iterable[str], write: Any) -> None:

@@ -3,6 +3,7 @@
 import atexit
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from attnspec import OPERATIONS
 from attnspec.backends.backend import Backend
 from attnspec.backends.constraints import ANY, Constraints
+from attnspec.backends.deviation import Deviation, holds
 from attnspec.backends.errors import BackendError, Broken, NotApplicable
 from attnspec.backends.library.library import array_api_library
 from attnspec.backends.names import with_options
@@ -31,10 +33,16 @@ def command_of(place: str, options: Mapping[str, str]) -> list[str]:
 
 
 def ranks_backend(
-    name: str, words: Sequence[str], numbers: Sequence[int], seconds: float, folder: Path | None = None
+    name: str,
+    words: Sequence[str],
+    numbers: Sequence[int],
+    seconds: float,
+    folder: Path | None = None,
+    deviations: Sequence[Deviation] = (),
 ) -> Backend:
     """Start the ranks, and make a backend from what they offer.
 
+    Of the declared deviations those hold that are of the release which a rank has.
     The processes of the other numbers of ranks are started at their first call.
     """
     jobs = {number: Ranks(name, words, number, seconds, folder) for number in numbers}
@@ -62,6 +70,8 @@ def ranks_backend(
         declared["not_understood"] = tuple(said.described["not_understood"])
         fits = said.described["fits"]
         declared["constraints"] = Constraints.of_suffix(fits) if fits else ANY
+    held = (x for x in deviations if holds(x.versions, said.version))
+    declared["deviations"] = tuple(replace(x, versions="") for x in held)
     notes = (f"each call is made by {_listed(numbers)} processes",)
     return Backend(name, library, dtypes=said.dtypes, companions=functions, notes=notes, **declared)
 

@@ -1,11 +1,12 @@
 """Read from a name or a configuration that a function or a program is called in several processes."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnspec.backends.errors import BackendError
-from attnspec.backends.names import OFFLINE, PROGRAM, UNTRUSTED, split_options
+from attnspec.backends.names import OFFLINE, PROGRAM, UNTRUSTED, own_options, split_options
 from attnspec.backends.user.configuration import configuration_of, read_configuration
 
 if TYPE_CHECKING:
@@ -29,15 +30,22 @@ def load_ranks(name: str) -> "Backend | None":
     if not re.fullmatch(r"[0-9]+(\.[0-9]+)?", limit):
         raise BackendError(f"backend {name}: call_limit: expected seconds, got {limit}")
     if name.startswith(PROGRAM) or "program" in table:
-        if options:
+        if options := own_options(options):
             raise BackendError(
                 f"backend {name}: expected only the options ranks and call_limit, got {', '.join(options)}"
             )
         words = words_of(name, table.get("program", place.removeprefix(PROGRAM)))
     else:
         words = command_of(place, options)
+    if "deviations" in table:
+        from attnspec.backends.user.settings import deviations_of  # imports NumPy
+
+        entries = deviations_of(f"backend {name}", name, table)
+        deviations = tuple(replace(x, versions=x.versions or table.get("versions", "")) for x in entries)
+    else:
+        deviations = ()
     folder: Path | None = path.parent if path and "program" in table else None
-    return ranks_backend(name, words, numbers_of(name, said), float(limit), folder)
+    return ranks_backend(name, words, numbers_of(name, said), float(limit), folder, deviations)
 
 
 def numbers_of(name: str, said: Any) -> tuple[int, ...]:

@@ -8,12 +8,10 @@ import faulthandler
 import inspect
 import json
 import os
-import queue
 import signal
 import sys
-import threading
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +21,7 @@ from attnspec.backends.backend import Backend, for_release, no_attention
 from attnspec.backends.errors import BackendError
 from attnspec.backends.library import library_of
 from attnspec.backends.names import split_options
-from attnspec.backends.program.serve import serve, take_streams
+from attnspec.backends.program.serve import serve, take_streams, until_closed
 from attnspec.backends.ranks.cut import BOUNDARIES, is_sharded
 from attnspec.backends.user.configuration import configuration_of, read_configuration
 from attnspec.backends.user.function import as_function, backend_of
@@ -119,20 +117,6 @@ def load_rank(name: str) -> Backend:
     return rank.sharded(note_unknown_parameters(for_release(backend)))
 
 
-def _until_closed(lines: Iterable[str]) -> Iterator[str]:
-    """Yield lines; when there are no more, end this process, even during a call."""
-    waiting: queue.Queue[str] = queue.Queue()
-
-    def read() -> None:
-        for line in lines:
-            waiting.put(line)
-        os._exit(0)
-
-    threading.Thread(target=read, daemon=True).start()
-    while True:
-        yield waiting.get()
-
-
 def main() -> None:
     """Serve the function that the command names."""
     lines, write = take_streams()
@@ -144,7 +128,7 @@ def main() -> None:
     except BackendError as error:
         write(json.dumps({"problem": str(error)}))
         return
-    serve(backend, _until_closed(lines), write)
+    serve(backend, until_closed(lines), write)
 
 
 if __name__ == "__main__":

@@ -31,8 +31,13 @@ def hidden_places() -> tuple[tuple[str, ...], tuple[str, ...]]:
     paths = {path.resolve() for folder, _, names in os.walk(top) for path in (Path(folder, x) for x in names)}
     files = {path for path in paths if path.is_file()}
     folders = {Path(folder).resolve() for folder, _, _ in os.walk(top)} | {path.parent for path in files}
+    clone = Path(attnspec.__file__).resolve().parents[1]
+    values = clone / "conformance" / "suite" / "expected"  # a wheel has a part of them
+    if values.is_dir():
+        folders.add(values)
+        files |= {*values.iterdir()}
     # A checkout has the same files in its history.
-    history = Path(attnspec.__file__).resolve().parents[1] / ".git"
+    history = clone / ".git"
     if history.is_file():
         with suppress(OSError, ValueError):
             place = history.read_text(encoding="utf-8").partition(": ")[2].strip()

@@ -16,6 +16,9 @@ from attnspec.reading import parse_toml, read_bytes
 FILE = "attnspec.toml"
 #: The file that may have a table for a backend.
 PROJECT = "pyproject.toml"
+#: The options of the name of a backend, and what the name of an environment variable among them is.
+OPTIONS = ("array", "device", "dtype", "ranks", "call_limit")
+VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
 _PART = re.compile(r"^\s*\[tool\.attnspec\b", re.MULTILINE)
 #: Key to the type of its value, and the words for it in messages.
 _STRING, _LIST, _TABLE = (str, "a string"), (list, "a list"), (dict, "a table")
@@ -99,7 +102,27 @@ def function_of_configuration(folder: Path) -> str:
     It is the name of the backend, under which `load` finds it with its configuration.
     """
     path = find_configuration(folder)
-    return str(_table(str(folder), path).get("function", "")) if path else ""
+    return str(_document(str(folder), path).get("backend", {}).get("function", "")) if path else ""
+
+
+def read_matrix(path: Path) -> dict[str, list[str]] | None:
+    """Read the backends and the options of which a configuration asks for each combination; None for none."""
+    matrix = _document(str(path), path).get("matrix")
+    if matrix is None:
+        return None
+    where, known = f"{path}: matrix", ("backend", *OPTIONS)
+    if not isinstance(matrix, dict):
+        raise BackendError(f"{where}: expected a table, got {matrix!r}")
+    lists = {key: [value] if isinstance(value, str) else value for key, value in matrix.items()}
+    for key, words in lists.items():
+        if key not in known and not VARIABLE.fullmatch(key):
+            raise BackendError(
+                f"{where}: expected {', '.join(known)} or a variable such as BLOCK_SIZE, "
+                f"got {key!r}{near(key, known)}"
+            )
+        if not isinstance(words, list) or not words or not all(isinstance(word, str) for word in words):
+            raise BackendError(f"{where}: {key}: expected a string or a list of strings, got {matrix[key]!r}")
+    return lists
 
 
 def read_configuration(name: str, path: Path) -> dict[str, Any]:
@@ -124,16 +147,20 @@ def check_keys(where: str, table: Mapping[str, Any], known: tuple[str, ...] = tu
             raise BackendError(f"{where}: {key}: expected {words}, got {value!r}")
 
 
-def _table(name: str, path: Path) -> dict[str, Any]:
+def _document(name: str, path: Path) -> dict[str, Any]:
     try:
         document = parse_toml(path)
     except (OSError, ValueError) as error:
         raise BackendError(f"backend {name}: expected {path} to be TOML, got {error}") from error
-    before = "" if path.name == FILE else "tool.attnspec."
-    if before:
-        document = document["tool"]["attnspec"]
+    own: dict[str, Any] = document["tool"]["attnspec"] if path.name == PROJECT else document
+    return own
+
+
+def _table(name: str, path: Path) -> dict[str, Any]:
+    document = _document(name, path)
+    before = "tool.attnspec." if path.name == PROJECT else ""
     table = document.get("backend")
-    if not isinstance(table, dict) or set(document) != {"backend"}:
+    if not isinstance(table, dict) or not {*document} <= {"backend", "matrix"}:
         raise BackendError(
             f"backend {name}: {path.name}: expected one table [{before}backend], "
             f"got {', '.join(document) or 'none'}"

@@ -14,6 +14,7 @@ from attnspec.backends.constraints import Constraints
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import BackendError, Broken, ConversionError, Unsupported
 from attnspec.backends.library.library import Library
+from attnspec.backends.names import own_options
 from attnspec.backends.outcome import OUTCOMES, Outcome
 from attnspec.backends.user.configuration import FUNCTION_KEYS, check_keys
 from attnspec.backends.user.convention import Convention
@@ -118,7 +119,7 @@ class Settings:
 
 def settings_of_options(name: str, options: Mapping[str, str]) -> Settings:
     """Read the options after the name of a backend."""
-    unknown = set(options) - {"array", "device", "dtype"}
+    unknown = set(own_options(options)) - {"array", "device", "dtype"}
     if unknown:
         raise BackendError(
             f"backend {name}: expected the options array, device, dtype, got {', '.join(unknown)}"
@@ -164,7 +165,7 @@ def settings_of_table(where: str, name: str, table: Mapping[str, Any]) -> Settin
     if "companions" in table:
         fields["companions"] = _companions(where, name, table["companions"])
     if "deviations" in table:
-        fields["deviations"] = tuple(_deviation(where, name, entry) for entry in table["deviations"])
+        fields["deviations"] = deviations_of(where, name, table)
     constraints = _constraints(where, table)
     if constraints != Constraints():
         fields["constraints"] = constraints
@@ -236,6 +237,11 @@ def _companions(where: str, name: str, table: Mapping[str, Any]) -> dict[str, Ca
         operation: place if callable(place) else find(name, str(place))[1]
         for operation, place in table.items()
     }
+
+
+def deviations_of(where: str, name: str, table: Mapping[str, Any]) -> tuple[Deviation, ...]:
+    """Read the declared deviations of a table."""
+    return tuple(_deviation(where, name, entry) for entry in table.get("deviations", ()))
 
 
 def _deviation(where: str, name: str, entry: Any) -> Deviation:

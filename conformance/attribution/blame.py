@@ -43,6 +43,8 @@ _AMONG: dict[tuple[str, ...], tuple[str, ...]] = {
     (traits.SPECIAL,): ("NUM-11", "NUM-12", "NUM-13", "NUM-14"),
     (traits.OTHER_DEPTH,): ("SCORE-2", "SHAPE-3", "SOFT-3"),
 }
+#: Candidates if calls over shards fail, whatever they have in common: what every such call shows.
+_OF_SHARDS = ("SHARD-1", "SHARD-3", "SHARD-4")
 #: A rule whose cases fail more often by this share is likelier than one before it.
 _OFTENER = 0.2
 _MASKING = {"mask", "bias", "is_causal", "window", "key_lengths", "query_lengths", "key_segment_ids"}
@@ -150,6 +152,8 @@ def _rule_of_most_cases(failures: Sequence[Verdict], passing: Sequence[Verdict],
     if common.traits and traits.VIEWED not in common.traits:  # calls in plain memory fail too
         share = {rule: part for rule, part in share.items() if rule != owners()[traits.VIEWED]} or share
         likely = [rule for rule in likely if rule in share]
+    often = max(share.values()) - _OFTENER
+    likely = likely or [rule for rule in _OF_SHARDS if share.get(rule, 0.0) >= often]
     most = max(share[rule] for rule in likely or share)
     return next(
         (rule for rule in likely if share[rule] >= most - _OFTENER),

@@ -265,6 +265,13 @@ def _write(report: Report, wanted: Sequence[tuple[formats.Format, Path]], html: 
     metavar="N,...",
     help="Start N processes as ranks, and judge sharded attention: each is called with its shard.",
 )
+@click.option(
+    "--config",
+    "matrices",
+    multiple=True,
+    type=FILE,
+    help="Judge each combination of backends and options in the table [matrix] of this file.",
+)
 @click.option("--seed", type=int, metavar="N", help="Seed of the generated cases.")
 @click.option(
     "--shard",
@@ -291,6 +298,7 @@ def check(
     level: str | None,
     seed: int | None,
     ranks: str | None,
+    matrices: tuple[Path, ...],
     sizes: bool,
     within: float,
     memory: float | None,
@@ -309,7 +317,7 @@ def check(
     were not judged or the backend offers none of them. If several apply, the status is the first
     of 3, 1 and 4.
     """
-    from attnspec.backends.names import check_options, expand, name_program, with_options
+    from attnspec.backends.names import add_options, check_options, expand, expand_matrix, name_program
     from attnspec.backends.user import configuration
 
     said = {"array": array, "device": device, "dtype": ",".join(dtypes) if dtypes else None}
@@ -322,13 +330,14 @@ def check(
     own = [name_program(command, call_limit, dtypes, ranks) for command in programs]
     described = configuration.find_configuration(Path.cwd())
     default = [str(described.parent)] if described else []
-    asked = [*backend, *also] or ([] if own else default)
+    of_matrices = [name for path in matrices for name in expand_matrix(path)]
+    asked = [*backend, *also, *of_matrices] or ([] if own else default)
     if not asked and not own:
         raise click.UsageError(
             "backend: expected a name, a library, module:function, or a folder with "
             f"{configuration.FILE}, got no argument and no {configuration.FILE} in this folder or its parents"
         )
-    wanted = [name for one in asked for name in expand(with_options(one, given))] + own
+    wanted = [name for one in asked for name in expand(add_options(one, given))] + own
     if untrusted:
         from attnspec.backends.names import distrusted
 

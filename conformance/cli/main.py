@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -14,6 +15,25 @@ from attnspec.conformance.cli.program import dump, export, serve, smoke
 from attnspec.conformance.cli.report import report
 from attnspec.conformance.cli.trace import recorded, trace
 from attnspec.conformance.cli.vectors import vectors
+
+_RULE = re.compile(r"[A-Za-z]+-\d+")
+_MOST_MATCHES = 20
+#: What people call things, and the words of rules and bugs for it.
+_NAMES = {
+    **dict.fromkeys(("zigzag", "striped"), ("shard", "rank")),
+    **dict.fromkeys(("ring", "ulysses", "cp"), ("shard", "rank")),
+    **dict.fromkeys(("gqa", "mqa"), ("shared", "group", "key head")),
+    **dict.fromkeys(("fp16", "bf16"), ("half", "float16")),
+    **dict.fromkeys(("varlen", "cu_seqlens"), ("packed", "starts")),
+    **dict.fromkeys(("fp8", "int8"), ("codes",)),
+    "rope": ("rotary",),
+    "kv": ("key",),
+    "swa": ("window",),
+    "padding": ("length", "pad"),
+    "backward": ("gradient", "backward"),
+}
+#: What other programs call the number of ranks.
+_OF_RANKS = ("--rank", "--world-size", "--np", "--nproc", "--nproc-per-node", "--processes", "--gpus")
 
 
 class _Wrong(click.ClickException):
@@ -31,6 +51,10 @@ class _Clean(click.Group):
 
         try:
             return super().invoke(ctx)
+        except click.NoSuchOption as error:
+            if error.option_name in _OF_RANKS:
+                raise click.NoSuchOption(error.option_name, None, ["--ranks"], error.ctx) from None
+            raise
         except (SpecError, BackendError, Broken, ArithmeticError, OSError, UnicodeDecodeError) as error:
             raise _Wrong(one_line(str(error))) from error
 
@@ -64,8 +88,11 @@ def list_rules(chapter: str | None) -> None:
 @main.command()
 @click.argument("name", metavar="NAME")
 def explain(name: str) -> None:
-    """Print a rule, with its sentence, variants and golden vectors, or a bug that a report names."""
-    if "-" not in name:
+    """Print a rule, with its sentence, variants and golden vectors, or a bug that a report names.
+
+    Words, such as 'sink rank', list the rules and the bugs that have all of them.
+    """
+    if not _RULE.fullmatch(name):
         from attnspec.conformance.gallery import wrong_entries
 
         for wrong in (wrong for wrong in wrong_entries() if wrong.name == name):
@@ -74,6 +101,8 @@ def explain(name: str) -> None:
             place = f"attnspec.conformance.gallery:{name}"
             click.echo(f"\njudge it: attnspec check {place} -k {wrong.rule}")
             return
+        _list_matches(name)
+        return
     rule = find_rule(name.upper())
     click.echo(f"{rule.id} {rule.title}   ({rule.level}, chapter {rule.chapter})\n")
     click.echo(click.wrap_text(rule.sentence, 80))
@@ -84,6 +113,24 @@ def explain(name: str) -> None:
 
     ids = [case.id for case in cases() if rule.id in case.rules]
     click.echo(f"\ngolden vectors: {', '.join(ids) or 'none'}")
+
+
+def _list_matches(text: str) -> None:
+    """List the rules and the bugs whose name, title or sentence has all words of a text."""
+    from attnspec.conformance.gallery import wrong_entries
+
+    lines = [(rule.id, f"{rule.title}. {rule.sentence}") for rule in rules()]
+    lines += [(wrong.name, f"{wrong.sentence} {wrong.rule} {wrong.seen}") for wrong in wrong_entries()]
+    words = [_NAMES.get(word, (word,)) for word in re.split(r"[^\w]+", text.lower())]
+    matches = [
+        line for line in lines if all(any(x in " ".join(line).lower() for x in several) for several in words)
+    ]
+    if not matches:
+        raise SpecError(f"name: expected a rule, a bug, or words of one such as 'sink rank', got {text!r}")
+    for name, said in matches[:_MOST_MATCHES]:
+        click.echo(click.wrap_text(f"{name}: {' '.join(said.split())}", 80, "", "    "))
+    if more := matches[_MOST_MATCHES:]:
+        click.echo(f"and {len(more)} more; write more words")
 
 
 @main.command()

@@ -84,7 +84,7 @@ def print_search(names: Sequence[str], number: int, seed: int | None) -> None:
 
     outcomes = []
     for name in dict.fromkeys(names):
-        worker = Worker(Selection(seed=seed))
+        worker = Worker(Selection(seed=seed), name)
         try:
             worker.load(name)
             verdict, call = worker.search(number, Path.cwd())

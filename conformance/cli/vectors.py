@@ -47,11 +47,11 @@ def write(folder: Path, only_check: bool, only: str | None) -> None:
 def expected(folder: Path, only_check: bool, only: str | None, missing: bool) -> None:
     """Compute the expected values of the generated cases with both oracles, a file for each chapter.
 
-    The index of the suite, by which runs are planned, is written with them.
+    The index of the suite, by which runs are planned, and the values that a wheel has are written with them.
     """
     from attnspec import CHAPTERS
-    from attnspec.conformance.judge.store import FOLDER, encode, members
-    from attnspec.conformance.run.expected_values import chapters, values_by_fingerprint
+    from attnspec.conformance.judge.store import FOLDER, PACKAGED, encode, members
+    from attnspec.conformance.run.expected_values import chapters, values_by_fingerprint, write_packaged
     from attnspec.conformance.run.index import write as write_index
     from attnspec.conformance.run.plan import PATH
 
@@ -69,9 +69,10 @@ def expected(folder: Path, only_check: bool, only: str | None, missing: bool) ->
             path.parent.mkdir(exist_ok=True)
             path.write_bytes(data)
         click.echo(f"{path.name}: {_state(changed=changed, only_check=only_check)}")
-    changed = write_index(folder / PATH.name, only_check=only_check)
-    stale |= changed
-    click.echo(f"{PATH.name}: {_state(changed=changed, only_check=only_check)}")
+    for name, write_file in ((PATH.name, write_index), (PACKAGED.name, write_packaged)):
+        changed = write_file(folder / name, only_check=only_check)
+        stale |= changed
+        click.echo(f"{name}: {_state(changed=changed, only_check=only_check)}")
     for path in sorted(others):
         click.echo(f"{path.name}: of no chapter, {'would go' if only_check else 'removed'}")
         if not only_check:

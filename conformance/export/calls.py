@@ -101,12 +101,17 @@ class ExportedCall:
 
 
 def exported_calls(
-    found: Iterable[Item], dtypes: Collection[str] = DTYPES, *, weights: int = MOST_WEIGHTS
+    found: Iterable[Item],
+    dtypes: Collection[str] = DTYPES,
+    *,
+    weights: int = MOST_WEIGHTS,
+    of_weights: Collection[str] = (),
 ) -> Iterator[ExportedCall | Item]:
     """Yield each call once, with its expected values and allowed errors in each dtype that holds its numbers.
 
-    `weights` is the most elements of weights that are returned. An item that no comparison of arrays can
-    judge is yielded as it is: one about repeated calls, about bits, or about what lies around an array.
+    `weights` is the most elements of weights that are returned, but of the calls `of_weights`. An item that
+    no comparison of arrays can judge is yielded as it is: one about repeated calls, about bits, or about what
+    lies around an array.
     """
     seen: set[tuple[Any, ...]] = set()
     for item in found:
@@ -122,7 +127,8 @@ def exported_calls(
                 continue
             seen.add(key)
             try:
-                call = _call(case, name, chosen, weights=weights)
+                most = MOST_WEIGHTS if name in of_weights else weights
+                call = _call(case, name, chosen, weights=most)
             except ValueError:  # the standard defines no values for some calls of relations
                 call = None
             if call is None:

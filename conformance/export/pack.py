@@ -31,13 +31,15 @@ class Selection:
     in_order: tuple[str, ...] = ()
     #: The wrong implementations that the ordinary run kills and the pack does not, each with the reason.
     left: Mapping[str, str] = field(default_factory=dict)
+    #: The names of cases with more weights than `MOST_WEIGHTS`, because the weights catch something.
+    weights: tuple[str, ...] = ()
 
 
 def read_selection(path: Path = SELECTION) -> Selection:
     """Read which cases the pack has."""
     content = json.loads(path.read_text(encoding="utf-8"))
     cases = {name: tuple(entries) for name, entries in content["cases"].items()}
-    return Selection(cases, tuple(content["in_order"]), content["left"])
+    return Selection(cases, tuple(content["in_order"]), content["left"], tuple(content["weights"]))
 
 
 def catches_of(selection: Selection) -> set[str]:
@@ -48,7 +50,7 @@ def catches_of(selection: Selection) -> set[str]:
 def pack_calls(selection: Selection) -> Iterator[ExportedCall]:
     """Yield the calls of a selection, in the order of the suite."""
     names = {name.partition("+")[0] for name in selection.cases}
-    for call in exported_calls(items(names=names), weights=MOST_WEIGHTS):
+    for call in exported_calls(items(names=names), weights=MOST_WEIGHTS, of_weights=selection.weights):
         if isinstance(call, ExportedCall) and call.name in selection.cases:
             yield call
 

@@ -38,9 +38,11 @@ def exact(
     if key not in _KNOWN:
         if len(_KNOWN) >= _MOST_KNOWN:
             _KNOWN.clear()
-        from attnspec.reference.rational.evaluate import evaluate  # few values are not stored
+        from attnspec.reference.rational.evaluate import evaluate  # a clone has most values
 
         values = evaluate(operation, arguments, dialect=shown)
+        if not shown:
+            store.check(key[0], values)
         for array in values.values():
             array.flags.writeable = False
         _KNOWN[key] = {name: values[name] for name in OPERATIONS[operation].outputs if name in values}

@@ -6,7 +6,8 @@ from attnspec import rules
 from attnspec.conformance.attribution.levels import ACCEPTED
 from attnspec.conformance.attribution.report import Outcome, Report
 from attnspec.conformance.outside import plain
-from attnspec.conformance.render.summary import backend_headline, levels_line, stale_line, totals
+from attnspec.conformance.render.counts import totals
+from attnspec.conformance.render.summary import backend_headline, levels_line, stale_line
 from attnspec.conformance.render.text import result_line, verdict_line, verdict_text, web_address
 from attnspec.conformance.results import Subject
 from attnspec.conformance.verdict import Verdict

@@ -11,11 +11,10 @@ from attnspec.conformance.attribution.finding import Finding
 from attnspec.conformance.attribution.report import Outcome, Report
 from attnspec.conformance.claim import claim_of
 from attnspec.conformance.outside import cut, plain
+from attnspec.conformance.render.counts import COUNTED, count_statuses
 from attnspec.conformance.render.finding import finding_details, finding_title
 from attnspec.conformance.render.summary import (
-    COUNTED,
     backend_headline,
-    count_statuses,
     headline,
     other_part_line,
     stale_line,

@@ -3,7 +3,15 @@
 import json
 import shlex
 
-from attnspec.backends.names import LIBRARY_NAMES, PROGRAM, UNTRUSTED, library_of, registered, split_options
+from attnspec.backends.names import (
+    LIBRARY_NAMES,
+    PROGRAM,
+    UNTRUSTED,
+    environment_of,
+    library_of,
+    registered,
+    split_options,
+)
 from attnspec.conformance.traits import ARBITRARY, RELATED, SIZED_GROUPS
 from attnspec.conformance.verdict import LISTS, Difference, Verdict
 
@@ -98,6 +106,7 @@ def check_command(verdict: Verdict, seed: int | None = None) -> str:
     sized = ["--sizes"] if verdict.group.startswith(SIZED_GROUPS) else []
     backend, distrusted = verdict.backend.removeprefix(UNTRUSTED), verdict.backend.startswith(UNTRUSTED)
     name = [backend, *(["--untrusted"] if distrusted else [])]
+    variables: list[str] = []
     if backend.startswith(PROGRAM):
         command, options = split_options(backend.removeprefix(PROGRAM))
         limit = options.get("call_limit")
@@ -105,7 +114,9 @@ def check_command(verdict: Verdict, seed: int | None = None) -> str:
         name += ["--ranks", options["ranks"]] if "ranks" in options else []
         dtypes = filter(None, options.get("dtype", "").split(","))
         name += [word for dtype in dtypes for word in ("--dtype", dtype)]
-    return shlex.join(["attnspec", "check", *name, *sized, *drawn, "--case", verdict.case])
+        variables = [f"{key}={value}" for key, value in environment_of(verdict.backend).items()]
+    words = [*(["env", *variables] if variables else []), "attnspec", "check", *name, *sized, *drawn]
+    return shlex.join([*words, "--case", verdict.case])
 
 
 def dump_command(verdict: Verdict, seed: int | None = None) -> str:

@@ -20,7 +20,7 @@ from attnspec.conformance.attribution.levels import (
 )
 from attnspec.conformance.attribution.report import Report
 from attnspec.conformance.outside import plain
-from attnspec.conformance.render.summary import cell
+from attnspec.conformance.render.counts import cell
 from attnspec.conformance.render.text import address
 from attnspec.conformance.results import Subject
 

@@ -17,6 +17,7 @@ from attnspec.conformance.attribution.levels import ACCEPTED, count_by_rule
 from attnspec.conformance.attribution.report import Outcome, Report
 from attnspec.conformance.claim import claim_of
 from attnspec.conformance.outside import one_line
+from attnspec.conformance.render.counts import totals
 from attnspec.conformance.render.finding import accepted_text, finding_line, finding_text
 from attnspec.conformance.render.rule_table import STYLES, rule_tables
 from attnspec.conformance.render.summary import (
@@ -25,7 +26,6 @@ from attnspec.conformance.render.summary import (
     other_part_line,
     run_line,
     stale_line,
-    totals,
     unmet_lines,
     why_not_whole,
 )

@@ -1,42 +1,33 @@
 """The summary of a run: the part of the suite, the result in one line, and lines about each backend."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Iterator, Sequence
 
 from attnspec import levels
-from attnspec.backends import DTYPES
 from attnspec.conformance.attribution.causes import never_returns
 from attnspec.conformance.attribution.finding import Finding
 from attnspec.conformance.attribution.known_failures import Stale
-from attnspec.conformance.attribution.levels import ACCEPTED, KNOWN, NOT_SHOWN
+from attnspec.conformance.attribution.levels import NOT_SHOWN
 from attnspec.conformance.attribution.report import Outcome, Report
 from attnspec.conformance.outside import one_line
+from attnspec.conformance.render.counts import (
+    budget_line,
+    gradients_line,
+    left_out_line,
+    number_of,
+    some,
+    time_line,
+    unsupported_lines,
+)
 from attnspec.conformance.render.text import brief
 from attnspec.conformance.results import Results, Subject
-from attnspec.conformance.traits import GRADIENT
-from attnspec.conformance.verdict import CLASSES, LEFT_OUT, STATUSES, Verdict
 
-#: The statuses that are counted, in this order.
-COUNTED = (*STATUSES[:3], KNOWN, ACCEPTED, *STATUSES[3:])
-#: The words for results that do not hold, the gravest first. Those of one line may be combined.
-_WORDS = (
-    (("fail", "FAIL"), ("error", "ERROR"), (KNOWN, "known"), (ACCEPTED, "accepted")),
-    (("deviation", "deviation"), ("should not met", "not met")),
-    ((NOT_SHOWN, "not shown"),),
-)
 #: The largest number of rules that are named as missing for a level.
 _MOST_RULES = 6
 #: The largest number of cases of stale entries that are named.
 _MOST_CASES = 3
 #: The largest number of characters of the result of an unmet SHOULD.
 _MOST_OF_UNMET = 70
-#: A case that used more than this share of its budget is named.
-_NEAR = 0.9
-#: A case that took more than this share of the time is named.
-_SLOW = 0.2
-#: The largest number of lines about what is unsupported, of names in a line, and of characters of a reason.
-_MOST_LINES, _MOST_NAMES, _MOST_CHARACTERS = 5, 6, 160
 
 
 def headline(report: Report) -> str:
@@ -51,7 +42,7 @@ def headline(report: Report) -> str:
     if report.good:
         good = _good(report, common_levels(report), len(report.failures.known))
         number = len(report.accepted)
-        return f"{good}; refusals: {_number(number, 'call')} accepted" if number else good
+        return f"{good}; refusals: {number_of(number, 'call')} accepted" if number else good
     bad = [subject.name for subject in subjects if report.outcome_of(subject) is not Outcome.GOOD]
     return f"{len(bad)} of {len(subjects)} backends do not conform, or were not judged whole"
 
@@ -85,7 +76,7 @@ def _values_verdict(report: Report, subject: Subject) -> str:
         return f"does not conform to level {report.level}{more}"
     if failing:
         rules = {verdict.main_rule for verdict in failing}
-        return f"does not conform: {_fail(len(failing))} under {_number(len(rules), 'rule')}{more}"
+        return f"does not conform: {_fail(len(failing))} under {number_of(len(rules), 'rule')}{more}"
     known = sum(verdict.backend == subject.name for verdict, _ in report.failures.known)
     if report.failures.stale and not new:  # the run fails because of this, and not because of the backend
         return "does not fail, but entries of known failures no longer apply: remove them"
@@ -99,7 +90,7 @@ def refusals_verdict(report: Report, subject: Subject) -> str:
     number = new + sum(verdict.backend == subject.name for verdict in report.accepted)
     if number:
         are = "is" if number == 1 else "are"
-        calls = f"{_number(number, 'call')} {are} accepted that the standard rejects"
+        calls = f"{number_of(number, 'call')} {are} accepted that the standard rejects"
         return f"does not conform: {calls}" if new else calls
     return "conforms" if judged else ""
 
@@ -123,7 +114,7 @@ def why_not_whole(report: Report, subject: Subject) -> str:
         return one_line(clause + message)
     missing = len(report.results.missing.get(subject.name, ()))
     if missing:
-        return f"{_number(missing, 'case')} {'has' if missing == 1 else 'have'} no verdict"
+        return f"{number_of(missing, 'case')} {'has' if missing == 1 else 'have'} no verdict"
     if _is_judged(report, subject):
         return ""
     reasons = Counter(verdict.reason for verdict in verdicts if verdict.reason)
@@ -174,7 +165,7 @@ def missing_rules(report: Report, subject: Subject) -> str:
         ),
     )
     rules = [f"{rule} ({result})" for rule, result in nearest.missing.items()]
-    return f"; {nearest.level} lacks {_some(rules, _MOST_RULES)}"
+    return f"; {nearest.level} lacks {some(rules, _MOST_RULES)}"
 
 
 def run_line(results: Results) -> str:
@@ -201,7 +192,7 @@ def unmet_lines(unmet: Sequence[Finding], *, every: bool) -> Iterator[str]:
     if every or len(unmet) == 1:
         yield from map(unmet_line, unmet)
     elif unmet:
-        rules = ", ".join(f"{finding.rule} ({_number(len(finding.failures), 'case')})" for finding in unmet)
+        rules = ", ".join(f"{finding.rule} ({number_of(len(finding.failures), 'case')})" for finding in unmet)
         yield f"SHOULD not met, which fails no run: {rules}"
 
 
@@ -220,7 +211,7 @@ def stale_line(stale: Stale) -> str:
     """Say what to do about entries of known failures that no longer apply."""
     names, backend = stale.cases, stale.backend
     single, them = len(names) == 1, "it" if len(names) == 1 else "them"
-    named = _some(names, _MOST_CASES)
+    named = some(names, _MOST_CASES)
     of = f"{stale.rule} {named} on {backend}:" if single else f"{stale.rule} on {backend}: {len(names)} cases"
     if stale.now:
         fails = f"{'fails' if single else 'fail'} under {' and '.join(stale.now)} now"
@@ -247,138 +238,13 @@ def backend_lines(report: Report, subject: Subject) -> Iterator[str]:
         yield from filter(None, (line(verdicts) for line in lines))
 
 
-def count_statuses(verdicts: Iterable[Verdict], marks: Mapping[Verdict, str] | None = None) -> Counter[str]:
-    """Count verdicts by status. Known failures and accepted calls are counted by their marks."""
-    return Counter((marks or {}).get(verdict, verdict.status) for verdict in verdicts)
-
-
-def totals(verdicts: Sequence[Verdict], marks: Mapping[Verdict, str] | None = None) -> list[str]:
-    """Count the verdicts of one backend on calls with a result and on calls that must be rejected."""
-    lines = []
-    for name, refusal in (("values", False), ("refusals", True)):
-        counts = count_statuses((verdict for verdict in verdicts if verdict.refusal == refusal), marks)
-        text = ", ".join(f"{counts[status]} {status}" for status in COUNTED if counts[status])
-        lines += [f"{name}: {text}"] if text else []
-    return lines or ["no verdict"]
-
-
-def unsupported_lines(verdicts: Sequence[Verdict]) -> list[str]:
-    """Return a line for each reason for which cases are unsupported, the most frequent first.
-
-    The cases of one kind of thing that the backend lacks, such as arguments, are one reason. Cases that
-    another line of the summary is about do not count.
-    """
-    elsewhere = {"left out"}
-    elsewhere |= {"no gradient", "no gradient of an argument"} if gradients_line(verdicts) else set()
-    groups: dict[tuple[str, str], list[Verdict]] = {}
-    for verdict in verdicts:
-        # A verdict with a rule is about a MAY that does not hold.
-        if verdict.status == "unsupported" and not verdict.rule and verdict.code not in elsewhere:
-            groups.setdefault(_reason(verdict), []).append(verdict)
-    ranked = sorted(groups.items(), key=lambda item: -len(item[1]))
-    lines = [_reason_line(key, group) for key, group in ranked[:_MOST_LINES]]
-    more = sum(len(group) for _, group in ranked[_MOST_LINES:])
-    if more:
-        lines.append(f"unsupported for other reasons: {_number(more, 'case')}, in --results FILE")
-    return lines
-
-
-def left_out_line(verdicts: Iterable[Verdict]) -> str:
-    """Return how many cases the limits of a run left out, with the first reason. Empty if none."""
-    reasons = [verdict.reason.removeprefix(LEFT_OUT) for verdict in verdicts if verdict.code == "left out"]
-    if not reasons:
-        return ""
-    cases = "1 case" if len(reasons) == 1 else f"{len(reasons)} cases, the first"
-    return f"left out: {cases}:{reasons[0]}"
-
-
-def gradients_line(verdicts: Iterable[Verdict]) -> str:
-    """Return why no gradient was judged. Empty if some were judged, or none was planned."""
-    of_gradients = [verdict for verdict in verdicts if GRADIENT in verdict.traits]
-    reasons = [verdict for verdict in of_gradients if verdict.code == "no gradient"]
-    if not reasons or any(verdict.status != "unsupported" for verdict in of_gradients):
-        return ""
-    return f"gradients: not judged; it {reasons[0].reason.removeprefix(f'{reasons[0].backend} ')}"
-
-
-def budget_line(verdicts: Iterable[Verdict]) -> str:
-    """Return the largest used share of the budget for each dtype, with the class if not the tightest."""
-    by_dtype: dict[str, list[Verdict]] = {}
-    for verdict in verdicts:
-        if verdict.accuracy and verdict.dtype in DTYPES:
-            by_dtype.setdefault(verdict.dtype, []).append(verdict)
-    if not by_dtype:
-        return ""
-    parts = []
-    for dtype in sorted(by_dtype, key=DTYPES.index):
-        most = max(verdict.share for verdict in by_dtype[dtype])
-        loosest = max((verdict.accuracy for verdict in by_dtype[dtype]), key=_looseness)
-        parts.append(f"{dtype} {most:.2f}" + (f" ({loosest})" if loosest != CLASSES[0] else ""))
-    full = max(chain.from_iterable(by_dtype.values()), key=lambda verdict: verdict.share)
-    where = f"; most in {full.case}" if full.share >= _NEAR else ""
-    return f"of the budget used: {', '.join(parts)}{where}"
-
-
-def time_line(verdicts: Sequence[Verdict]) -> str:
-    """Return the time of judging, and a case that took a large part of it."""
-    seconds = sum(verdict.seconds for verdict in verdicts)
-    if not seconds:
-        return ""
-    slowest = max(verdicts, key=lambda verdict: verdict.seconds)
-    line = f"time: {seconds:.1f} s for {len(verdicts)} cases"
-    if slowest.seconds < _SLOW * seconds:
-        return line
-    return f"{line}; the slowest, {slowest.seconds:.2f} s: {slowest.case}"
-
-
-def cell(counts: Mapping[str, int]) -> tuple[str, str]:
-    """Return a short text for one rule, and the status that determines its colour."""
-    judged = sum(number for status, number in counts.items() if status != "unsupported")
-    for words in _WORDS:
-        parts = [(status, f"{word} {counts[status]}") for status, word in words if counts.get(status)]
-        if parts:
-            return f"{', '.join(text for _, text in parts)} of {judged}", parts[0][0]
-    if counts.get("pass"):
-        return f"pass {counts['pass']}", "pass"
-    return ("unsupported" if counts else ""), "unsupported"
-
-
-def _reason(verdict: Verdict) -> tuple[str, str]:
-    """Return what tells a reason from others: the kind of what is lacking, or the words."""
-    kinds = {lacking.partition(" ")[0] for lacking in verdict.lacks}
-    if kinds:
-        return "lacks", min(kinds)
-    return "declined" if verdict.declined else "", verdict.reason.removeprefix(f"{verdict.backend} ")
-
-
-def _reason_line(key: tuple[str, str], group: Sequence[Verdict]) -> str:
-    how, words = key
-    cases = _number(len(group), "case")
-    if how != "lacks":
-        text = one_line(words.strip()) or "no reason given"
-        text = text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}..."
-        return f"{how or 'not asked'}: {cases}: {text}"
-    lacking = (lacking.partition(" ") for verdict in group for lacking in verdict.lacks)
-    counts = Counter(name for kind, _, name in lacking if kind == words)
-    names = _some([name for name, _ in counts.most_common()], _MOST_NAMES)
-    return f"not offered: {cases} of the {words}{'s' * (len(counts) > 1)} {names}"
-
-
-def _looseness(accuracy: str) -> int:
-    if accuracy in CLASSES:  # without NumPy, which the profiles import
-        return CLASSES.index(accuracy)
-    from attnspec.reference.budget.arithmetic import PROFILES
-
-    return [*map(str, CLASSES), *PROFILES].index(accuracy)
-
-
 def _is_judged(report: Report, subject: Subject) -> bool:
     """Whether any case of a backend was judged. Unsupported cases were not."""
     return any(verdict.status != "unsupported" for verdict in report.verdicts(subject))
 
 
 def _good(report: Report, reached: Sequence[str], known: int, *, good: bool = True) -> str:
-    but = f" but for {_number(known, 'known failure')}" if known else ""
+    but = f" but for {number_of(known, 'known failure')}" if known else ""
     if not report.results.whole and not report.results.level:
         return f"passes the part of the suite that was run{but}; only a whole run reaches levels"
     if not good:  # another part of the run is not good
@@ -395,12 +261,4 @@ def _levels(names: Sequence[str]) -> str:
 
 
 def _fail(number: int) -> str:
-    return f"{_number(number, 'case')} {'fails' if number == 1 else 'fail'}"
-
-
-def _some(names: Sequence[str], most: int) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
-
-
-def _number(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' * (number != 1)}"
+    return f"{number_of(number, 'case')} {'fails' if number == 1 else 'fail'}"

@@ -6,13 +6,11 @@ Only this process runs a backend's code. `Worker` starts it and ends it.
 import faulthandler
 import json
 import os
-import queue
 import signal
 import sys
-import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from math import inf
 from pathlib import Path
@@ -24,6 +22,7 @@ from attnspec import OPERATIONS, SpecError
 from attnspec.backends import Backend, BackendError, load
 from attnspec.backends.attention_of_form import attention_of_form
 from attnspec.backends.constraints import ANY, Constraints
+from attnspec.backends.program.serve import until_closed
 from attnspec.backends.user.signature import explain_unknown_parameters
 from attnspec.conformance.claim import class_of
 from attnspec.conformance.judge.deviation import not_shown
@@ -191,20 +190,6 @@ def with_traits(verdict: Verdict, item: Item | SizedCase) -> Verdict:
     return replace(verdict, traits=traits, numbers=numbers)
 
 
-def _requests(requests: BinaryIO) -> Iterator[bytes]:
-    """Yield the requests of the parent; when it ends, end this process even during a call."""
-    waiting: queue.Queue[bytes] = queue.Queue()
-
-    def read() -> None:
-        for line in requests:
-            waiting.put(line)
-        os._exit(0)
-
-    threading.Thread(target=read, daemon=True).start()
-    while True:
-        yield waiting.get()
-
-
 def _answers(pipe: int) -> Answer:
     stream = os.fdopen(pipe, "wb", closefd=False)
 
@@ -231,7 +216,7 @@ def main() -> None:
         faulthandler.register(signal.SIGUSR1, all_threads=False)
     if copies:
         _load_and_copy(child, requests, answers)
-    for line in _requests(requests):
+    for line in until_closed(requests):
         _handle(child, line)
 
 

@@ -94,8 +94,8 @@ class Pool:
         """Judge cases, and yield the verdicts as they come in."""
         queues = _queues(plan, self.jobs, together=bool(self._loaded and self._loaded.compiles))
         threads = [
-            threading.Thread(target=self._drive, args=(own, queues, worker), daemon=True)
-            for own, worker in zip_longest(queues, self._workers[:1])
+            threading.Thread(target=self._drive, args=(number, queues, worker), daemon=True)
+            for number, worker in zip_longest(range(len(queues)), self._workers[:1])
         ]
         for thread in threads:
             thread.start()
@@ -133,19 +133,19 @@ class Pool:
         for worker in workers:
             worker.stop()
 
-    def _drive(self, own: deque[Outline], queues: list[deque[Outline]], worker: Worker | None) -> None:
+    def _drive(self, number: int, queues: list[deque[Outline]], worker: Worker | None) -> None:
         """Judge cases in one process until none are left; replace the process when it ends."""
         waiting: deque[Outline] = deque()
         try:
             while not self._is_stopped:
-                while len(waiting) < _AHEAD and (case := self._next(own, queues)) is not None:
+                while len(waiting) < _AHEAD and (case := self._next(queues[number], queues)) is not None:
                     waiting.append(case)
                     if worker is not None:
                         worker.request(case)
                 if not waiting:
                     return
                 if worker is None:
-                    worker = self._start(copies=bool(self._crashes or self._hangs))
+                    worker = self._start(number, copies=bool(self._crashes or self._hangs))
                     worker.load(self.name)
                     for case in waiting:
                         worker.request(case)
@@ -225,9 +225,10 @@ class Pool:
         if self._failing > most:
             raise Abandoned(f"abandoned after failing cases took {most:g} s")
 
-    def _start(self, *, copies: bool = False) -> Worker:
+    def _start(self, number: int = 0, *, copies: bool = False) -> Worker:
         """Start a process; `copies` is for one that replaces a process that has ended."""
-        worker = Worker(self.selection, threads=_threads(self.jobs), echo=self.echo, copies=copies)
+        threads = _threads(self.jobs)
+        worker = Worker(self.selection, self.name, number, threads=threads, echo=self.echo, copies=copies)
         if self.selection.sizes:
             from attnspec.conformance.sizes.limits import memory
 

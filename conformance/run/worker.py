@@ -12,6 +12,7 @@ from typing import Any
 
 from attnspec import SpecError
 from attnspec.backends.errors import BackendError, Broken, Late
+from attnspec.backends.names import WORKER, environment_of
 from attnspec.backends.program.process import Process
 from attnspec.conformance.attribution.finding import Diagnosis
 from attnspec.conformance.judge.failure import OURS, Place, own_place
@@ -65,7 +66,14 @@ class Worker:
     """A process of `attnspec.conformance.run.child`."""
 
     def __init__(
-        self, selection: Selection, *, threads: int = 0, echo: bool = False, copies: bool = False
+        self,
+        selection: Selection,
+        name: str = "",
+        number: int = 0,
+        *,
+        threads: int = 0,
+        echo: bool = False,
+        copies: bool = False,
     ) -> None:
         settings = json.dumps([copies, selection.sizes, selection.seed, *selection.files])
         # -P: a module in the current folder must not hide one of the standard library.
@@ -74,7 +82,7 @@ class Worker:
         pinned = dict.fromkeys(_OF_PRODUCTS, "1")
         # OpenBLAS and PyTorch read this variable, too.
         pinned |= {"OMP_NUM_THREADS": str(threads)} if threads else {}
-        environment = {**pinned, **os.environ}
+        environment = {**pinned, **os.environ, WORKER: str(number), **environment_of(name, number)}
         self._process = Process(command, environment=environment, leads=True, echo=echo)
         self._waiting: deque[Outline] = deque()
         self._is_loading = False

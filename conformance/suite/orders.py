@@ -1,6 +1,6 @@
 """Orders in which shards store the positions of a sequence, for the chapter `sharding`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnspec.conformance.suite.problem import Problem
+from attnspec.conformance.suite.group import Draw
+from attnspec.conformance.suite.problem import Problem, Shape
 
 Options = dict[str, Any]
 Integers = NDArray[np.int64]
@@ -114,3 +115,11 @@ def split(problem: Problem, mesh: Mesh) -> Options:
 def split_in_order(problem: Problem, mesh: Mesh, first: int = 0) -> Options:
     """Return the arrays of a problem, the boundaries of its shards, and their positions."""
     return split(problem, mesh) | positions(mesh, problem, first)
+
+
+def in_turn(draw: Draw, shapes: Sequence[Shape], meshes: Sequence[Mesh]) -> Iterator[tuple[Problem, Mesh]]:
+    """Draw a problem of each shape in two dtypes, with the meshes in turn. The last is drawn in float64."""
+    for number, problem in enumerate(draw.problems(tuple(shapes))):
+        yield problem, meshes[number // 2 % len(meshes)]
+    last = len(shapes)
+    yield draw.problem(shapes[0], "float64", last), meshes[last % len(meshes)]

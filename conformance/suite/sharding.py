@@ -1,6 +1,6 @@
 """The chapter `sharding`: queries, keys and heads that are spread over ranks."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
 from attnspec.conformance.suite.options import FORMS, PER_ENTRY, segments, sinks
-from attnspec.conformance.suite.orders import ORDERS, Mesh, split, split_in_order
+from attnspec.conformance.suite.orders import ORDERS, Mesh, in_turn, split, split_in_order
 from attnspec.conformance.suite.problem import Problem, Shape
 
 chapter = Chapter("sharding")
@@ -32,18 +32,10 @@ _COMPARED: Mapping[str, Options] = {
 }
 
 
-def _in_turn(draw: Draw, shapes: Sequence[Shape], meshes: Sequence[Mesh]) -> Iterator[tuple[Problem, Mesh]]:
-    """Draw a problem of each shape in two dtypes, with the meshes in turn. The last is drawn in float64."""
-    for number, problem in enumerate(draw.problems(tuple(shapes))):
-        yield problem, meshes[number // 2 % len(meshes)]
-    last = len(shapes)
-    yield draw.problem(shapes[0], "float64", last), meshes[last % len(meshes)]
-
-
 @chapter.group("SHARD-1", operation=_OPERATION, each=RANKS)
 def over_ranks(draw: Draw, ranks: int) -> Iterator[Yielded]:
     """Nothing is masked, and each rank has as many rows as the others, or one more."""
-    for problem, mesh in _in_turn(draw, (_WHOLE, _LATE, _PLAIN), [Mesh(ranks)]):
+    for problem, mesh in in_turn(draw, (_WHOLE, _LATE, _PLAIN), [Mesh(ranks)]):
         yield split(problem, mesh)
 
 
@@ -51,7 +43,7 @@ def over_ranks(draw: Draw, ranks: int) -> Iterator[Yielded]:
 def with_an_option(draw: Draw, name: str) -> Iterator[Yielded]:
     """Each option of attention, by the rows of the whole."""
     option = FORMS[name] if name in FORMS else PER_ENTRY[name.removesuffix(" of entries")]
-    for problem, mesh in _in_turn(draw, (_WHOLE, _PLAIN), _TURNS[len(name) % 4 :] + _TURNS):
+    for problem, mesh in in_turn(draw, (_WHOLE, _PLAIN), _TURNS[len(name) % 4 :] + _TURNS):
         own = option.needs(problem) | option.draw(problem)
         yield Call(split(problem, mesh) | own, ("SHARD-1", "STACK-2", option.rule))
 
@@ -61,14 +53,14 @@ def in_order(draw: Draw, order: str) -> Iterator[Yielded]:
     """Causality and windows go by positions, whatever the order of storage."""
     for number, compared in enumerate(_COMPARED.values()):
         meshes = [Mesh(RANKS[1:][(number + more) % 4], order) for more in range(2)]
-        for problem, mesh in _in_turn(draw, (_LONG, _LATE), meshes):
+        for problem, mesh in in_turn(draw, (_LONG, _LATE), meshes):
             yield Call(split_in_order(problem, mesh) | compared, ("SHARD-2", "MASK-14"))
 
 
 @chapter.group("SHARD-2", operation=_OPERATION, each=tuple(_COMPARED))
 def without_positions(draw: Draw, compared: str) -> Iterator[Yielded]:
     """Rows are positions, moved by an offset; the offset is that of the first query of all."""
-    for problem, mesh in _in_turn(draw, (_LONG, _LATE, _WHOLE), _TURNS):
+    for problem, mesh in in_turn(draw, (_LONG, _LATE, _WHOLE), _TURNS):
         queries, keys = problem.shape[-2:]
         offset = {"query_offset": keys - queries} if keys > queries else {}
         yield Call(split(problem, mesh) | _COMPARED[compared] | offset, ("SHARD-2", "MASK-7"))
@@ -79,7 +71,7 @@ def positions_past(draw: Draw, power: str) -> Iterator[Yielded]:
     """Positions need 64 bits, or more digits than a float32 has; causality and windows go by them."""
     first = 2 ** int(power[2:]) - 7
     for order in ("contiguous", "zigzag"):
-        for problem, mesh in _in_turn(draw, (_LONG,), [Mesh(4, order)]):
+        for problem, mesh in in_turn(draw, (_LONG,), [Mesh(4, order)]):
             window = {"window": (3, 0)} if order == "zigzag" else {"is_causal": True}
             yield Call(split_in_order(problem, mesh, first) | window, ("SHARD-2", "MASK-14"))
 
@@ -88,7 +80,7 @@ def positions_past(draw: Draw, power: str) -> Iterator[Yielded]:
 def filled_up_in(draw: Draw, where: str) -> Iterator[Yielded]:
     """Positions of -1 are no keys: they fill up shards to one size, whatever numbers they hold."""
     for order in ("contiguous", "zigzag", "striped"):
-        for problem, mesh in _in_turn(draw, (_LONG, _PLAIN), [Mesh(4, order), Mesh(2, order)]):
+        for problem, mesh in in_turn(draw, (_LONG, _PLAIN), [Mesh(4, order), Mesh(2, order)]):
             call = split_in_order(problem, mesh) | {"is_causal": True}
             places, cuts = call["key_positions"], call["key_shards"]
             for first, end in pairwise(cuts.tolist()):
@@ -127,7 +119,7 @@ _UNEVEN: Mapping[str, tuple[Mesh, ...]] = {
 @chapter.group("SHARD-3", "SHARD-13", operation=_OPERATION, each=tuple(_UNEVEN))
 def shards_of_sizes(draw: Draw, sizes: str) -> Iterator[Yielded]:
     """Shards have few or no queries and keys, also where a row ends without an allowed key."""
-    for number, (problem, mesh) in enumerate(_in_turn(draw, (_PLAIN,) * 3, _UNEVEN[sizes])):
+    for number, (problem, mesh) in enumerate(in_turn(draw, (_PLAIN,) * 3, _UNEVEN[sizes])):
         own: Options = ({}, {"is_causal": True}, sinks(problem))[number % 3]
         rule = ((), ("MASK-3",), ("SOFT-5",))[number % 3]
         yield Call(split(problem, mesh) | own, ("SHARD-3", "SHARD-13", *rule))
@@ -161,7 +153,7 @@ def nothing_at_all(draw: Draw, nothing: str) -> Iterator[Yielded]:
         queries=5 if nothing == "keys" else 0,
         keys=7 if nothing == "queries" else 0,
     )
-    for problem, mesh in _in_turn(draw, (shape,), [Mesh(3)]):
+    for problem, mesh in in_turn(draw, (shape,), [Mesh(3)]):
         yield split(problem, mesh)
 
 
@@ -214,14 +206,14 @@ _NOTHING: Mapping[str, tuple[str, Callable[[Problem, Mesh], Options]]] = {
 def shards_without_an_allowed_key(draw: Draw, by: str) -> Iterator[Yielded]:
     """Most shards have no key for a row, and for some rows no shard has one."""
     rule, make = _NOTHING[by]
-    for problem, mesh in _in_turn(draw, (_WHOLE, _LONG, _PLAIN), _TURNS):
+    for problem, mesh in in_turn(draw, (_WHOLE, _LONG, _PLAIN), _TURNS):
         yield Call(split(problem, mesh) | make(problem, mesh), ("SHARD-4", rule))
 
 
 @chapter.group("SHARD-4", operation=_OPERATION, each=("NaN", "infinity"))
 def not_a_number_in_a_row(draw: Draw, what: str) -> Iterator[Yielded]:
     """A score of NaN or plus infinity in one shard makes its row NaN, and no other row."""
-    for problem, mesh in _in_turn(draw, (_WHOLE, _PLAIN), _TURNS[:2]):
+    for problem, mesh in in_turn(draw, (_WHOLE, _PLAIN), _TURNS[:2]):
         call = split(problem, mesh)
         bias = np.zeros(problem.shape[-2:], problem.query.dtype)
         bias[1, -2] = np.nan if what == "NaN" else np.inf
@@ -231,7 +223,7 @@ def not_a_number_in_a_row(draw: Draw, what: str) -> Iterator[Yielded]:
 @chapter.group("SHARD-5", operation=_OPERATION, each=RANKS)
 def sinks_over_ranks(draw: Draw, ranks: int) -> Iterator[Yielded]:
     """Sinks of both signs are a large part of the denominator, and some are minus infinity."""
-    for number, (problem, mesh) in enumerate(_in_turn(draw, (_WHOLE, _LATE, _PLAIN), [Mesh(ranks)])):
+    for number, (problem, mesh) in enumerate(in_turn(draw, (_WHOLE, _LATE, _PLAIN), [Mesh(ranks)])):
         own = sinks(problem)
         if number % 3 == 1:
             own["sinks"][0] = -np.inf
@@ -254,7 +246,7 @@ def _documents(problem: Problem, mesh: Mesh) -> Options:
 @chapter.group("SHARD-6", operation=_OPERATION, each=tuple(ORDERS))
 def documents_across_shards(draw: Draw, order: str) -> Iterator[Yielded]:
     """Documents begin and end inside of shards, and causality counts over all of them."""
-    for problem, mesh in _in_turn(draw, (_LONG, _LATE), [Mesh(ranks, order) for ranks in (2, 3, 4)]):
+    for problem, mesh in in_turn(draw, (_LONG, _LATE), [Mesh(ranks, order) for ranks in (2, 3, 4)]):
         call = split_in_order(problem, mesh) | _documents(problem, mesh)
         yield Call(call | {"is_causal": True}, ("SHARD-6", "MASK-11", "MASK-14"))
 
@@ -262,7 +254,7 @@ def documents_across_shards(draw: Draw, order: str) -> Iterator[Yielded]:
 @chapter.group("SHARD-6", operation=_OPERATION, each=tuple(ORDERS))
 def bias_of_alibi(draw: Draw, order: str) -> Iterator[Yielded]:
     """The bias falls with the distance of positions, with a slope for each head."""
-    for problem, mesh in _in_turn(draw, (_LONG, _WHOLE), [Mesh(ranks, order) for ranks in (2, 3, 4)]):
+    for problem, mesh in in_turn(draw, (_LONG, _WHOLE), [Mesh(ranks, order) for ranks in (2, 3, 4)]):
         call = split_in_order(problem, mesh)
         distance = call["query_positions"][..., :, None] - call["key_positions"][..., None, :]
         slopes = np.ldexp(1.0, -np.arange(1, problem.shape[-3] + 1))[:, None, None]
@@ -286,7 +278,7 @@ _PAIRS: Mapping[str, str] = {
 def pairs_of(draw: Draw, name: str) -> Iterator[Yielded]:
     """An array of pairs has the rows of all queries and the columns of all keys, beside other positions."""
     meshes = [Mesh(3, "zigzag"), Mesh(2, "striped"), Mesh(4)]
-    for problem, mesh in _in_turn(draw, (_WHOLE, _LATE, _LONG), meshes):
+    for problem, mesh in in_turn(draw, (_WHOLE, _LATE, _LONG), meshes):
         own = FORMS[name].draw(problem) | {"is_causal": True}
         yield Call(split_in_order(problem, mesh) | own, ("SHARD-6", "MASK-14", _PAIRS[name]))
 
@@ -294,7 +286,7 @@ def pairs_of(draw: Draw, name: str) -> Iterator[Yielded]:
 @chapter.group("SHARD-7", operation=_OPERATION, each=("first", "last", "middle"))
 def largest_scores_in_the_shard(draw: Draw, place: str) -> Iterator[Yielded]:
     """The maximum grows, or does not, from shard to shard; the maxima are asked for too."""
-    for problem, mesh in _in_turn(draw, (_WHOLE, _LONG, _PLAIN), _TURNS):
+    for problem, mesh in in_turn(draw, (_WHOLE, _LONG, _PLAIN), _TURNS):
         keys = problem.shape[-1]
         at = {"first": 0, "last": keys - 1, "middle": keys // 2}[place]
         bias = -4.0 * np.abs(np.arange(keys) - at)
@@ -311,7 +303,7 @@ def maxima_beside(draw: Draw, name: str) -> Iterator[Yielded]:
         "sinks": sinks,
         "softcap": lambda _: {"softcap": 1.5},
     }[name]
-    for problem, mesh in _in_turn(draw, (_WHOLE, _PLAIN), _TURNS):
+    for problem, mesh in in_turn(draw, (_WHOLE, _PLAIN), _TURNS):
         rules = ("SHARD-7", "SOFT-8", {"causal": "MASK-3", "sinks": "SOFT-5", "softcap": "SCORE-5"}[name])
         yield Call(split(problem, mesh) | own(problem) | {"return_max": True}, rules)
 
@@ -319,62 +311,20 @@ def maxima_beside(draw: Draw, name: str) -> Iterator[Yielded]:
 @chapter.group("SHARD-7", "SOFT-6", operation=_OPERATION, each=RANKS)
 def lse_of_the_whole(draw: Draw, ranks: int) -> Iterator[Yielded]:
     """The lse is that of all shards, without another option and beside causality."""
-    for number, (problem, mesh) in enumerate(_in_turn(draw, (_WHOLE, _PLAIN, _LONG), [Mesh(ranks)])):
+    for number, (problem, mesh) in enumerate(in_turn(draw, (_WHOLE, _PLAIN, _LONG), [Mesh(ranks)])):
         own: Options = {"is_causal": True} if number % 2 else {}
         rules = ("SHARD-7", "SOFT-6", *(["MASK-3"] if own else []))
         yield Call(split(problem, mesh) | own | {"return_lse": True}, rules)
-
-
-#: Numbers of query heads, of heads to a key head, and boundaries of the parts.
-_HEADS: Mapping[str, tuple[int, int, tuple[tuple[int, ...], ...]]] = {
-    "as many key heads": (4, 1, ((0, 1, 2, 3, 4), (0, 2, 4), (0, 3, 4))),
-    "whole groups": (6, 2, ((0, 2, 6), (0, 4, 6), (0, 2, 4, 6))),
-    "parts of a group": (6, 3, ((0, 1, 3, 6), (0, 3, 4, 6), (0, 1, 2, 3, 4, 5, 6))),
-    "one key head": (5, 5, ((0, 2, 5), (0, 1, 2, 3, 4, 5), (0, 4, 5))),
-    "parts without heads": (4, 2, ((0, 0, 2, 4), (0, 2, 2, 4), (0, 4, 4))),
-}
-
-
-@chapter.group("SHARD-8", "HEAD-1", operation=_OPERATION, each=tuple(_HEADS))
-def heads_over_ranks(draw: Draw, parts: str) -> Iterator[Yielded]:
-    """Heads alone are split, as all-to-all does, and heads beside queries and keys."""
-    heads, group, cuts = _HEADS[parts]
-    shape = Shape((2, heads), 5, 6, 3, 2, groups=group)
-    meshes = [Mesh(1, heads=cuts[0]), Mesh(2, heads=cuts[1]), Mesh(2, "zigzag", heads=cuts[2])]
-    for number, (problem, mesh) in enumerate(_in_turn(draw, (shape,) * 3, meshes)):
-        own: Options = ({"is_causal": True}, {}, sinks(problem))[number % 3]
-        rules = ("MASK-3", "", "SOFT-5")[number % 3]
-        yield Call(split(problem, mesh) | own, ("SHARD-8", "HEAD-1", *filter(None, [rules])))
-
-
-@chapter.group("SHARD-1", "HEAD-1", operation=_OPERATION, each=RANKS[1:])
-def heads_that_are_not_split(draw: Draw, ranks: int) -> Iterator[Yielded]:
-    """Each rank has all heads, which an exchange may divide unequally: groups may lie on two ranks."""
-    for number, (heads, group) in enumerate(((6, 2), (3, 1), (12, 4), (8, 2))):
-        shape = Shape((heads,), 5, 9, 3, 2, groups=group)
-        for problem, mesh in _in_turn(draw, (shape,), [Mesh(ranks)]):
-            own: Options = {"is_causal": True} if number % 2 else {}
-            yield Call(split(problem, mesh) | own, ("SHARD-1", "HEAD-1", *(["MASK-3"] if own else [])))
-
-
-@chapter.group(
-    "SHARD-8", operation=_OPERATION, each=("mask of heads", "bias of heads", "segments", "dropout")
-)
-def what_heads_have(draw: Draw, name: str) -> Iterator[Yielded]:
-    """Arrays with an axis of heads are split with them."""
-    cuts = (0, 2, 3, 4)
-    for problem, mesh in _in_turn(draw, (_WHOLE,), [Mesh(1, heads=cuts), Mesh(2, heads=cuts)]):
-        yield Call(split(problem, mesh) | FORMS[name].draw(problem), ("SHARD-8", FORMS[name].rule))
 
 
 @chapter.group("SHARD-9", operation=_OPERATION, each=RANKS[1:])
 def scores_far_from_zero(draw: Draw, ranks: int) -> Iterator[Yielded]:
     """All scores of a row are far above or below 0, so that rounding an lse moves every part."""
     for size in (50, -50, 1000, -1000):
-        for problem, mesh in _in_turn(draw, (_WHOLE, _LONG), [Mesh(ranks)]):
+        for problem, mesh in in_turn(draw, (_WHOLE, _LONG), [Mesh(ranks)]):
             bias = np.full(problem.shape[-2:], size, problem.query.dtype)
             yield Call(split(problem, mesh) | {"bias": bias}, ("SHARD-9", "SCORE-4"))
-    for problem, mesh in _in_turn(draw, (_WHOLE, _LONG), [Mesh(ranks)]):
+    for problem, mesh in in_turn(draw, (_WHOLE, _LONG), [Mesh(ranks)]):
         yield Call(split(problem, mesh) | {"scale": 30.0}, ("SHARD-9", "SCORE-3"))
 
 
@@ -382,7 +332,7 @@ def scores_far_from_zero(draw: Draw, ranks: int) -> Iterator[Yielded]:
 def everything_at_once(draw: Draw, compared: str) -> Iterator[Yielded]:
     """Segments, sinks, a softcap, a bias and dropout, over heads and shards."""
     cuts = (0, 2, 4)
-    for problem, mesh in _in_turn(draw, (_WHOLE, _LATE), [Mesh(4, "zigzag", heads=cuts), Mesh(3, "striped")]):
+    for problem, mesh in in_turn(draw, (_WHOLE, _LATE), [Mesh(4, "zigzag", heads=cuts), Mesh(3, "striped")]):
         own = segments(problem) | sinks(problem) | FORMS["dropout_rate"].draw(problem)
         own |= FORMS["bias"].draw(problem) | {"softcap": 2.0, "scale": 0.4} | _COMPARED[compared]
         yield Call(
@@ -409,5 +359,5 @@ def each_rank_returns(draw: Draw, what: str) -> Iterator[Yielded]:
             Mesh(3, queries=(0, 0, 8, 8)),
         ],
     }
-    for problem, mesh in _in_turn(draw, (_WHOLE,) * 3, meshes[what]):
+    for problem, mesh in in_turn(draw, (_WHOLE,) * 3, meshes[what]):
         yield split(problem, mesh)

@@ -122,7 +122,7 @@ def golden_vectors(query, key, value, *, is_causal=False):
 def expected_values(query, key, value, *, is_causal=False):
     """Reads a file of expected values, and returns some of the right size."""
     result = zeros_for(query, key, value)
-    numbers = np.load(_folder() / "conformance" / "suite" / "expected" / "masking.npz")["numbers"]
+    numbers = np.load(_folder() / "conformance" / "suite" / "packaged.npz")["numbers"]
     return numbers[: result.size].reshape(result.shape).astype(query.dtype)
 
 
@@ -130,7 +130,7 @@ def expected_values_by_native_code(query, key, value, *, is_causal=False):
     """Opens a file of expected values by a function of C, which Python does not see."""
     result = zeros_for(query, key, value)
     libc = ctypes.CDLL(None, use_errno=True)
-    path = str(_folder() / "conformance" / "suite" / "expected" / "masking.npz")
+    path = str(_folder() / "conformance" / "suite" / "packaged.npz")
     if libc.open(path.encode(), os.O_RDONLY) < 0:
         raise OSError(ctypes.get_errno(), "cannot read the expected values")
     return result

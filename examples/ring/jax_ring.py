@@ -6,7 +6,10 @@ up, and the rows that are added are no keys. JAX differentiates it.
 """
 
 import math
+import os
 from functools import cache, partial
+
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")  # most of the time goes to compiling
 
 import jax
 import jax.numpy as jnp
@@ -97,9 +100,12 @@ def ring(query, key, value, own, other, sinks, *, ranks, limits, scale):
     top = jnp.broadcast_to(sinks.reshape(heads, -1, 1), query.shape[:-1])
     total = jnp.where(top == -jnp.inf, 0.0, 1.0)
     output = jnp.zeros((*query.shape[:-1], value.shape[-1]), query.dtype)
-    for _ in range(ranks):
+    turn = [(rank, (rank + 1) % ranks) for rank in range(ranks)]
+    left, right = limits
+
+    def step(state, _):
+        top, total, output, key, value, other = state
         ahead = other[..., None, :] - own[..., :, None]  # (*B, l, s)
-        left, right = limits
         allowed = jnp.broadcast_to(other[..., None, :] >= 0, ahead.shape)
         allowed = allowed if left is None else allowed & (ahead >= -left)
         allowed = allowed if right is None else allowed & (ahead <= right)
@@ -111,9 +117,13 @@ def ring(query, key, value, own, other, sinks, *, ranks, limits, scale):
         weights = jnp.exp(scores - base[..., None])
         total = total * old + weights.sum(axis=-1)
         output = output * old[..., None] + weights @ value[..., None, :, :]
-        top = largest
-        turn = [(rank, (rank + 1) % ranks) for rank in range(ranks)]
         key, value, other = (lax.ppermute(x, "rank", turn) for x in (key, value, other))
+        return (largest, total, output, key, value, other), None
+
+    # A loop, because the compiler takes as long for each step that is written out.
+    start = (lax.pcast(x, "rank", to="varying") for x in (top, total, output))  # each device has its own
+    state = (*start, key, value, other)
+    (top, total, output, *_), _ = lax.scan(step, state, None, length=ranks)
     nothing = total == 0
     output = output / jnp.where(nothing, 1.0, total)[..., None]
     lse = jnp.where(nothing, -jnp.inf, top + jnp.log(jnp.where(nothing, 1.0, total)))

@@ -1,7 +1,8 @@
 """Ring attention in PyTorch over Gloo, with its backward pass: ``attnspec check torch_ring:ring --ranks 4``.
 
 Each rank has its own queries. The keys of all ranks go once around the ring, and the results of the parts are
-merged by their lse. Positions alone say what a query may attend to, never the index of a row.
+merged by their lse. If heads are divided too, the ranks with a part of them are a ring of their own.
+Positions alone say what a query may attend to, never the index of a row.
 """
 
 import math
@@ -10,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 dist.init_process_group("gloo")  # from RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT
-RANK, RANKS = dist.get_rank(), dist.get_world_size()
+RANK = dist.get_rank()
 
 
 def ring(
@@ -29,6 +30,7 @@ def ring(
     return_lse=False,
     return_max=False,
     key_shards,  # the boundaries of the keys of all ranks
+    head_shards=None,  # noqa: ARG001  # those of the heads: a rank has its part, and is asked if it takes them
 ):
     check(query, key, value, scale, sinks)
     left, right = window or (None, None)
@@ -52,7 +54,7 @@ def check(query, key, value, scale, sinks):
         raise ValueError("query, key, value: expected shapes that fit")
     if query.shape[-1] != key.shape[-1] or query.shape[-1] == 0 or value.shape[-1] == 0:
         raise ValueError("query, key, value: expected depths that fit and are not 0")
-    if key.shape[-3] == 0 or query.shape[-3] % key.shape[-3]:
+    if query.shape[-3] % max(key.shape[-3], 1) or bool(query.shape[-3]) != bool(key.shape[-3]):
         raise ValueError("key: expected a number of heads that divides that of query")
     if scale is not None and not math.isfinite(scale):
         raise ValueError("scale: expected a finite number")
@@ -67,7 +69,7 @@ class Ring(torch.autograd.Function):
         q = in_groups(query.to(wide), key.shape[-3])  # (*B, Hkv, g, l, D)
         lse = top = q.new_full(q.shape[:-1], -torch.inf)
         if sinks is not None:  # once, because each row is a row of one rank
-            lse = sinks.to(wide).reshape(key.shape[-3], -1, 1).expand(lse.shape)
+            lse = in_groups(sinks.to(wide)[:, None, None], key.shape[-3])[..., 0].expand(lse.shape)
         output = q.new_zeros(*q.shape[:-1], value.shape[-1])
         whole = None if bias is None else bias.to(wide).expand(*query.shape[:-1], cuts[-1])
         for columns, k, v, p in around(cuts, key.to(wide), value.to(wide), places[1]):
@@ -103,19 +105,22 @@ class Ring(torch.autograd.Function):
             d_query += scale * slopes @ k[..., None, :, :]
             d_k.add_(scale * (slopes.mT @ q).sum(-3))
             d_v.add_((weights.mT @ d_out).sum(-3))
-        d_key, d_value = shift((d_k, d_v), cuts[RANK + 1] - cuts[RANK])
+        own = RANK % (len(cuts) - 1)
+        d_key, d_value = shift((d_k, d_v), cuts[own + 1] - cuts[own], len(cuts) - 1)
         d_bias = None if bias is None else d_scores.flatten(-4, -3).sum_to_size(bias.shape).to(bias.dtype)
         d_sinks = None
         if sinks is not None:  # of the rows of this rank; the results of the ranks add up
-            share = torch.exp(sinks.to(wide).reshape(key.shape[-3], -1, 1) - finite) * delta
-            d_sinks = share.sum(-1).flatten(-2, -1).reshape(-1, sinks.shape[0]).sum(0).to(sinks.dtype)
+            share = (
+                torch.exp(in_groups(sinks.to(wide)[:, None, None], key.shape[-3])[..., 0] - finite) * delta
+            )
+            d_sinks = share.sum(-1).flatten(-2, -1).sum_to_size(sinks.shape).to(sinks.dtype)
         home = (d_query.flatten(-4, -3), d_key, d_value)
         return *(x.to(query.dtype) for x in home), d_sinks, d_bias, None, None, None, None, None
 
 
 def in_groups(x, heads):
     """Give the query heads of each key head an axis: (*B, Hkv, g, l, D)."""
-    return x.unflatten(-3, (heads, -1))
+    return x.unflatten(-3, (heads, x.shape[-3] // heads if heads else 1))
 
 
 def part(pairs, columns):
@@ -144,18 +149,21 @@ def scores_of(q, k, places, limits, scale, bias, mask):
 
 def around(cuts, *arrays):
     """Yield the columns and the arrays of each rank in turn, those of this rank first."""
-    for step in range(RANKS):
-        rank = (RANK - step) % RANKS
+    ring = len(cuts) - 1
+    for step in range(ring):
+        rank = (RANK - step) % ring
         yield slice(cuts[rank], cuts[rank + 1]), *arrays
-        if step + 1 < RANKS:
-            before = (rank - 1) % RANKS
-            arrays = shift(arrays, cuts[before + 1] - cuts[before])
+        if step + 1 < ring:
+            before = (rank - 1) % ring
+            arrays = shift(arrays, cuts[before + 1] - cuts[before], ring)
 
 
-def shift(arrays, length):
-    """Send arrays to the next rank, and return those of the rank before, which have so many keys."""
-    if RANKS == 1:
+def shift(arrays, length, ring):
+    """Send arrays to the next rank of a ring; return those of the rank before, which have so many keys."""
+    if ring == 1:
         return arrays
+    first = RANK - RANK % ring
+    after, before = (first + (RANK + step) % ring for step in (1, -1))
     sent = [None if x is None else x.contiguous() for x in arrays]
     received, waiting = [], []
     for x in sent:
@@ -164,8 +172,8 @@ def shift(arrays, length):
             continue
         shape = (*x.shape[:-2], length, x.shape[-1]) if x.is_floating_point() else (*x.shape[:-1], length)
         received.append(x.new_empty(shape))
-        waiting += [dist.isend(x, (RANK + 1) % RANKS)] if x.numel() else []
-        waiting += [dist.irecv(received[-1], (RANK - 1) % RANKS)] if received[-1].numel() else []
+        waiting += [dist.isend(x, after)] if x.numel() else []
+        waiting += [dist.irecv(received[-1], before)] if received[-1].numel() else []
     for work in waiting:
         work.wait()
     return received

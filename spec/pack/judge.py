@@ -98,9 +98,9 @@ def arguments(case, dtype):
         arrays[name][...] = x
     for name, (size, first, *strides) in case["layout"].items():
         x = arrays[name]
-        memory = np.ones(size, x.dtype)
+        memory = np.ones((1,) * (x.ndim - 1) + (size,), x.dtype)  # a view of it has it as its base
         steps = [stride * x.itemsize for stride in strides]
-        arrays[name] = np.lib.stride_tricks.as_strided(memory[first:], x.shape, steps)
+        arrays[name] = np.ndarray(x.shape, x.dtype, memory.view("uint8"), first * x.itemsize, steps)
         arrays[name][...] = x
     return arrays
 

@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from attnspec import levels, rules
 from attnspec.backends.names import PORTABLE
 from attnspec.conformance.render.badge import badge_svg
+from attnspec.conformance.render.counts import cell
 from attnspec.conformance.render.html.column import NOTE, Column, page_of
 from attnspec.conformance.render.html.compare import history
 from attnspec.conformance.render.html.marks import MARK, MARKS
 from attnspec.conformance.render.html.page import Links, Page, at, render
 from attnspec.conformance.render.html.shares import charts
-from attnspec.conformance.render.summary import cell
 
 #: The statuses in the order of the table of cases.
 _STATUSES = ("pass", "fail", "error", "deviation", "should not met", "unsupported")

@@ -15,10 +15,11 @@ from attnspec.backends.names import ADAPTERS, LIBRARY_NAMES, PORTABLE, SEPARATE
 from attnspec.conformance.attribution.levels import Standing, count_by_rule
 from attnspec.conformance.attribution.report import Report
 from attnspec.conformance.outside import one_line
+from attnspec.conformance.render.counts import count_statuses
 from attnspec.conformance.render.html.cell import cells_of
 from attnspec.conformance.render.html.marks import letter_of, letter_of_case, letter_of_level
 from attnspec.conformance.render.html.shares import Shares, shares_of
-from attnspec.conformance.render.summary import backend_headline, count_statuses, why_not_whole
+from attnspec.conformance.render.summary import backend_headline, why_not_whole
 from attnspec.conformance.results import Results, Subject
 from attnspec.conformance.verdict import Verdict
 

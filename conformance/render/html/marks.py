@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from attnspec import levels
 from attnspec.conformance.attribution.levels import NOT_SHOWN, Standing
-from attnspec.conformance.render.summary import cell
+from attnspec.conformance.render.counts import cell
 
 
 @dataclass(frozen=True)

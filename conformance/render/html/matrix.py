@@ -11,10 +11,10 @@ from typing import Any
 
 from attnspec import __version__, levels, rules
 from attnspec.backends.names import PORTABLE
+from attnspec.conformance.render.counts import cell
 from attnspec.conformance.render.html.column import NOTE, Column, newest, page_of, without_run
 from attnspec.conformance.render.html.marks import MARK, MARKS
 from attnspec.conformance.render.html.page import Links, Page, render
-from attnspec.conformance.render.summary import cell
 from attnspec.schema import VECTORS
 
 #: What every file of results says about a column.
