@@ -42,6 +42,7 @@ def front(known: Known) -> Part:
             "paste one row: exact output, allowed error, verdict",
             ("try", "playground", "calculator", "judge one row", "allowed error of my output"),
         ),
+        Name("page", "Licence", "spec/versions.html#rights", "the MIT licence", ("license", "copyright")),
         Name("page", "Questions", "questions.html", "frequently questions_of questions, with answers"),
         Name("page", "Rules", "rules/index.html", "all rules, by chapter"),
         Name("page", "Operations", "operations/index.html", "every argument, with its other names"),

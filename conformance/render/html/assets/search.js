@@ -79,7 +79,7 @@
       .trim();
   const tight = (text) => plain(text).replace(/ /g, "");
   // The stem of a word: endings of the plural and of verbs make no difference.
-  const stem = (word) => (word.length > 4 ? word.replace(/(?:ies|ing|ed|es|s|e)$/, (end) => (end === "ies" ? "y" : "")) : word.length > 3 ? word.replace(/s$/, "") : word);
+  const stem = (word) => (word.length > 4 ? word.replace(/ies$/, "y").replace(/(?:([bdgmnprt])\1ing|ing|ed|es|s|e)$/, "$1") : word.length > 3 ? word.replace(/s$/, "") : word);
   const terms = (text) => plain(text).split(" ").filter(Boolean).map(stem);
   const called = (query) => [[/\bdifferences? between\b/i, ""], ...CALLS].reduce((text, [call, word]) => text.replace(call, word), query);
   // The words of a query. A name that no page has is read by its humps: LowerTriangularMask.
@@ -185,7 +185,9 @@
       const [sum, covered] = points.get(place) || [0, 0];
       const share = whole ? covered / whole : 0;
       if (how < 0 && share < 0.2) return;
-      const score = how < 0 ? (sum / whole) * Math.sqrt(share) * WORTH[one.kind] * (1 - Math.min(one.size, 400) / 2000) : 0;
+      // A section is found by its title rather than by its text, which is long.
+      const named = one.kind === "section" && words.filter((word) => one.shown.includes(` ${word}`)).length * 2 > words.length;
+      const score = how < 0 ? (sum / whole) * Math.sqrt(share) * (named ? 1 : WORTH[one.kind]) * (1 - Math.min(one.size, 400) / 2000) : 0;
       const main = one.tight.startsWith("attention") ? 0 : 1;
       const far = words.every((word) => one.shown.includes(` ${word}`)) ? 0 : 1;
       found.push([how < 0 ? 3 : how, ORDER.indexOf(one.kind), main, far * 1000 + one.name.length, one, score]);
