@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from attnspec import OPERATIONS
+from attnspec.backends.errors import Unsupported
 from attnspec.operations import Argument
 from attnspec.operations.gradients import primal
 from attnspec.operations.letters import BATCH, HEADS
@@ -39,6 +40,9 @@ class Constraints:
         ``query`` if the bias must have the dtype of the query.
     one_query : bool
         Whether a function of a form takes only one query of each sequence.
+    slopes : {"", "start", "end"}
+        Set if it takes slopes of ALiBi in place of a bias: from where distances are counted in a call
+        without an offset.
 
     Examples
     --------
@@ -55,6 +59,7 @@ class Constraints:
     value_depth: Literal["any", "key"] = "any"
     bias_dtype: Literal["any", "query"] = "any"
     one_query: bool = False
+    slopes: Literal["", "start", "end"] = ""
 
     @property
     def suffix(self) -> str:
@@ -145,7 +150,7 @@ def fits(constraints: Constraints, arguments: Mapping[str, Any], operation: str 
             return ""
         for place, letter in enumerate(reversed(argument.shape), start=1):
             sizes.setdefault(letter, []).append(shape[-place] if place <= len(shape) else 1)
-    misfit = _of_shapes(constraints, sizes)
+    misfit = _of_shapes(constraints, sizes) or _of_slopes(constraints, arguments)
     if misfit or not set(_OPERATION.arrays) <= set(OPERATIONS[operation].arrays):
         return misfit
     return _of_axes(constraints, arguments) or _of_options(constraints, arguments)
@@ -191,4 +196,16 @@ def _of_options(constraints: Constraints, arguments: Mapping[str, Any]) -> str:
         given = arguments.get(name, _OPERATION.arguments[name].default)
         if given is not value and given != value:
             return f"always applies {name} = {value}, got {given}"
+    return ""
+
+
+def _of_slopes(constraints: Constraints, arguments: Mapping[str, Any]) -> str:
+    from attnspec.backends.user.slopes import slopes_of
+
+    if not constraints.slopes or arguments.get("bias") is None:
+        return ""
+    try:
+        slopes_of(arguments, from_end=constraints.slopes == "end")
+    except Unsupported as error:
+        return str(error)
     return ""

@@ -22,6 +22,7 @@ def flash_attn_varlen_func(
     causal=False,
     window_size=(-1, -1),
     softcap=0.0,
+    alibi_slopes=None,
     deterministic=False,
 ):
     assert max_seqlen_q == np.diff(cu_seqlens_q).max(initial=0)
@@ -35,6 +36,13 @@ def flash_attn_varlen_func(
         "window": sides(window_size),
         "softcap": softcap or None,
     }
+    if alibi_slopes is not None:
+        options["bias"] = np.zeros((q.shape[1], len(q), len(k)))
+        for first, last, start, end in zip(
+            cu_seqlens_q[:-1], cu_seqlens_q[1:], cu_seqlens_k[:-1], cu_seqlens_k[1:], strict=True
+        ):
+            distances = np.abs(np.arange(first - last, 0)[:, None] - np.arange(start - int(end), 0))
+            options["bias"][:, first:last, start:end] = -alibi_slopes[:, None, None] * distances
     q, k, v = (x.swapaxes(0, 1) for x in (q, k, v))
     return function("packed_attention")(q, k, v, **options, dtype=q.dtype).swapaxes(0, 1)
 
@@ -54,20 +62,33 @@ def unified(
     return (output.swapaxes(0, 1), lse) if return_lse else output.swapaxes(0, 1)
 
 
-def decode(q, k_cache, v_cache, page_table, cache_seqlens, sm_scale=None):
+def decode(q, k_cache, v_cache, page_table, cache_seqlens, sm_scale=None, bias=None):
     assert q.ndim == 4
-    options = {"block_table": page_table, "key_lengths": cache_seqlens, "scale": sm_scale}
+    options = {"block_table": page_table, "key_lengths": cache_seqlens, "scale": sm_scale, "bias": bias}
     q, k, v = (x.swapaxes(-3, -2) for x in (q, k_cache, v_cache))
     return function("paged_attention")(q, k, v, **options, dtype=q.dtype).swapaxes(-3, -2)
 
 
 def paged_attention_v1(
-    query, key_cache, value_cache, num_kv_heads, scale, block_tables, seq_lens, block_size, max_seq_len
+    query,
+    key_cache,
+    value_cache,
+    num_kv_heads,
+    scale,
+    block_tables,
+    seq_lens,
+    block_size,
+    max_seq_len,
+    alibi_slopes=None,
 ):
     assert query.ndim == 3
     assert (num_kv_heads, block_size) == (key_cache.shape[2], key_cache.shape[1])
     assert max_seq_len == seq_lens.max(initial=0)
-    return decode(query[:, None], key_cache, value_cache, block_tables, seq_lens, scale)[:, 0]
+    bias = None
+    if alibi_slopes is not None:
+        places = np.arange(block_tables.shape[-1] * block_size) - (seq_lens[:, None] - 1.0)
+        bias = -alibi_slopes[:, None, None] * np.abs(places)[:, None, None]
+    return decode(query[:, None], key_cache, value_cache, block_tables, seq_lens, scale, bias)[:, 0]
 
 
 def flash_attn_with_kvcache(

@@ -56,7 +56,10 @@ def emulate(signature: Signature, given: dict[str, Any]) -> Any:
     for name in ("key_lengths", "query_lengths") if "per entry" in quirks else ():
         _require(name not in own or np.ndim(own[name]) == 1, "expected a length for each batch entry")
     if given.get("alibi_slopes") is not None:
-        _require(given["alibi_slopes"].ndim <= 2, "alibi_slopes")
+        slopes = np.float64(given["alibi_slopes"])
+        first = key.shape[-2] - query.shape[-2] if "bottom-right" in quirks else 0
+        distances = np.abs(np.arange(query.shape[-2])[:, None] + first - np.arange(key.shape[-2]))
+        own["bias"] = -slopes[:, None, None] * distances
     _with_meaning(own, quirks)
     if "bottom-right" in quirks and ("window" in own or own.get("is_causal")):
         own["query_offset"] = key.shape[-2] - query.shape[-2]

@@ -159,11 +159,21 @@ def test_a_companion_with_the_name_and_the_arguments_is_described_as_that_operat
         (
             "flash_attn_varlen_func",
             "packed_attention",
-            ["open_side = -1", 'longest_keys = "max_seqlen_k"', 'PACK-5 = "bottom-right"', "deterministic"],
+            [
+                "open_side = -1",
+                'slopes = "alibi_slopes"',
+                'longest_keys = "max_seqlen_k"',
+                'PACK-5 = "bottom-right"',
+                "deterministic",
+            ],
         ),
         ("unified", "packed_paged_attention", ['key_lengths = "seqused_k"']),
         ("decode", "paged_attention", ["axes = 4", 'scale = "sm_scale"']),
-        ("paged_attention_v1", "paged_attention", ["one_query = true", 'key_heads = "num_kv_heads"']),
+        (
+            "paged_attention_v1",
+            "paged_attention",
+            ["one_query = true", 'slopes = "alibi_slopes"'],
+        ),
         ("flash_attn_with_kvcache", "paged_attention", ['new_key = "k"', 'is_causal = "causal"']),
         ("mla", "latent_attention", ['query = "q_nope"', 'key_weight = "w_uk"', 'scale = "sm_scale"']),
         ("int8_attention", "quantized_attention", ['key_scales = "k_scale"', 'window = "window_size"']),

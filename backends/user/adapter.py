@@ -12,6 +12,7 @@ from attnspec.backends.captured import pass_on
 from attnspec.backends.errors import Unsupported
 from attnspec.backends.user.convention import OTHER, PACKED, SIZES, Convention, check_convention
 from attnspec.backends.user.signature import native_names, required_parameters
+from attnspec.backends.user.slopes import with_slopes
 from attnspec.operations.letters import BATCH, HEADS
 
 _OPERATION = OPERATIONS["attention"]
@@ -31,6 +32,7 @@ def adapt(name: str, function: Callable[..., Any], convention: Convention, xp: A
     native = _native_names(name, function, convention)
     options = [canonical for canonical in native if canonical not in _OPERATION.arrays]
     options += ["query_offset"] if convention.past else []
+    options += ["bias"] if convention.slopes else []
     returned_always = [f"return_{output}" for output in convention.returns[1:] if output != OTHER]
     given_always = options_in_every_call(name, function, convention)
     kind = inspect.Parameter
@@ -46,6 +48,7 @@ def adapt(name: str, function: Callable[..., Any], convention: Convention, xp: A
     def call_entry(call: dict[str, Any], wanted: Sequence[str]) -> list[Any]:
         for option in given_always:
             call.setdefault(option, _default(option, call["query"]))
+        call = with_slopes(call, convention, xp) if convention.slopes else call
         outer = call["query"].shape[:-2]
         call = _add_axes(call, axes)
         if packed:

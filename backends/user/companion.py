@@ -18,9 +18,10 @@ from attnspec.backends.user.adapter import for_each_entry, with_own_meaning, wit
 from attnspec.backends.user.convention import OTHER, Convention, check_convention
 from attnspec.backends.user.probe import Inference
 from attnspec.backends.user.signature import native_names, required_parameters
+from attnspec.backends.user.slopes import linear_bias, with_slopes
 from attnspec.backends.user.trials import UNCONFIRMED, is_clear, reason_to_ignore
 from attnspec.operations import Argument, Output
-from attnspec.operations.aliases import SIZES, meant_in
+from attnspec.operations.aliases import SIZES, SLOPES, meant_in
 from attnspec.operations.letters import BATCH, HEADS
 from attnspec.reference import function as reference
 from attnspec.sizes import sizes as sizes_of
@@ -53,13 +54,14 @@ def adapt_companion(
     single = {x.name: x.shape.index("L") - len(x.shape) for x in declared if "L" in x.shape}
     single = single if convention.one_query else {}
     turned = {x.name for x in declared if convention.layout == "BSHD" and _has_heads(x)} - single.keys()
+    taken = {*native, *returned, *convention.always, *(["bias"] if convention.slopes else [])}
     kind = inspect.Parameter
     signature = inspect.Signature(
         [kind(array, kind.POSITIONAL_OR_KEYWORD) for array in form.arrays]
         + [
             kind(argument.name, kind.KEYWORD_ONLY, **({} if argument.required else {"default": None}))
             for argument in form.named
-            if argument.name in {*native, *returned, *convention.always}
+            if argument.name in taken
         ]
     )
 
@@ -75,6 +77,7 @@ def adapt_companion(
         call = {argument: x for argument, x in call.items() if argument not in returned}
         call = without_always(call, convention.always, native, form)
         call = {option: _default(option, form, call) for option in always} | call
+        call = with_slopes(call, convention, xp) if convention.slopes else call
         sizes = {own: _size(size, operation, call) for size, own in convention.sizes.items()}
         call = with_own_meaning(call, convention)
         call = {argument: _turned(x) if argument in turned else x for argument, x in call.items()}
@@ -203,7 +206,13 @@ def infer_companion(backend: Backend, operation: str, function: Callable[..., An
         else:
             if taken and is_clear(option, names[option]):
                 convention, why[option] = taken[0], UNCONFIRMED
-    known = {*convention.names.values(), *sizes.values(), *form.arguments}
+    own = next((own for own in parameters if own.lower() in SLOPES and "bias" in form.arguments), "")
+    if own and "bias" not in convention.names:
+        convention = replace(convention, slopes=own, from_end="bottom-right" in dialect.values())
+        bias = {"bias": linear_bias(call, from_end=convention.from_end)}
+        if not _agrees(backend, operation, function, convention, call | bias):
+            why["slopes"] = UNCONFIRMED
+    known = {*convention.names.values(), *sizes.values(), convention.slopes, *form.arguments}
     ignore = tuple(own for own in parameters if own not in known and not own.startswith("_"))
     why |= {"ignore": reason_to_ignore(ignore)} if ignore else {}
     why |= {"given": "True by default"} if on else {}

@@ -43,6 +43,7 @@ KEYS: Mapping[str, tuple[Any, str]] = {
     "open_side": (int, "an integer"),
     "per_entry": (bool, "true or false"),
     "one_query": (bool, "true or false"),
+    "slopes": _STRING,
     "past": (list, "a list of two parameters"),
     "depths": (list, "a list of integers"),
     "multiple": ((int, list), "an integer or a list of two integers"),

@@ -60,17 +60,23 @@ class Convention:
     per_entry: bool = False
     #: Whether it takes one query of each sequence, without an axis of positions.
     one_query: bool = False
+    #: The parameter for the slopes of ALiBi, if it takes these in place of a bias. A bias of other numbers is
+    #: unsupported.
+    slopes: str = ""
+    #: Whether distances are counted from the last query and the last key, as the dialect of causality says.
+    from_end: bool = False
 
     @property
     def others(self) -> tuple[str, ...]:
         """The parameters that the function is passed beside those in `names`."""
-        return (*self.sizes.values(), *self.past)
+        return (*self.sizes.values(), *self.past, *([self.slopes] if self.slopes else []))
 
 
 def check_convention(name: str, convention: Convention, operation: str = "attention") -> None:
     """Check the fields of a convention of a function of attention, or of another operation."""
     form = OPERATIONS[operation]
     _check_names(name, convention.names, operation)
+    _check_slopes(name, convention, operation)
     alone = [key for key in _OF_ATTENTION if getattr(convention, key) != getattr(Convention(), key)]
     alone += ["layout"] if convention.layout == PACKED else []
     if operation != "attention" and alone:
@@ -133,4 +139,18 @@ def _check_names(name: str, names: Mapping[str, str], operation: str) -> None:
         raise BackendError(
             f"backend {name}: names: expected canonical names ({', '.join(known)}), "
             f"got {', '.join(guesses) or dict(names)}"
+        )
+
+
+def _check_slopes(name: str, convention: Convention, operation: str) -> None:
+    """Refuse slopes beside a bias, and slopes of an operation that has none."""
+    if not convention.slopes:
+        return
+    if "bias" not in OPERATIONS[operation].arguments or operation.endswith("_vjp"):
+        raise BackendError(
+            f"backend {name}: slopes: expected a forward operation with a bias, got {operation}"
+        )
+    if "bias" in convention.names:
+        raise BackendError(
+            f"backend {name}: slopes: expected no name of a bias beside it, got {convention.names['bias']}"
         )

@@ -106,6 +106,8 @@ def _passing(inference: Inference) -> Iterator[str]:
     for key in ("per_entry", "one_query"):
         if getattr(convention, key):
             yield f"{key} = true" + _because(why, key)
+    if convention.slopes:
+        yield f'slopes = "{convention.slopes}"' + _because(why, "slopes")
     if convention.open_side is not None:
         yield f"open_side = {convention.open_side}" + _because(why, "window")
     if convention.sizes:

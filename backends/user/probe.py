@@ -18,6 +18,7 @@ from attnspec.backends.errors import BackendError
 from attnspec.backends.user.adapter import adapt
 from attnspec.backends.user.convention import OTHER, PACKED, Convention
 from attnspec.backends.user.signature import required_parameters
+from attnspec.backends.user.slopes import linear_bias
 from attnspec.backends.user.trials import (
     PARTNERS,
     UNCONFIRMED,
@@ -27,7 +28,7 @@ from attnspec.backends.user.trials import (
     reason_to_ignore,
     trials,
 )
-from attnspec.operations.aliases import SIZES
+from attnspec.operations.aliases import SIZES, SLOPES
 from attnspec.reference import attention
 
 _OPERATION = OPERATIONS["attention"]
@@ -148,6 +149,8 @@ class _Probe:
                 if ours[:2] == ("mask", "bias") and "mask" in convention.names:  # one parameter for both
                     convention = next(self.meanings(convention, own, ("bias",), beside=True), convention)
             # The suite tests a canonical name in any case.
+            elif own.lower() in SLOPES:
+                convention = replace(convention, slopes=own)
             elif own in convention.names or own not in (*_OPERATION.arguments, *convention.sizes.values()):
                 ignored.append(own)
         ignored += [
@@ -155,6 +158,7 @@ class _Probe:
             for parameter in inspect.signature(self.function).parameters.values()
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
         ]
+        convention = self.confirm_slopes(convention)
         if ignored:
             self.why["ignore"] = reason_to_ignore(ignored)
         shared = [own for own in convention.names.values() if [*convention.names.values()].count(own) > 1]
@@ -288,6 +292,21 @@ class _Probe:
                 if trial.why:
                     self.why = dict.fromkeys((ours, *trial.variants), trial.why) | self.why
                 yield trial.convention
+
+    def confirm_slopes(self, convention: Convention) -> Convention:
+        """Find out from where a function with slopes counts distances."""
+        if not convention.slopes or "bias" in convention.names:
+            return replace(convention, slopes="")
+        arrays = self.drop_batch(convention, self.arrays)
+        for end in (False, True) if self.at_end is None else (self.at_end,):
+            trial = replace(convention, from_end=end)
+            bias = {"bias": linear_bias(arrays, from_end=end)}
+            if self.confirms(trial, arrays, bias, bias):
+                self.variants |= {"MASK-3": "bottom-right"} if end else {}
+                self.why["slopes"] = "distances are counted from the " + ("end" if end else "beginning")
+                return trial
+        self.why["slopes"] = UNCONFIRMED
+        return convention
 
     def partner(self, ours: str) -> dict[str, str]:
         """Map the argument that one needs to the function's name of it."""

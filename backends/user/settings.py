@@ -156,6 +156,8 @@ def settings_of_table(where: str, name: str, table: Mapping[str, Any]) -> Settin
         open_side=table.get("open_side"),
         per_entry=table.get("per_entry", False),
         one_query=table.get("one_query", False),
+        slopes=table.get("slopes", ""),
+        from_end="slopes" in table and _is_from_end(table),
     )
     as_it_is = ("accuracy", "profile", "versions", "dialect", "concurrent")
     fields: dict[str, Any] = {key: table[key] for key in as_it_is if key in table}
@@ -197,7 +199,13 @@ def _constraints(where: str, table: Mapping[str, Any]) -> Constraints:
         value_depth=table.get("value_depth", "any"),
         bias_dtype=table.get("bias_dtype", "any"),
         one_query=table.get("one_query", False),
+        slopes="" if "slopes" not in table else "end" if _is_from_end(table) else "start",
     )
+
+
+def _is_from_end(table: Mapping[str, Any]) -> bool:
+    """Whether the last query is at the last key, by the dialect of causality."""
+    return "bottom-right" in table.get("dialect", {}).values()
 
 
 def _conversion(name: str, table: Mapping[str, Any]) -> Conversion | None:

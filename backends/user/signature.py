@@ -14,7 +14,7 @@ from attnspec import OPERATIONS
 from attnspec.backends.backend import Backend
 from attnspec.backends.errors import BackendError
 from attnspec.operations import REQUIRED
-from attnspec.operations.aliases import NO_COUNTERPART, OF_COMPANIONS, meant, meant_in
+from attnspec.operations.aliases import NO_COUNTERPART, OF_COMPANIONS, SLOPES, meant, meant_in
 from attnspec.operations.stacks import name_of
 
 _OPERATION = OPERATIONS["attention"]
@@ -260,5 +260,7 @@ def _hint(name: str) -> str:
     """Suggest the meaning of a parameter."""
     if name.startswith("*"):
         return "the signature does not show what it takes: list it in names"
+    if name.rpartition(" ")[2].lower() in SLOPES:
+        return f'write slopes = "{name.rpartition(" ")[2]}" in attnspec.toml'
     guesses = meant_in(*name.split(": ")) if ": " in name else meant(name)  # with a colon, of a companion
     return f"{' or '.join(guesses)}?" if guesses else NO_COUNTERPART.get(name, "")

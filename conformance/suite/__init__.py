@@ -18,7 +18,7 @@ from attnspec.golden import cases_of, read_cases
 FILES = {
     "notation": ("notation",),
     "projection": ("projection",),
-    "scores": ("scores",),
+    "scores": ("scores", "slopes"),
     "masking": ("masking", "masking_garbage", "tiled_masks", "position_masks"),
     "softmax": ("softmax", "tiles"),
     "heads": ("heads",),

@@ -20,7 +20,6 @@ ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "ab",
             "pair_bias",
             "relative_position_bias",
-            "alibi_slopes",
         ),
         "is_causal": ("causal", "use_causal_mask", "causal_mask", "is_causal_mask"),
         "query_offset": ("q_offset", "offset", "start_pos", "position_offset", "cache_position"),
@@ -112,6 +111,9 @@ SIZES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "key_heads": ("num_kv_heads", "n_kv_heads", "kv_heads", "num_key_value_heads", "num_heads_k"),
     }
 )
+
+#: What libraries call the slopes of ALiBi, which they take in place of a bias.
+SLOPES = ("alibi_slopes", "slopes", "alibi")
 
 _DROPOUT = "attention has only dropout_mask; seeded_dropout_attention has a probability"
 _NO_RESULT = "does not change the result"

@@ -1,0 +1,108 @@
+"""The slopes of ALiBi, for a function that takes them in place of a bias."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnspec.backends.errors import Unsupported
+from attnspec.backends.user.convention import Convention
+
+#: The exponents of slopes: no head has the slope of its neighbour, and the order is no sequence.
+_EXPONENTS = (-2, -4, -1, -3, -6, -5)
+
+
+def with_slopes(call: Mapping[str, Any], convention: Convention, xp: Any) -> dict[str, Any]:
+    """Replace a bias by the slopes that it has.
+
+    The bias of a pair is the slope of its head times the distance of query and key, below zero (POS-8).
+    Another bias is declined.
+    """
+    arguments = dict(call)
+    bias = arguments.pop("bias", None)
+    if bias is None:
+        return arguments
+    device = getattr(bias, "device", "cpu")
+    there = {} if device == "cpu" else {"device": device}
+    slopes = slopes_of(call, from_end=convention.from_end)
+    return arguments | {convention.slopes: xp.asarray(slopes, dtype=xp.float32, **there)}
+
+
+def slopes_of(call: Mapping[str, Any], *, from_end: bool = False) -> NDArray[np.float32]:
+    """Return the slope of each head, ``(Hq,)``, from the bias of attention, packed rows or pages.
+
+    With `from_end` the last query is at the last key where the call has no offset (MASK-3).
+    """
+    if "float" not in str(call["bias"].dtype):
+        raise Unsupported(f"takes slopes of ALiBi, got a bias of {call['bias'].dtype}")
+    query, bias = call["query"], call["bias"]
+    bias = np.asarray(bias if isinstance(bias, np.ndarray) else bias.tolist(), np.float64)
+    distances = distances_of(call, from_end=from_end)  # (*B, L, S)
+    outer, heads = distances.shape[:-2], (1, *query.shape)[-3]
+    try:
+        bias = np.broadcast_to(bias, (*outer, heads, *distances.shape[-2:]))
+    except ValueError:
+        raise Unsupported(f"takes slopes of ALiBi, got a bias of the shape {bias.shape}") from None
+    by_head = np.moveaxis(bias, -3, 0).reshape(heads, -1)  # (Hq, *B L S)
+    far = distances.ravel()
+    slopes = np.zeros(heads, np.float32)
+    if far.size and np.nanmax(far, initial=0) > 0:
+        at = np.nanargmax(far)
+        slopes = np.nan_to_num(-by_head[:, at] / far[at], posinf=0, neginf=0).astype(np.float32)
+    counts = ~np.isnan(far)
+    biased = -slopes.astype(np.float64)[:, None] * far[counts]
+    if not np.array_equal(by_head[:, counts], biased):
+        raise Unsupported("takes slopes of ALiBi, got a bias that is none of ALiBi")
+    return slopes
+
+
+def linear_bias(call: Mapping[str, Any], *, from_end: bool = False) -> NDArray[Any]:
+    """Make a bias of slopes that every dtype holds, ``(*B, Hq, L, S)``."""
+    slopes = np.ldexp(1.0, np.resize(_EXPONENTS, (1, *call["query"].shape)[-3]))[:, None, None]
+    bias = -slopes * np.nan_to_num(distances_of(call, from_end=from_end))[..., None, :, :]
+    return bias.astype(call["query"].dtype)
+
+
+def distances_of(call: Mapping[str, Any], *, from_end: bool = False) -> NDArray[np.float64]:
+    """Return the distance of each query and each key, ``(*B, L, S)``, or NaN in different sequences."""
+    places, outer = np.arange(call["query"].shape[-2]), call["query"].shape[:-3]
+    if "block_table" in call:
+        columns, new = (
+            np.arange(call["block_table"].shape[-1] * call["key_pages"].shape[-2]),
+            call.get("new_key"),
+        )
+        lengths = _integers(call["key_lengths"]) + (0 if new is None else new.shape[-2])
+    else:
+        columns = np.arange(call["key"].shape[-2])
+        lengths = np.diff(_integers(call["key_starts"])) if "key_starts" in call else np.asarray(len(columns))
+    packed, sequence = "query_starts" in call, 0 * places
+    if packed:
+        counts = np.diff(_integers(call["query_starts"]))
+        places, sequence = _in_sequences(call["query_starts"], len(places))
+    else:
+        counts = np.asarray(len(places))
+    ends = from_end or "block_table" in call
+    offset = _integers(call.get("query_offset", lengths - counts if ends else 0))
+    if packed:  # rows past the last sequence are of none
+        offset = np.append(np.broadcast_to(offset, counts.shape), 0)[sequence]
+    rows = _integers(call.get("query_positions", places + (offset if packed else offset[..., None])))
+    other = False
+    if "key_starts" in call:
+        columns, of_key = _in_sequences(call["key_starts"], len(columns))
+        other = sequence[:, None] != of_key
+    columns = _integers(call.get("key_positions", columns))
+    distances = np.abs(rows[..., :, None] - columns[..., None, :]).astype(np.float64)
+    distances = np.where(other, np.nan, distances)
+    return np.broadcast_to(distances, (*outer, *distances.shape[-2:]))
+
+
+def _in_sequences(starts: Any, rows: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the place of each row in its sequence, and the number of the sequence."""
+    first = _integers(starts)
+    sequence = np.searchsorted(first, np.arange(rows), "right") - 1
+    return np.arange(rows) - first[sequence], sequence
+
+
+def _integers(numbers: Any) -> NDArray[np.int64]:
+    return np.asarray(numbers.tolist() if hasattr(numbers, "tolist") else numbers, np.int64)

@@ -1,0 +1,75 @@
+"""The chapter `scores`: biases that fall with the distance of query and key, as ALiBi has them.
+
+These are the only biases of a function that takes slopes in place of one.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from attnspec.backends.user.slopes import linear_bias
+from attnspec.conformance.suite.drawn_stacks import Sizes, draw_call
+from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
+from attnspec.conformance.suite.options import positions
+from attnspec.conformance.suite.problem import Shape
+from attnspec.conformance.suite.words import draw_in_turn, in_two_dtypes
+from attnspec.operations.stacks import FORMS, STACKS
+
+chapter = Chapter("scores")
+
+Arguments = dict[str, Any]
+#: What a call has beside the bias, and whether the last query is at the last key.
+_BESIDE: Mapping[str, tuple[Arguments, bool]] = {
+    "nothing": ({}, False),
+    "causality": ({"is_causal": True}, False),
+    "a window": ({"window": (2, 1)}, False),
+    "a softcap and a scale": ({"softcap": 1.5, "scale": -2.0}, False),
+    "the last query at the last key": ({}, True),
+    "a causal offset": ({"is_causal": True}, True),
+}
+_FORMS = ("packed_attention", "paged_attention", "packed_paged_attention")
+_SIZES = (Sizes(heads=(4, 2)), Sizes(queries=(1, 3, 2), keys=(1, 17, 9), page=4, heads=(6, 2)))
+
+
+def _biased(call: Arguments, *, from_end: bool = False) -> Arguments:
+    return call | {"bias": linear_bias(call, from_end=from_end)}
+
+
+@chapter.group("SCORE-4", each=tuple(_BESIDE))
+def linear_bias_beside(draw: Draw, beside: str) -> Iterator[Yielded]:
+    """The bias falls with the distance, with a slope for each query head, for keys after the query too."""
+    options, ends = _BESIDE[beside]
+    shapes = (Shape((2, 6), 5, 5, 4, 3, groups=3), Shape((4,), 3, 7, 4, 4), Shape((2, 2), 1, 6, 2, 2))
+    for problem in draw.problems(shapes, 2):
+        own = options if beside != "a causal offset" else options | {"query_offset": _late(problem.shape)}
+        yield _biased(problem.arguments | own, from_end=ends)
+
+
+def _late(shape: tuple[int, ...]) -> int:
+    return shape[-1] - shape[-2]
+
+
+@chapter.group("SCORE-4", "MASK-14")
+def linear_bias_at_positions(draw: Draw) -> Iterator[Yielded]:
+    """The distance is that of positions in any order."""
+    for problem in draw.problems((Shape((2, 4), 4, 6, 4, 4, groups=2),), 2):
+        yield _biased(problem.arguments | positions(problem))
+
+
+@chapter.group("SCORE-4", each=("causality", "a window", "a causal offset"))
+def linear_bias_across_tiles(draw: Draw, beside: str) -> Iterator[Yielded]:
+    """Distances count on from tile to tile."""
+    options, ends = _BESIDE[beside]
+    for problem in in_two_dtypes(draw, (Shape((2,), 65, 65, 8, 3), Shape((4,), 17, 130, 8, 3, groups=2))):
+        own = {"query_offset": _late(problem.shape)} if ends else {}
+        call = _biased(problem.arguments | options | own)
+        yield Call(call, ("SCORE-4",), outputs=("output", "lse"))
+
+
+@chapter.group("SCORE-4", "STACK-2", each=tuple(_BESIDE)[:-1])
+def linear_bias_in_a_form(draw: Draw, beside: str) -> Iterator[Yielded]:
+    """The distance is that of places in a sequence, in packed rows, in pages and in both."""
+    options, ends = _BESIDE[beside]
+    for name in _FORMS:
+        for random, dtype, sizes in draw_in_turn(draw, *_SIZES):
+            call = draw_call(random, dtype, {**FORMS, **STACKS}[name].layers, sizes)
+            yield Call(_biased(call | options, from_end=ends), ("SCORE-4", "STACK-2"), operation=name)

@@ -1,0 +1,111 @@
+"""Functions that take slopes of ALiBi in place of a bias."""
+
+import numpy as np
+import pytest
+
+from attnspec.backends import BackendError, Unsupported, describe
+from attnspec.backends.user.slopes import distances_of, linear_bias, slopes_of
+from attnspec.conformance import check
+from attnspec.reference import alibi_bias, attention
+
+NAMES = {"query": "q", "key": "k", "value": "v", "is_causal": "causal"}
+
+
+def kernel(wrong=""):
+    """Make a kernel that counts distances from the last query and the last key, or a wrong one."""
+
+    def attend(q, k, v, *, causal=False, alibi_slopes=None):
+        queries, keys = q.shape[-2], k.shape[-2]
+        first = keys - queries
+        options = {"is_causal": causal, "query_offset": first}
+        if alibi_slopes is not None:
+            slopes = np.float64(alibi_slopes)[:, None, None]
+            distances = np.arange(queries)[:, None] + first - np.arange(keys)
+            distances = {
+                "signed": distances,
+                "from the beginning": np.abs(distances - first),
+                "in a tile": np.abs(distances) % 64,
+            }.get(wrong, np.abs(distances))
+            shared = k.shape[-3]
+            slopes = {
+                "reversed": slopes[::-1],
+                "of key heads": np.repeat(slopes[:shared], len(slopes) // shared, 0),
+                "twice": 2 * slopes,
+            }.get(wrong, slopes)
+            options["bias"] = -slopes * distances
+        return attention(q, k, v, **options, dtype=q.dtype)
+
+    return describe(attend, names=NAMES, slopes="alibi_slopes", dialect={"MASK-3": "bottom-right"})
+
+
+@pytest.mark.parametrize(
+    "wrong", ["", "signed", "from the beginning", "in a tile", "reversed", "of key heads", "twice"]
+)
+def test_slopes_of_a_kernel_are_judged(wrong):
+    report = check(kernel(wrong), rules=["SCORE-4"])
+    assert report.good == (not wrong), report.text
+    judged = [verdict for verdict in report.report.results.verdicts if verdict.status in ("pass", "fail")]
+    assert len(judged) > 10
+    assert wrong or {verdict.status for verdict in judged} == {"pass"}
+
+
+def test_slopes_are_those_of_the_bias_of_alibi():
+    query, key = np.ones((2, 6, 3, 4)), np.ones((2, 6, 5, 4))
+    for given in (
+        {},
+        {"query_offset": np.array([2, 9])},
+        {"key_positions": np.tile([4, 0, 9, 9, 1], (2, 1))},
+    ):
+        bias = alibi_bias(query, key, slopes=2.0 ** -np.arange(6), **given)
+        call = {"query": query, "key": key, "bias": bias, **given}
+        assert slopes_of(call).tolist() == [1, 0.5, 0.25, 0.125, 0.0625, 0.03125]
+    assert slopes_of(call | {"bias": 0 * bias}).tolist() == [0] * 6
+
+
+@pytest.mark.parametrize(
+    ("bias", "why"),
+    [
+        (np.ones((3, 5)), "none of ALiBi"),
+        (np.full((3, 5), -np.inf), "none of ALiBi"),
+        (np.zeros((3, 5), int), "a bias of int64"),
+        (np.zeros((4, 5)), "a bias of the shape"),
+    ],
+)
+def test_another_bias_is_no_case_for_slopes(bias, why):
+    with pytest.raises(Unsupported, match=why):
+        slopes_of({"query": np.ones((2, 3, 4)), "key": np.ones((2, 5, 4)), "bias": bias})
+
+
+def test_distances_are_those_of_places_in_a_sequence():
+    packed = {
+        "query": np.ones((1, 4, 2)),
+        "key": np.ones((1, 5, 2)),
+        "query_starts": np.array([0, 1, 3]),
+        "key_starts": np.array([0, 3, 5]),
+    }
+    no = np.nan
+    beginning = [[0, 1, 2, no, no], [no, no, no, 0, 1], [no, no, no, 1, 0], [no] * 5]
+    np.testing.assert_array_equal(distances_of(packed), beginning)
+    np.testing.assert_array_equal(distances_of(packed, from_end=True)[0], [2, 1, 0, no, no])
+    paged = {"query": np.ones((2, 1, 1, 2)), "block_table": np.zeros((2, 2), int)}
+    paged |= {"key_pages": np.ones((3, 1, 2, 2)), "key_lengths": np.array([4, 2])}
+    np.testing.assert_array_equal(distances_of(paged), [[[3, 2, 1, 0]], [[1, 0, 1, 2]]])
+    rows = packed | {name: paged[name] for name in ("block_table", "key_pages", "key_lengths")}
+    del rows["key_starts"]
+    np.testing.assert_array_equal(distances_of(rows)[:3], [[3, 2, 1, 0], [0, 1, 2, 3], [1, 0, 1, 2]])
+    assert slopes_of(rows | {"bias": linear_bias(rows)}).tolist() == [0.25]
+
+
+def test_slopes_beside_a_bias_are_refused():
+    def attend(q, k, v, bias=None, alibi_slopes=None):
+        """Attend."""
+
+    with pytest.raises(BackendError, match="slopes: expected no name of a bias beside it, got bias"):
+        describe(attend, names={**NAMES, "bias": "bias"}, slopes="alibi_slopes")
+
+
+def test_a_parameter_of_slopes_has_a_hint():
+    def attend(query, key, value, alibi_slopes=None):
+        """Attend."""
+
+    assert 'write slopes = "alibi_slopes" in attnspec.toml' in check(attend, rules=["SCORE-4"]).text
