@@ -31,7 +31,6 @@ BROKEN = [
     ("errors-earlier-calls-scale-1-float32", "scale_of_an_earlier_call", "value"),
     ("masking-finite-garbage-mask-and-large-1-float32", "maximum_of_disallowed_keys_too", "bits"),
     ("masking-finite-garbage-after-the-query-1-float32", "keys_scaled_by_the_largest", "bits"),
-    ("softmax-one-key-gives-its-value-1-float32", "padding_to_tiles_of_4_in_the_sum", "value"),
     (OUTPUT_ALONE, "causal_dropped_unless_weights_are_asked_for", "value"),
     ("softmax-returned-weights-are-those-used-1-float32", "scores_returned_for_weights", "value"),
     ("caching-parts-of-its-own-two-1-float32", "merged_by_lses_to_base_2", "value"),
@@ -111,8 +110,8 @@ def test_a_call_that_raises_or_returns_another_shape():
     def raising(query, key, value):
         raise RuntimeError("not here")
 
-    verdict = judge(own(raising), find("softmax-one-key-gives-its-value-1-float32"))
-    assert (verdict.status, verdict.rule, verdict.raised.message) == ("error", "SOFT-3", "not here")
+    verdict = judge(own(raising), find("numerics-call-repeated-plain-1-float32"))
+    assert (verdict.status, verdict.rule, verdict.raised.message) == ("error", "NUM-9", "not here")
 
     def transposed(query, key, value, *, is_causal=False):
         return np.swapaxes(right(query, key, value, is_causal=is_causal), -1, -2)
