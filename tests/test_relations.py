@@ -110,8 +110,8 @@ def test_a_call_that_raises_or_returns_another_shape():
     def raising(query, key, value):
         raise RuntimeError("not here")
 
-    verdict = judge(own(raising), find("numerics-call-repeated-plain-1-float32"))
-    assert (verdict.status, verdict.rule, verdict.raised.message) == ("error", "NUM-9", "not here")
+    verdict = judge(own(raising), find("numerics-strides-reversed-and-all-1-float32"))
+    assert (verdict.status, verdict.rule, verdict.raised.message) == ("error", "NUM-8", "not here")
 
     def transposed(query, key, value, *, is_causal=False):
         return np.swapaxes(right(query, key, value, is_causal=is_causal), -1, -2)
