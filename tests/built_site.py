@@ -85,3 +85,17 @@ class Site:
         text = (self.folder / "html" / "_static" / "vectors" / f"{case_id}.js").read_text(encoding="utf-8")
         assert text.startswith(f'attnspecCase("{case_id}",')
         return unpacked(json.loads(text[text.index(",") + 1 : text.rindex(")")]))
+
+    def search(self, queries, folder):
+        """What the script of the pages finds first for each query: addresses, and an id that there is not."""
+        names = (self.folder / "html" / "_static" / "names.js").read_text(encoding="utf-8")
+        program = (
+            f"const {{ prepare, search, unpack }} = require({json.dumps(str(ASSETS / 'search.js'))});"
+            "globalThis.attnspecNames = async (data) => { const index = prepare(await unpack(data));"
+            f"const said = {json.dumps([*queries])}.map((query) => search(index, query, 3));"
+            "console.log(JSON.stringify(said.map(({ found, absent }) =>"
+            "[found.map((one) => one.address), absent || '']))); };"
+        )
+        (folder / "search.js").write_text(program + names, encoding="utf-8")
+        done = subprocess.run(["node", folder / "search.js"], check=True, capture_output=True, text=True)
+        return json.loads(done.stdout)

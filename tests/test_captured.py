@@ -92,11 +92,10 @@ def test_the_calls_of_a_set_of_options_are_captured_once_and_replayed_in_the_sam
 
 
 @pytest.mark.parametrize(("keeps", "status"), [(True, "fail"), (False, "pass")])
-def test_names_and_layouts_apply_to_captured_calls(tmp_path, monkeypatch, keeps, status):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "own.py").write_text(OWN.replace("{keeps}", str(keeps)))
-    (tmp_path / "attnspec.toml").write_text(NAMES)
-    verdict = judge(load(str(tmp_path)), LENGTHS)
+def test_names_and_layouts_apply_to_captured_calls(here, keeps, status):
+    (here / "own.py").write_text(OWN.replace("{keeps}", str(keeps)))
+    (here / "attnspec.toml").write_text(NAMES)
+    verdict = judge(load(str(here)), LENGTHS)
     assert (verdict.status, verdict.rule) == (status, "ERR-20" if keeps else "")
 
 
@@ -117,7 +116,6 @@ def test_a_program_captures_operations_that_it_has():
 
 @pytest.mark.parametrize("library", ["torch", "jax"])
 def test_a_library_compiles_what_it_captures(library):
-    pytest.importorskip(library)
     backend, kept = load(f"{library}-portable"), {}
     own = backend.attention
 

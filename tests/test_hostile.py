@@ -50,7 +50,7 @@ def test_a_failure_of_the_judge_is_not_put_to_the_implementation(monkeypatch):
     assert "does not conform" not in text
 
 
-def test_a_function_that_never_returns_is_abandoned(monkeypatch):
+def test_a_function_that_does_not_return_in_time_is_abandoned(monkeypatch):
     monkeypatch.chdir(TESTS)
     monkeypatch.setattr(pool, "MOST_HANGS", 1)
     monkeypatch.setattr(pool, "HANG_LIMIT", 1)
@@ -59,10 +59,7 @@ def test_a_function_that_never_returns_is_abandoned(monkeypatch):
     assert (verdict.status, verdict.reason) == ("error", "did not end in 1 s")
     text = screen(Report(results))
     assert "error: backend hostile:hanging: abandoned after 1 cases that did not end" in text
-
-
-def test_a_run_of_slow_failures_is_abandoned(monkeypatch):
-    """Its time is that of the process that judges nothing, whose clock the function cannot stop."""
+    # Its time is that of the process that judges nothing, whose clock the function cannot stop.
     monkeypatch.chdir(TESTS)
     monkeypatch.setattr(pool, "SLOW_LIMIT", 0.0)
     monkeypatch.setattr(pool, "MOST_HANGS", 0)
@@ -84,12 +81,9 @@ def test_a_function_that_raises_at_random_is_told_from_one_that_always_does(monk
     assert "not repeatable: the same call, repeated, has another result" in verdict_text(verdict)
 
 
-def test_an_exception_that_has_no_text_is_one_all_the_same():
+def test_exceptions_and_lines_without_a_text_are_one_line():
     assert Raised(BackendError("x" * 5000)).data.message == "x" * 4000 + "... and 1000 characters more"
     assert Raised(MuteError()).data.message == "a message that cannot be read"
-
-
-def test_one_line_of_many():
     assert one_line("a\n\x1b[1mb\tc") == "a \ufffd[1mb c"
     assert len(one_line("x" * 10**7)) < 2100
     assert cut("x" * 2000) == "x" * 2000
@@ -147,10 +141,9 @@ IMPORTED = (
 
 
 @pytest.mark.parametrize("source", IMPORTS)
-def test_what_an_import_may_do(source, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_what_an_import_may_do(source, here, monkeypatch):
     monkeypatch.setattr(worker, "IMPORT_LIMIT", 3.0)
-    (tmp_path / "kernel.py").write_text(source + "\n")
+    (here / "kernel.py").write_text(source + "\n")
     report = Report(run_all(["kernel:attention"], Selection(names=CASES)).results)
     assert report.outcome is Outcome.NOT_LOADED
     (subject,) = report.results.subjects
@@ -160,9 +153,8 @@ def test_what_an_import_may_do(source, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("source", IMPORTED)
-def test_what_an_import_may_do_and_be_judged(source, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "kernel.py").write_text(
+def test_what_an_import_may_do_and_be_judged(source, here):
+    (here / "kernel.py").write_text(
         f"{source}\nimport sys\nsys.path.append({str(TESTS)!r})\nfrom hostile import right as attention\n"
     )
     report = Report(run_all(["kernel:attention"], Selection(names=CASES)).results)
@@ -192,10 +184,9 @@ def crashing(folder, *, more="", every=False, **kwargs):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux only")
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_after_a_crash_no_other_costs_an_import(jobs, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_after_a_crash_no_other_costs_an_import(jobs, here, monkeypatch):
     monkeypatch.setattr(pool, "MOST_CRASHES", 6)  # a copy that ends is not counted
-    report, imports = crashing(tmp_path, jobs=jobs)
+    report, imports = crashing(here, jobs=jobs)
     statuses = [one.status for one in report.results.verdicts]
     assert statuses.count("error") > 8
     assert statuses.count("pass") >= 8, "the others are judged"
@@ -209,21 +200,19 @@ def test_after_a_crash_no_other_costs_an_import(jobs, tmp_path, monkeypatch):
     assert "run: chosen (" in "\n".join(text)
 
 
-def test_a_process_with_threads_of_an_import_is_not_copied(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_a_process_with_threads_of_an_import_is_not_copied(here, monkeypatch):
     monkeypatch.setattr(pool, "MOST_CRASHES", 3)
     thread = "import threading, time; threading.Thread(target=time.sleep, args=(987,), daemon=True).start()"
-    report, imports = crashing(tmp_path, more=thread)
+    report, imports = crashing(here, more=thread)
     assert imports == 3
     assert report.results.missing["kernel:attention"], "the rest is said to be not judged"
     assert "cases of the plan were not judged" in screen(report)
     assert "abandoned after its process ended 3 times" in screen(report)
 
 
-def test_a_run_of_nothing_but_crashes_is_abandoned_and_told_once(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_a_run_of_nothing_but_crashes_is_abandoned_and_told_once(here, monkeypatch):
     monkeypatch.setattr(pool, "MOST_CRASHES", 12)
-    report, imports = crashing(tmp_path, every=True)
+    report, imports = crashing(here, every=True)
     text = " ".join(screen(report).split())
     assert report.outcome is FAILS
     assert imports <= 2 or sys.platform != "linux"
@@ -232,9 +221,8 @@ def test_a_run_of_nothing_but_crashes_is_abandoned_and_told_once(tmp_path, monke
     assert "no call returns" in text
 
 
-def test_an_exception_of_every_call_is_told_once(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "kernel.py").write_text("def attention(query, key, value):\n    raise OSError('no image')\n")
+def test_an_exception_of_every_call_is_told_once(here):
+    (here / "kernel.py").write_text("def attention(query, key, value):\n    raise OSError('no image')\n")
     ran = run_all(["kernel:attention"], Selection(rules=("SOFT-1", "MASK-13", "NUM-9", "SHAPE-6")))
     text = screen(Report(ran.results))
     assert text.count("no image") == 1
@@ -243,12 +231,11 @@ def test_an_exception_of_every_call_is_told_once(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("variable", "threads"), [("", "1"), ("OPENBLAS_NUM_THREADS", "3")])
-def test_matrix_products_have_one_thread_unless_asked_otherwise(variable, threads, tmp_path, monkeypatch):
+def test_matrix_products_have_one_thread_unless_asked_otherwise(variable, threads, here, monkeypatch):
     monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
     if variable:
         monkeypatch.setenv(variable, threads)
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "own.py").write_text(
+    (here / "own.py").write_text(
         "import os\n\n\ndef attention(query, key, value):\n"
         "    raise ValueError(os.environ['OPENBLAS_NUM_THREADS'])\n"
     )

@@ -9,11 +9,10 @@ from urllib.parse import unquote
 from xml.etree import ElementTree as ET
 
 import pytest
-from click.testing import CliRunner
 from html_results import HOSTILE, data_of, every_rule, verdict, write_run
+from tests_support import command
 
 from attnspec import SpecError, levels, rules
-from attnspec.conformance.cli.main import main
 from attnspec.conformance.render.html import write
 from attnspec.conformance.render.html.folder import files, read_columns
 from attnspec.conformance.render.html.marks import MARKS
@@ -82,7 +81,7 @@ class _Page(HTMLParser):
         self.addresses += [values[name] for name in ("href", "src") if name in values]
 
 
-def test_every_link_of_every_page_leads_somewhere(folder):
+def test_links_lead_somewhere_and_pages_load_nothing_from_elsewhere(folder):
     pages = {path.resolve(): _Page(text) for path, text in folder.pages().items()}
     assert len(pages) == 3 + 3 + 4
     for path, page in pages.items():
@@ -95,9 +94,6 @@ def test_every_link_of_every_page_leads_somewhere(folder):
             assert target.is_file(), (path, address)
             if anchor and "=" not in anchor:
                 assert anchor in pages[target].ids, (path, address)
-
-
-def test_pages_load_nothing_from_elsewhere(folder):
     for path, text in folder.pages().items():
         assert "connect-src 'none'" in unescape(text)
         assert not re.search(r"https?://|file:///", text), path
@@ -105,9 +101,6 @@ def test_pages_load_nothing_from_elsewhere(folder):
         if path.name != "names.js":
             text = path.read_text(encoding="utf-8")
             assert not re.search(r"https?:|fetch\(|XMLHttp|WebSocket|sendBeacon|@import|url\(", text), path
-
-
-def test_text_from_outside_is_never_markup(folder):
     assert HOSTILE in {column["backend"] for column in folder.columns.values()}
     for path, text in folder.pages().items():
         assert "img" not in _Page(text).tags, path
@@ -122,15 +115,12 @@ def test_a_run_with_deviations_is_not_said_to_conform(build):
     assert "conforms" not in deviates
 
 
-def test_each_kind_of_verdict_has_its_mark(folder):
+def test_each_kind_of_verdict_has_a_mark_of_its_own(folder):
     letters = folder.letters(MINE)
     expected = {"MASK-1": "p", "MASK-4": "f", "MASK-6": "d", "MASK-13": "s", "MASK-8": "u"}
     expected |= {"ERR-1": "f", "INV-4": "m", "MASK-2": "n"}
     assert {rule: letters[rule] for rule in expected} == expected
     assert [*letters.values()].count("p") == 1
-
-
-def test_marks_differ_without_colour():
     assert len({mark.symbol for mark in MARKS}) == len(MARKS)
     assert len({mark.letter for mark in MARKS}) == len({mark.name for mark in MARKS}) == len(MARKS) == 7
 
@@ -176,7 +166,7 @@ def test_a_deviation_is_named_and_counted(build):
     assert "deviation 3 of 4: nan: 2; uniform: 1</a>" in pages.text("m-f.html")
 
 
-def test_the_rules_stand_beside_the_results(folder):
+def test_the_rules_stand_beside_the_results_and_are_found(folder):
     text = folder.text("rules.html")
     assert {rule.id for rule in rules()} <= set(_Page(text).ids)
     assert "the output and the weights MUST be 0" in text
@@ -184,9 +174,6 @@ def test_the_rules_stand_beside_the_results(folder):
     addresses = {rule[0]: rule[4] for rule in folder.data("matrix")["rules"]}
     assert addresses == {rule.id: f"rules.html#{rule.id}" for rule in rules()}
     assert folder.data("rules") == {rule.id: rule.sentence for rule in rules()}
-
-
-def test_the_search_of_a_folder_knows_its_rules_and_backends(folder):
     text = folder.text("_static/names.js")
     names = json.loads(text[text.index("(") + 1 : text.rindex(")")])
     addresses = {(kind, name): address for kind, name, _, address, *_ in names}
@@ -222,6 +209,16 @@ def test_the_newest_version_has_the_page_of_the_backend(folder):
     assert columns[MINE]["page"] == f"runs/{MINE}.html"
     assert [column["newest"] for column in columns.values()].count(True) == 3
     assert "numpy 1.1" in folder.text("mine-f.html")
+    text = folder.text("runs/mine-f-1.1-2026-02-05.html")
+    assert '<a href="../mine-f.html">' in text
+    assert "does not conform" in text
+    assert len(text) < 5_000
+    assert 'id="levels"' in folder.text(f"runs/{MINE}.html")
+    text = folder.text("index.html").partition('id="libraries"')[2].partition('id="rules"')[0]
+    assert ">good:f</a>" in text
+    assert '<abbr title="Attention with no option except the scale. Every function' in text
+    assert f"{len(rules())} of {len(rules())}" in text
+    assert "ERR-1 (error)" in text
 
 
 def test_versions_are_ordered_as_numbers_not_as_text(build):
@@ -270,13 +267,18 @@ def test_the_matrix_is_there_as_csv_and_json(folder):
     assert run["levels"]["masked"]["lacks"]["MASK-4"] == "fail"
 
 
-def test_there_is_a_badge_for_each_backend_and_level(folder):
+def test_there_are_badges_of_levels_and_drawings_of_shares(folder):
     badges = {path.name: path.read_text(encoding="utf-8") for path in (folder.path / "badges").iterdir()}
     assert len(badges) == 3 * len(levels())
     assert "reached" in badges["good-f-core.svg"]
     assert "not reached" in badges["mine-f-masked.svg"]
     for text in badges.values():
         ET.fromstring(text)
+    text = folder.text(f"runs/{MINE}.html")
+    assert text.count("<svg") == 1
+    assert "float32, 16 to 63 numbers: 2 calls, median 1.4, largest 2.5 in masking-c-float32, 1 over" in text
+    assert "float32, 256 to 1023 numbers: 1 call, median 0.5, largest 0.5" in text
+    assert text.count('class="over"') == 1
 
 
 def test_the_feed_says_what_a_version_changed(folder):
@@ -293,24 +295,13 @@ def test_the_feed_says_what_a_version_changed(folder):
         assert (folder.path / entry.find(f"{name}link").get("href")).is_file()
 
 
-def test_shares_of_the_budget_are_drawn_by_dtype_and_size(folder):
-    text = folder.text(f"runs/{MINE}.html")
-    assert text.count("<svg") == 1
-    assert "float32, 16 to 63 numbers: 2 calls, median 1.4, largest 2.5 in masking-c-float32, 1 over" in text
-    assert "float32, 256 to 1023 numbers: 1 call, median 0.5, largest 0.5" in text
-    assert text.count('class="over"') == 1
-
-
-def test_thirty_backends_fit_into_small_files(build):
+def test_small_files_whatever_is_judged(build):
     def failing(name):
         return [verdict(name, f"{rule.chapter}-{rule.id}", rule.id, "fail") for rule in rules()]
 
     pages = build(*({"backend": name, "judged": failing(name)} for name in (f"m{n}:f" for n in range(30))))
     assert len([*pages.path.rglob("*.html")]) > 60
     assert pages.large(".html", ".js", ".css") == []
-
-
-def test_long_texts_do_not_make_large_pages(build):
     several = [(rule.id, number) for rule in rules() for number in range(3)]
     long = [verdict("m:f", f"c{number}", rule, "fail", reason="x" * 50_000) for rule, number in several]
     assert build({"backend": "m:f", "judged": long}).large(".html", ".js", ".css", ".csv", ".xml") == []
@@ -330,7 +321,7 @@ def test_no_results_are_an_error(tmp_path):
 
 
 def _run(*words):
-    return CliRunner().invoke(main, [str(word) for word in words])
+    return command(*[str(word) for word in words])
 
 
 def test_the_command_writes_the_pages(tmp_path, monkeypatch):
@@ -364,19 +355,3 @@ def test_the_report_of_one_backend_begins_with_the_verdict_and_the_causes(build,
     assert "from attnspec.backends import load" in shown
     assert "img src=x" not in text.replace("&lt;img src=x", "")
     assert 'class="verdict"' not in folder.text("index.html")
-
-
-def test_the_first_table_names_the_levels_of_each_function_in_words(folder):
-    text = folder.text("index.html").partition('id="libraries"')[2].partition('id="rules"')[0]
-    assert ">good:f</a>" in text
-    assert '<abbr title="Attention with no option except the scale. Every function' in text
-    assert f"{len(rules())} of {len(rules())}" in text
-    assert "ERR-1 (error)" in text
-
-
-def test_the_address_of_the_newest_run_leads_to_the_page_of_the_backend(folder):
-    text = folder.text("runs/mine-f-1.1-2026-02-05.html")
-    assert '<a href="../mine-f.html">' in text
-    assert "does not conform" in text
-    assert len(text) < 5_000
-    assert 'id="levels"' in folder.text(f"runs/{MINE}.html")

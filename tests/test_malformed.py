@@ -129,8 +129,8 @@ def test_the_data_tell_that_they_do_not_fit():
     assert len(named) == 4
 
 
-def test_every_argument_is_malformed_somewhere():
-    """But for those that an operation has in common with the operation itself."""
+def test_every_argument_is_malformed_once_by_a_rule_that_asks_for_it():
+    # But for those that an operation has in common with the operation itself.
     known = {
         (operation, name)
         for operation, form in OPERATIONS.items()
@@ -138,10 +138,8 @@ def test_every_argument_is_malformed_somewhere():
         if operation == primal(operation) or name not in OPERATIONS[primal(operation)].arguments
     }
     assert {(call.operation, call.argument) for call in EVERY.values()} == known
-
-
-def test_what_a_rule_asks_to_refuse_is_cited():
-    """And each rule that asks for a refusal has a call, but for that of what cannot be honoured."""
+    assert len({call.name for call in every()}) == len(every())
+    # And each rule that asks for a refusal has a call, but for that of what cannot be honoured.
     asking = {call.rule for call in malformed()} | {call.rule for call in MIXED.values()}
     sentences = {rule: find_rule(rule).sentence for rule in asking}
     silent = {rule for rule, sentence in sentences.items() if "raise an error" not in sentence}
@@ -150,10 +148,6 @@ def test_what_a_rule_asks_to_refuse_is_cited():
 
     wanted = {rule.id for rule in rules() if "raise an error" in rule.sentence}
     assert wanted - asking == {"ERR-19"}, "it lets a call return, and a relation shows what that depends on"
-
-
-def test_names_are_said_once():
-    assert len({call.name for call in every()}) == len(every())
 
 
 def operations_in(rule):
@@ -166,7 +160,7 @@ def operations_in(rule):
 
 
 def test_a_refusal_is_asked_of_the_operations_that_its_rule_names():
-    """A rule that names operations is about them alone."""
+    # A rule that names operations is about them alone.
     wrong = set()
     for item in whole_suite():
         rule = find_rule(item.rules[0])
@@ -174,21 +168,20 @@ def test_a_refusal_is_asked_of_the_operations_that_its_rule_names():
         if item.refusal and named and item.operation not in named:
             wrong.add((rule.id, item.operation))
     assert wrong == set()
+    named = operations_in(find_rule("ERR-5"))
+    assert {call.operation for call in malformed() if call.rule == "ERR-5"} <= named
 
 
 OTHERS = ("torch-portable", "jax-portable", "strict-portable", "dask-portable")
 
 
-def test_arrays_of_two_libraries_are_refused():
+def test_names_of_arrays_and_integers_of_libraries():
     torch = load("torch-portable")
     ours, one = torch.to_library(np.ones((2, 2))), np.ones((2, 2))
     with pytest.raises(ValueError, match=r"^key: expected an array of .*torch, got one of .*numpy \[ERR-2]$"):
         torch.attention(ours, one, ours)
     with pytest.raises(ValueError, match=r"^mask: expected an array of .*torch, got .*numpy \[ERR-4]$"):
         torch.attention(ours, ours, ours, mask=one > 0)
-
-
-def test_integers_of_numpy_are_integers():
     attention = load("numpy-portable").attention
     arrays = [np.sin(np.arange(12.0)).reshape(4, 3)] * 3
     options = {"is_causal": True, "query_offset": 1, "window": (1, 0), "key_lengths": 3, "scale": 2}
@@ -198,9 +191,6 @@ def test_integers_of_numpy_are_integers():
         "scale": np.int64(2),
     }
     assert (attention(*arrays, **options) == attention(*arrays, **options | of_numpy)).all()
-
-
-def test_a_number_that_the_positions_do_not_have_is_refused_or_has_its_meaning():
     attention = load("numpy-portable").attention
     one = np.ones((3, 2))
     everything = attention(one, one, one)
@@ -246,8 +236,3 @@ def test_a_row_that_is_spoilt_spoils_no_other(name):
     output, lse = map(backend.to_numpy, run_operation(backend, "attention", arguments))
     assert np.array_equal(output, [[np.nan] * 2, [7.0, 2.0], [0.0] * 2, [np.nan] * 2], equal_nan=True)
     assert np.array_equal(lse, [np.nan, 2.0, -np.inf, np.nan], equal_nan=True)
-
-
-def test_a_depth_of_0_is_refused_by_the_operations_that_the_rule_names():
-    named = operations_in(find_rule("ERR-5"))
-    assert {call.operation for call in malformed() if call.rule == "ERR-5"} <= named

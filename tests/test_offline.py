@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests_support import TESTS, attnspec
+from tests_support import TESTS, attnspec, whole_suite
 
 from attnspec.backends import BackendError, load
 from attnspec.conformance.judge.judge import judge
@@ -292,7 +292,7 @@ def test_an_example_that_speaks_the_protocol_works_over_files_as_it_is(tmp_path)
     with (calls / "calls.jsonl").open() as given, (calls / "answers.jsonl").open("w") as answers:
         subprocess.run(command, stdin=given, stdout=answers, cwd=calls, check=True)
     backend = load(f"offline:{calls}")
-    found = [item for item in items() if item.chapter == "softmax" and item.dtype == "float16"]
+    found = [item for item in whole_suite() if item.chapter == "softmax" and item.dtype == "float16"]
     verdicts = [judge(backend, item) for item in found]
     assert "pass" in {verdict.status for verdict in verdicts}
     assert not [verdict.case for verdict in verdicts if verdict.status not in ("pass", "unsupported")]

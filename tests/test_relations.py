@@ -5,6 +5,7 @@ from functools import wraps
 
 import numpy as np
 import pytest
+from tests_support import whole_suite
 
 from attnspec.backends import load
 from attnspec.conformance.gallery import entry
@@ -12,7 +13,7 @@ from attnspec.conformance.judge.call import without
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.relations.memory import RUNS
 from attnspec.conformance.relations.relation import Relation
-from attnspec.conformance.suite import find, items
+from attnspec.conformance.suite import find
 
 PORTABLE = load("numpy-portable")
 right = PORTABLE.attention
@@ -53,7 +54,7 @@ def own(function):
 def test_every_kind_of_relation_is_broken_here():
     # In `test_memory`, `test_sizes_gradients` and `test_seeded_dropout`.
     elsewhere = {run.__name__ for run in RUNS} | {"_by_formula"} | OF_SEEDS
-    kinds = {named(item.run) for item in items() if isinstance(item, Relation)}
+    kinds = {named(item.run) for item in whole_suite() if isinstance(item, Relation)}
     assert kinds == {named(find(name).run) for name, *_ in BROKEN} | elsewhere
 
 

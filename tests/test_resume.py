@@ -9,11 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
-from tests_support import attnspec
+from tests_support import attnspec, command
 
 from attnspec import SpecError, __version__
-from attnspec.conformance.cli.main import main
 from attnspec.conformance.results import Footer, Header, Subject, line
 from attnspec.conformance.results_file import read
 from attnspec.conformance.run.plan import Selection
@@ -77,7 +75,7 @@ def without(folder, count):
     path.write_text("".join(path.read_text().splitlines(keepends=True)[: 2 + count]))
 
 
-def test_only_what_is_missing_is_judged(folder):
+def test_only_what_is_missing_is_judged_from_a_file_of_results(folder):
     assert check(folder, "counted:noted", *SIZES).returncode == 0
     assert calls(folder) == 4
     without(folder, 3)
@@ -86,6 +84,8 @@ def test_only_what_is_missing_is_judged(folder):
     assert whole(folder, "counted:noted")
     assert check(folder, "counted:noted", *SIZES, "--resume").returncode == 0
     assert calls(folder) == 0
+    done = command("check", "numpy-portable", "--sizes", "--resume", status=2)
+    assert "--resume: expected --results with the file of the run, got none" in done.output
 
 
 def test_an_interrupted_run_is_continued(folder):
@@ -244,13 +244,6 @@ def test_a_broken_file_is_refused_in_one_line_and_kept(tmp_path, text):
     path = tmp_path / "r.jsonl"
     path.write_text(text)
     words = ["check", "numpy-portable", "--sizes", "--resume", "--results", str(path)]
-    done = CliRunner().invoke(main, words)
-    assert done.exit_code == 2, done.output
+    done = command(*words, status=2)
     assert done.output.count("\n") == 1
     assert path.read_text() == text
-
-
-def test_resume_needs_the_file():
-    done = CliRunner().invoke(main, ["check", "numpy-portable", "--sizes", "--resume"])
-    assert done.exit_code == 2
-    assert "--resume: expected --results with the file of the run, got none" in done.output

@@ -17,6 +17,7 @@ from attnspec.conformance.sizes.chosen import ROWS, chosen_rows, exact_row, row_
 from attnspec.conformance.sizes.sized import SizedCase
 from attnspec.formula import Formula
 from attnspec.reference.budget.budget import budget
+from attnspec.reference.exact.evaluate import evaluate
 
 #: A batch of two, two query heads on each of two key heads, more keys than queries. No two rows are equal.
 PLAIN = Formula(5, 9, 6, 3, batch=(2,), heads=4, key_heads=2, words=0, seed=5)
@@ -72,7 +73,6 @@ def rows_of(formula):
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_each_row_is_that_of_the_whole_problem(name):
     """By the exact oracle, which shares nothing with the one that computes rows."""
-    evaluate = pytest.importorskip("attnspec.reference.exact.evaluate").evaluate
     arguments = PROBLEMS[name].arguments("float32")
     want = evaluate("attention", arguments)
     for index in rows_of(PROBLEMS[name]):

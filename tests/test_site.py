@@ -4,13 +4,13 @@ import json
 import lzma
 import re
 import shutil
-import subprocess
 import sys
 from collections import Counter
 from dataclasses import replace
 
 import pytest
 from built_site import ASSETS, SITE
+from tests_support import pairs
 
 from attnspec import CHAPTERS, __version__, cases, rules
 from attnspec.backends.names import ADAPTERS, LIBRARY_NAMES, PORTABLE, SEPARATE, backends_of, library_of
@@ -18,17 +18,15 @@ from attnspec.conformance.render.html.matrix import column_data
 from attnspec.conformance.render.html.page import Links
 
 SCRIPTS = SITE.parent / "backends" / "findings"
-pytestmark = pytest.mark.skipif(not SITE.is_dir(), reason="the site is not shipped")
 sys.path.append(str(SITE))
 
-if SITE.is_dir():
-    from check import problems
-    from pages.chapters import relink
-    from pages.known import in_own_cases
-    from pages.page import sentence
+from check import problems  # noqa: E402 - the modules of the site are found now
+from pages.chapters import relink  # noqa: E402
+from pages.known import in_own_cases  # noqa: E402
+from pages.page import sentence  # noqa: E402
 
 
-def test_every_rule_has_a_page_with_its_sentence_variants_and_vectors(site):
+def test_every_rule_has_a_page_with_its_section(site):
     for rule in rules():
         text = site.page(f"rules/{rule.id}")
         assert f"# {rule.id} {rule.title}\n" in text
@@ -39,25 +37,27 @@ def test_every_rule_has_a_page_with_its_sentence_variants_and_vectors(site):
             if case.rules[0] == rule.id:
                 assert f'id="{case.id}"' in text
                 assert text.count(f'data-case="{case.id}"') == 5
-
-
-def test_the_section_of_a_rule_ends_at_the_next_heading(site):
     text = site.page("rules/MASK-6").partition("{.sentence}\n")[2]
     assert text.startswith("For a query with no allowed key, the output and the weights MUST be 0")
     reasons = text.partition("## Who does what")[0]
     assert "MASK-7" not in reasons.partition("\n[")[0]
     assert "[MASK-13]: page:MASK-13.html" in reasons
+    assert len([*(site.folder / "source" / "spec").glob("*.md")]) > 20
+    assert len([*(site.folder / "source" / "guide").glob("*.md")]) > 5
 
 
-def test_links_in_code_are_kept_and_others_lead_into_the_site():
+def test_links_and_sentences_lead_into_the_site():
     text = "`[x](y.md)`\n\n```python\na[0](b)\n```\n\n[a](masking.md)\n\n[MASK-6]: masking.md#m\n"
     new = relink(text, "spec/softmax.md", "rules/SOFT-1", lambda path, _place: path)
     assert "`[x](y.md)`" in new
     assert "a[0](b)" in new
     assert "[a](../spec/masking.md)" in new
+    assert sentence("a `x < y` of MASK-6 & more", "../", frozenset(["MASK-6"])) == (
+        'a <code>x &lt; y</code> of <a href="../rules/MASK-6.html">MASK-6</a> &amp; more'
+    )
 
 
-def test_names_are_unique_and_their_pages_exist(site):
+def test_names_are_unique_and_searched_without_markup(site):
     pages = {page.path for page in site.part.pages} | {"results/compare"}
     seen = set()
     for name in site.names:
@@ -71,25 +71,33 @@ def test_names_are_unique_and_their_pages_exist(site):
     }  # fmt: skip
     assert {("rule", "MASK-6"), ("variant", "MASK-6:uniform"), ("finding", "jax/float64")} <= seen
     assert {("term", "ALiBi"), ("term", "Window"), ("library", "openvino"), ("page", "Changes")} <= seen
+    from pages.search import WORDS
+
+    assert set(WORDS) <= {(name.kind, name.name) for name in site.names}
+    for name in site.names:
+        assert not re.search(r"[$`\\]|\]\(|\*\*", name.name + name.title), name
+    questions = {name.name: name for name in site.names if name.kind == "question"}
+    assert len(questions) > 15
+    assert questions["Is a window inclusive?"].title.startswith("yes, at both bounds")
+    assert questions["Is a window inclusive?"].address == "rules/MASK-8.html"
+    assert 'href="rules/MASK-8.html"' in site.page("questions")
 
 
-def test_every_chapter_and_guide_has_a_page(site):
-    # A link to a file of the repository that is not there raises.
-    assert len([*(site.folder / "source" / "spec").glob("*.md")]) > 20
-    assert len([*(site.folder / "source" / "guide").glob("*.md")]) > 5
-
-
-def test_sentences_keep_code_and_link_rules():
-    assert sentence("a `x < y` of MASK-6 & more", "../", frozenset(["MASK-6"])) == (
-        'a <code>x &lt; y</code> of <a href="../rules/MASK-6.html">MASK-6</a> &amp; more'
-    )
-
-
-def test_every_library_with_a_finding_or_a_backend_has_a_page(site):
+def test_every_library_has_a_page_and_portable_code_is_kept_apart(site):
     names = {*ADAPTERS, *SEPARATE, *PORTABLE}
     assert {backend for library in LIBRARY_NAMES for backend in backends_of(library)} == names
     findings = {name.name.partition("/")[0] for name in site.names if name.kind == "finding"}
     assert findings <= {name.name for name in site.names if name.kind == "library"} == set(LIBRARY_NAMES)
+    own, _, portable = site.page("libraries/index").partition("## Portable code")
+    rows = {row.partition('.html"')[0]: row for row in own.split('<a href="') if ".html" in row}
+    assert "not run" in rows["jax"]
+    assert "none" in rows["torch"]
+    assert "portable code on JAX" in portable
+    assert "say nothing about the attention functions of the library" in portable
+    page = site.page("libraries/jax")
+    assert page.index("jax-nn-jit") < page.index("portable code on JAX")
+    assert "page:../spec/frameworks.html#jax-nn-dot-product-attention" in page
+    assert page.count("no stored results") == 2
 
 
 def test_the_package_of_every_stored_result_leads_to_the_library_of_its_backend():
@@ -103,19 +111,6 @@ def test_the_package_of_every_stored_result_leads_to_the_library_of_its_backend(
             library = library_of(subject["library"])
             assert library == library_of(subject["name"]), path.name
             assert library in LIBRARY_NAMES, path.name
-
-
-def test_portable_code_is_kept_apart_from_the_library_that_it_runs_on(site):
-    own, _, portable = site.page("libraries/index").partition("## Portable code")
-    rows = {row.partition('.html"')[0]: row for row in own.split('<a href="') if ".html" in row}
-    assert "not run" in rows["jax"]
-    assert "none" in rows["torch"]
-    assert "portable code on JAX" in portable
-    assert "say nothing about the attention functions of the library" in portable
-    page = site.page("libraries/jax")
-    assert page.index("jax-nn-jit") < page.index("portable code on JAX")
-    assert "page:../spec/frameworks.html#jax-nn-dot-product-attention" in page
-    assert page.count("no stored results") == 2
 
 
 def _folder(folder, **pages):
@@ -145,15 +140,12 @@ def test_the_check_finds_what_is_wrong_with_a_folder(tmp_path):
         assert said in found[0]
 
 
-def test_a_name_without_its_anchor_is_found(tmp_path):
+def test_pages_are_checked_for_links_anchors_and_styles_from_elsewhere(tmp_path):
     folder = _folder(tmp_path, one='<p id="b">y</p>')
     assert problems(folder, ["one.html#b", "one.html"]) == []
     assert problems(folder, ["one.html#c"]) == ["names: one.html#c leads nowhere"]
     assert problems(folder, ["two.html#c"]) == ["names: two.html#c leads nowhere"]
     assert problems(folder, ["two.html#c"], {"two.html"}) == []
-
-
-def test_styles_from_elsewhere_are_found(tmp_path):
     (tmp_path / "site.css").write_text("a { background: url(https://example.org/x.png) }", encoding="utf-8")
     assert "from elsewhere" in problems(_folder(tmp_path, one="x"))[0]
 
@@ -170,7 +162,6 @@ def test_a_link_to_the_repository_needs_its_address(tmp_path):
 
 
 def test_formulas_become_mathml():
-    pytest.importorskip("latex2mathml")
     sys.path.append(str(SITE / "extensions"))
     from mathml import mathml
 
@@ -185,79 +176,17 @@ def test_formulas_become_mathml():
 
 
 #: What readers typed, and a page that has to be among the first three suggestions.
-ASKED = {
-    "flash-attn": "spec/calls.html#flashattention",
-    "vLLM": "spec/calls.html#vllm",
-    "cudnn": "spec/calls.html#cudnn",
-    "dialects": "spec/dialects.html",
-    "enable_gqa": "rules/HEAD-1.html",
-    "gqa head mapping": "rules/HEAD-1.html",
-    "GQA": "rules/HEAD-1.html",
-    "causal different lengths": "rules/MASK-3.html",
-    "fully masked row": "rules/MASK-6.html",
-    "empty rwo": "rules/MASK-6.html",
-    "sliding window": "rules/MASK-8.html",
-    "Is a window inclusive?": "rules/MASK-8.html",
-    "softcap order": "rules/SCORE-5.html",
-    "allowed error": "rules/NUM-3.html",
-    "deterministic": "rules/NUM-9.html",
-    "backward": "rules/GRAD-1.html",
-    "compare my results": "results/compare.html",
-    "export": "guide/offline.html",
-    "header": "guide/offline.html",
-    "softmax_scale": "operations/attention.html#scale",
-    "mask-6": "rules/MASK-6.html",
-    "xformers": "libraries/torch.html",
-    "memory_efficient_attention": "libraries/torch.html",
-    "what is softmax in attention": "spec/glossary.html#softmax",
-    "LSE-1": "rules/SOFT-6.html",
-    "MASK-99": "rules/MASK-1.html",
-}
+ASKED = pairs("asked")
 
 
 def test_the_words_that_readers_type_find_the_page(site, tmp_path):
-    node = shutil.which("node")
-    if node is None:
+    if shutil.which("node") is None:
         pytest.skip("no node")
-    program = (
-        f"const {{ prepare, search, unpack }} = require({json.dumps(str(ASSETS / 'search.js'))});"
-        "globalThis.attnspecNames = async (data) => { const index = prepare(await unpack(data));"
-        f"const said = {json.dumps([*ASKED, 'zzyzzx'])}.map((query) => search(index, query, 3));"
-        "console.log(JSON.stringify([said.map(({ found }) => found.map((one) => one.address)),"
-        "said.map(({ absent }) => absent || '')])); };"
-    )
-    path = tmp_path / "search.js"
-    names = (site.folder / "html" / "_static" / "names.js").read_text(encoding="utf-8")
-    path.write_text(program + names, encoding="utf-8")
-    done = subprocess.run([node, str(path)], check=True, capture_output=True, text=True)
-    (*found, nothing), absent = json.loads(done.stdout)
-    missed = {
-        query: those
-        for (query, address), those in zip(ASKED.items(), found, strict=True)
-        if address not in those
-    }
-    assert missed == {}
+    *results, (nothing, _) = found = site.search([*ASKED, "zzyzzx"], tmp_path)
+    rows = zip(ASKED.items(), results, strict=True)
+    assert {query: those for (query, address), (those, _) in rows if address not in those} == {}
     assert nothing == []
-    assert [name for name in absent if name] == ["LSE-1", "MASK-99"]
-
-
-def test_words_of_readers_belong_to_names_that_exist(site):
-    from pages.search import WORDS
-
-    assert set(WORDS) <= {(name.kind, name.name) for name in site.names}
-
-
-def test_what_the_search_shows_has_no_markup(site):
-    for name in site.names:
-        assert not re.search(r"[$`\\]|\]\(|\*\*", name.name + name.title), name
-
-
-def test_every_frequently_asked_question_is_found_with_its_answer(site):
-    questions = {name.name: name for name in site.names if name.kind == "question"}
-    assert len(questions) > 15
-    assert questions["Is a window inclusive?"].title.startswith("yes, at both bounds")
-    assert questions["Is a window inclusive?"].address == "rules/MASK-8.html"
-    assert 'href="rules/MASK-8.html"' in site.page("questions")
+    assert [absent for _, absent in found if absent] == ["LSE-1", "MASK-99"]
 
 
 def test_a_rule_says_who_keeps_it_and_what_the_others_do(site):
@@ -314,7 +243,7 @@ def test_long_tables_have_a_filter_with_a_count(site, path):
     assert "placeholder=" in text
 
 
-def test_the_front_page_has_three_doors_an_example_a_picture_and_true_figures(site):
+def test_the_front_page_has_true_figures(site):
     text = site.page("index")
     assert text.count('<section class="card">') == 3
     assert "pip install --editable .\nattnspec check ./my_attention.py:attention" in text
@@ -327,9 +256,6 @@ def test_the_front_page_has_three_doors_an_example_a_picture_and_true_figures(si
     # Of the stored runs, one is of portable code.
     assert "Results of 6 functions of 5 libraries, one version of each" in text
     assert "portable code on 1 library, 1 of them not among these" in text
-
-
-def test_figures_count_each_library_and_each_finding_once(site):
     from pages.front import figures
     from pages.known import Known
 
@@ -347,20 +273,14 @@ def test_figures_count_each_library_and_each_finding_once(site):
     assert f">{own} findings</a>" in site.page("libraries/index").partition("findings/jax.html")[2]
 
 
-def test_a_library_page_says_how_to_correct_it(site):
+def test_pages_of_libraries_can_be_corrected_and_read(site):
     text = site.page("libraries/mlx").partition("## Correct or update this page")[2]
     assert "python -m tools.store_results" in text
     assert "guide/contributing.html#add-a-backend-or-a-library" in text
-
-
-def test_names_and_rows_of_numbers_do_not_break(site):
     assert '<table class="data gallery">' in site.page("gallery/MASK-6")
     style = re.sub(r"\s+", " ", (ASSETS / "attnspec.css").read_text(encoding="utf-8"))
     assert "table.gallery td:first-child code { white-space: nowrap; }" in style
     assert "table.values pre { white-space: pre;" in style
-
-
-def test_a_cell_counts_the_cases_of_its_rule(site):
     (column,) = (column for column in site.columns if column.backend == "onnxruntime-mha")
     cells = column_data(column, [*column.cases], Links(lambda rule: rule))["cells"]
     assert cells["MASK-6"]["counts"] == {"deviation": 1, "pass": 1}

@@ -120,14 +120,11 @@ def test_a_sequence_is_a_call_of_attention():
         np.testing.assert_allclose(result["lse"][:, first:last], lse, rtol=1e-12)
 
 
-def test_every_option_of_attention_is_one_of_every_stack():
+def test_every_option_of_attention_is_one_of_every_stack_and_drawn():
     own = {"key_lengths"}  # a length that pages require
     for form in STORED.values():
         assert set(OPERATIONS["attention"].options) <= set(form.arguments)
         assert {*form.arrays} & own == set()
-
-
-def test_the_options_that_are_drawn_are_those_of_attention():
     drawn = set()
     for option in OPTIONS:
         for name in ("packed_quantized_attention", "paged_quantized_attention"):
@@ -212,13 +209,10 @@ def test_the_oracles_agree_on_a_variant_of_packed_rows(name, rule, variant, opti
     assert any(not np.array_equal(first[output].values, plain[output].values) for output in plain)
 
 
-def test_the_exact_oracle_refuses_a_mean_over_several_sequences():
+def test_packed_rows_take_no_other_sequence():
     call = draw_form(np.random.default_rng(5), "packed_attention", Sizes(), "nothing")
     with pytest.raises(OracleError, match="variant: expected one that keeps"):
         exact.evaluate("packed_attention_vjp", call, "uniform")
-
-
-def test_the_budget_of_packed_rows_takes_no_row_of_no_sequence_and_no_other_sequence():
     draws = [
         draw_form(np.random.default_rng(5), "packed_attention", Sizes(rest=(2, 0)), "sinks") for _ in "ab"
     ]

@@ -38,11 +38,8 @@ def prints(made):
     return {item.name: tuple(case.fingerprint for case in item.calls) for item in made}
 
 
-def test_names_are_unique():
+def test_names_are_unique_and_end_with_the_dtype():
     assert [name for name, count in Counter(item.name for item in ALL).items() if count > 1] == []
-
-
-def test_a_name_ends_with_the_dtype_and_begins_with_the_chapter():
     for item in ALL:
         assert item.rules
         assert item.name == f"{item.id}-{item.dtype}"
@@ -51,10 +48,19 @@ def test_a_name_ends_with_the_dtype_and_begins_with_the_chapter():
 
 
 @pytest.mark.exhaustive
-def test_the_suite_is_the_same_each_time_it_is_made():
+def test_the_suite_is_the_same_each_time_and_its_quick_part_has_other_dtypes():
     again = prints(items())
     assert again == prints(ALL)
     assert list(again) == [item.name for item in ALL]
+    quick, whole = ({}, {})
+    for made, dtypes in ((items(quick=True), quick), (ALL, whole)):
+        for item in made:
+            dtypes.setdefault((item.chapter, item.group), []).append(item.dtype)
+    large = [
+        group for group, dtypes in whole.items() if group[1] and len(dtypes) > 6 and len(set(dtypes)) > 1
+    ]
+    assert len(large) > 50
+    assert [group for group in large if len(set(quick[group])) < 2] == []
 
 
 def test_a_seed_draws_other_problems_under_the_same_names():
@@ -70,12 +76,9 @@ def test_a_seed_draws_other_problems_under_the_same_names():
     assert len(changed) > 0.5 * len(before), f"{len(changed)} of {len(before)}"
 
 
-def test_golden_vectors_are_of_no_seed():
+def test_a_seed_draws_the_same_again_and_no_golden_vectors():
     names = [item.id for item in ALL if not item.group and item.chapter == "masking"]
     assert prints(items(seed=1, names=names)) == prints(items(names=names))
-
-
-def test_a_seed_draws_the_same_again():
     names = [item.name for item in ALL if item.group == "windows: causal"]
     first, second, other = (prints(items(seed=seed, names=names)) for seed in (1, 1, 2))
     assert list(first) == names
@@ -132,26 +135,7 @@ def test_the_quick_part_touches_every_rule_and_is_a_part():
     assert len(golden) == 1, "one dtype of a vector that is of no rule of dtypes"
 
 
-@pytest.mark.exhaustive
-def test_the_quick_part_of_a_large_group_has_another_dtype_too():
-    quick, whole = ({}, {})
-    for made, dtypes in ((items(quick=True), quick), (ALL, whole)):
-        for item in made:
-            dtypes.setdefault((item.chapter, item.group), []).append(item.dtype)
-    large = [
-        group for group, dtypes in whole.items() if group[1] and len(dtypes) > 6 and len(set(dtypes)) > 1
-    ]
-    assert len(large) > 50
-    assert [group for group in large if len(set(quick[group])) < 2] == []
-
-
-def test_a_rule_alone():
-    chosen = tuple(items(rules=["SOFT-7"]))
-    assert chosen
-    assert {item.name for item in chosen} == {item.name for item in ALL if "SOFT-7" in item.rules}
-
-
-def test_every_group_yields_cases_of_rules_that_there_are():
+def test_every_group_yields_cases_of_its_rules():
     made = Counter(item.group for item in ALL)
     assert len({group.id for group in groups()}) == len(groups())
     for group in groups():
@@ -161,6 +145,9 @@ def test_every_group_yields_cases_of_rules_that_there_are():
         assert group.operation in OPERATIONS, group.id
     assert {rule for item in ALL for rule in item.rules} == RULES
     assert {group.chapter for group in groups()} == set(CHAPTERS)
+    chosen = tuple(items(rules=["SOFT-7"]))
+    assert chosen
+    assert {item.name for item in chosen} == {item.name for item in ALL if "SOFT-7" in item.rules}
 
 
 def test_nothing_in_the_suite_can_be_changed_by_a_call():
@@ -181,12 +168,16 @@ def tell_apart(one, other):
     return any(isinstance(difference, Difference) for difference in found)
 
 
-def test_every_argument_of_attention_is_an_option_of_the_suite():
-    """But those that ask for an output: a new one is drawn beside every other, and searched."""
+def test_every_argument_of_attention_is_an_option_and_has_a_form():
+    # But those that ask for an output: a new one is drawn beside every other, and searched.
     problem = problem_of(MASKED[0], "float32", 1)
     names = {name for option in OPTIONS for part in draw_option(problem, option) for name in part}
     form = OPERATIONS["attention"]
     assert names == set(form.options) - set(form.names("asks"))
+    # But the flags that ask for outputs, which the judge gives in every call.
+    form = OPERATIONS["attention"]
+    given = {name for one in FORMS.values() for name in one.given}
+    assert given == set(form.options) - set(form.names("asks"))
 
 
 EFFECTS = [item for item in ALL if item.name.startswith("errors-option-has-an-effect-")]
@@ -287,34 +278,21 @@ BY_GROUP = {name: covered_forms(item for item in ALL if item.group == name) for 
 OTHERS = covered_forms(item for item in ALL if item.group not in NAMES)
 
 
-def test_nothing_is_missing():
+def test_forms_and_sizes_are_covered():
     assert missing_forms(ALL) == []
+    found = [sizes_of(problem_of(shape, "float32", 1).arguments) for shape in SIZES]
+    assert [name for name, holds in SIZE_CLASSES.items() if not any(map(holds, found))] == []
+    reasons = [why_impossible(form, size_class) for form in FORMS for size_class in SIZE_CLASSES]
+    assert 0 < sum(map(bool, reasons)) < len(reasons) / 20
+    assert why_impossible("mask", "keys past 64") == ""
+    assert why_impossible("is_causal and mask", "one query, more than 128 keys")
+    assert not why_impossible("is_causal and mask", next(iter(PAIR_CLASSES)))
 
 
 @pytest.mark.parametrize("group", NAMES)
 def test_a_group_that_is_removed_is_missed(group):
     others = OTHERS.union(*(found for name, found in BY_GROUP.items() if name != group))
     assert [one for one in missing_forms([]) if one not in others]
-
-
-def test_the_sizes_have_every_class():
-    found = [sizes_of(problem_of(shape, "float32", 1).arguments) for shape in SIZES]
-    assert [name for name, holds in SIZE_CLASSES.items() if not any(map(holds, found))] == []
-
-
-def test_every_argument_of_attention_has_a_form():
-    """But the flags that ask for outputs, which the judge gives in every call."""
-    form = OPERATIONS["attention"]
-    given = {name for one in FORMS.values() for name in one.given}
-    assert given == set(form.options) - set(form.names("asks"))
-
-
-def test_what_is_impossible_is_little_and_has_a_reason():
-    reasons = [why_impossible(form, size_class) for form in FORMS for size_class in SIZE_CLASSES]
-    assert 0 < sum(map(bool, reasons)) < len(reasons) / 20
-    assert why_impossible("mask", "keys past 64") == ""
-    assert why_impossible("is_causal and mask", "one query, more than 128 keys")
-    assert not why_impossible("is_causal and mask", next(iter(PAIR_CLASSES)))
 
 
 def test_a_call_with_a_further_option_is_not_the_call_of_one_alone():
