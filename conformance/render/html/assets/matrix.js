@@ -144,10 +144,11 @@ ${NARROW ? "" : `<details class="libraries"><summary>Libraries: <span>${chosen ?
 
   function levelRow({ level, index, letters }) {
     const cells = letters.map((letter, at_) => {
-      const what = letter === "p" ? "reached" : letter === "n" ? "not determined" : `not reached, lacks ${columns[at_].lacks[index]} rules, ${MARK[letter][2]}`;
+      const missing = `lacks ${columns[at_].lacks[index]} rule${columns[at_].lacks[index] === 1 ? "" : "s"}`;
+      const what = letter === "p" ? "reached" : letter === "n" ? "not determined" : `not reached, ${missing}, ${MARK[letter][2]}`;
       // Without one grave colour for all: how many rules it lacks.
       const lacks = "pn".includes(letter) ? MARK[letter][1] : columns[at_].lacks[index];
-      const words = columns.length > ROOM ? lacks : letter === "p" ? `${lacks} reached` : letter === "n" ? `${lacks} not determined` : `lacks ${lacks} rule${lacks > 1 ? "s" : ""}`;
+      const words = columns.length > ROOM ? lacks : letter === "p" ? `${lacks} reached` : letter === "n" ? `${lacks} not determined` : missing;
       return cell("pn".includes(letter) ? letter : "u", `${columns[at_].label} ${columns[at_].version}, level ${level}: ${what}`, `data-level="${level}" data-column="${at_}"`, "", words);
     });
     return `<tr><th scope="row" tabindex="-1"><b>${level}</b></th>${cells.join("")}</tr>`;
