@@ -53,7 +53,8 @@ class _Clean(click.Group):
             return super().invoke(ctx)
         except click.NoSuchOption as error:
             if error.option_name in _OF_RANKS:
-                raise click.NoSuchOption(error.option_name, None, ["--ranks"], error.ctx) from None
+                message = f"No such option '{error.option_name}'. Did you mean '--ranks'?"
+                raise click.NoSuchOption(error.option_name, message, ctx=error.ctx) from None
             raise
         except (SpecError, BackendError, Broken, ArithmeticError, OSError, UnicodeDecodeError) as error:
             raise _Wrong(one_line(str(error))) from error

@@ -37,7 +37,6 @@ def sharded_attention(
     sinks=None,  # (Hq,)
     return_lse=False,
 ):
-    ranks = len(query_shards) - 1
     batch = query.shape[:-3]
     if query_positions is None:
         offset = jnp.asarray(query_offset)[..., None]
@@ -46,26 +45,19 @@ def sharded_attention(
         key_positions = jnp.broadcast_to(jnp.arange(key.shape[-2]), (*batch, key.shape[-2]))
     left, right = window or (None, None)
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
-    over_ranks = compiled(ranks, len(batch), (left, 0 if is_causal else right), scale)
-    own, other = rows_of(query_shards), rows_of(key_shards)
-    wide = jnp.promote_types(query.dtype, jnp.float32)
-    sinks = jnp.full(query.shape[-3], -jnp.inf, wide) if sinks is None else sinks.astype(wide)
-    output, lse = over_ranks(
-        fill(query.astype(wide), own, -2, 0.0),
-        fill(key.astype(wide), other, -2, 0.0),
-        fill(value.astype(wide), other, -2, 0.0),
-        fill(query_positions, own, -1, 0),
-        fill(key_positions, other, -1, -1),
-        sinks,
-    )
-    back = np.flatnonzero(own.ravel() >= 0)
-    output = jnp.take(output, back, axis=-2).astype(query.dtype)
-    return (output, jnp.take(lse, back, axis=-1)) if return_lse else output
+    shards = (tuple(np.asarray(cuts).tolist()) for cuts in (query_shards, key_shards))
+    over_ranks = compiled(*shards, len(batch), (left, 0 if is_causal else right), scale)
+    if sinks is None:
+        sinks = jnp.full(query.shape[-3], -jnp.inf, query.dtype)
+    output, lse = over_ranks(query, key, value, query_positions, key_positions, sinks)
+    return (output, lse) if return_lse else output
 
 
 @cache
-def compiled(ranks, batch, limits, scale):
-    """Compile the computation of a device."""
+def compiled(query_shards, key_shards, batch, limits, scale):
+    """Compile the whole computation, once for each mesh."""
+    own, other = rows_of(query_shards), rows_of(key_shards)
+    ranks, back = len(own), np.flatnonzero(own.ravel() >= 0)
     rows = PartitionSpec(*(None,) * (batch + 1), "rank", None)
     places = PartitionSpec(*(None,) * batch, "rank")
     step = jax.shard_map(
@@ -74,7 +66,21 @@ def compiled(ranks, batch, limits, scale):
         in_specs=(rows, rows, rows, places, places, PartitionSpec()),
         out_specs=(rows, PartitionSpec(*rows[:-1])),
     )
-    return jax.jit(step)
+
+    @jax.jit
+    def run(query, key, value, query_positions, key_positions, sinks):
+        wide = jnp.promote_types(query.dtype, jnp.float32)
+        output, lse = step(
+            fill(query.astype(wide), own, -2, 0.0),
+            fill(key.astype(wide), other, -2, 0.0),
+            fill(value.astype(wide), other, -2, 0.0),
+            fill(query_positions, own, -1, 0),
+            fill(key_positions, other, -1, -1),
+            sinks.astype(wide),
+        )
+        return jnp.take(output, back, axis=-2).astype(query.dtype), jnp.take(lse, back, axis=-1)
+
+    return run
 
 
 def rows_of(shards):
