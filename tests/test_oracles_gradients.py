@@ -1,14 +1,17 @@
-"""The two oracles agree on gradients with every option and every variant."""
+"""The oracles agree on gradients, which are derivatives and closed forms, and 0 where sums cancel."""
 
 import numpy as np
 import pytest
+from flint import fmpq
 from gradient_problems import both, drawn, numbers, plain
 
 from attnspec import OPERATIONS, Case
 from attnspec.conformance.run.expected_values import values_of
 from attnspec.conformance.suite.datasets import DATASETS, problem
+from attnspec.reference.exact.backward import parts_of, scaled, terms
 from attnspec.reference.exact.balls import OracleError
 from attnspec.reference.exact.evaluate import evaluate as exact
+from attnspec.reference.exact.quotients import total
 from attnspec.reference.rational.evaluate import evaluate as rational
 
 VJP = OPERATIONS["attention_vjp"]
@@ -120,3 +123,169 @@ def test_the_stored_values_of_a_case():
     values = values_of(case)
     assert list(values) == ["d_query", "d_key", "d_value", "d_bias", "d_sinks"]
     assert all(np.array_equal(x, values[name]) for name, x in both(case.arguments).items())
+
+
+def test_they_are_the_derivatives_of_the_loss():
+    """By central differences of a forward pass of others, to 80 digits."""
+    mpmath = pytest.importorskip("mpmath")
+    random = np.random.default_rng(2)
+    sizes = {"query": (2, 2, 2), "key": (1, 3, 2), "value": (1, 3, 2), "d_output": (2, 2, 2), "d_lse": (2, 2)}
+    call = {name: random.normal(size=size) for name, size in sizes.items()}
+    call |= {"bias": random.normal(size=(2, 1, 3)), "sinks": random.normal(size=2), "softcap": 0.7}
+    call |= {"is_causal": True, "query_offset": 1, "dropout_rate": 0.25}
+    call["dropout_mask"] = np.array([[[True, False, True]] * 2, [[True, True, False]] * 2])
+    full = np.broadcast_to(np.arange(6).reshape(2, 1, 3), (2, 2, 3))
+
+    def loss(of):
+        total = mpmath.mpf(0)
+        for h, i in np.ndindex(2, 2):
+            keys = range(i + 2)
+            products = [mpmath.fdot(of["query"][h, i], of["key"][0, j]) / mpmath.sqrt(2) for j in keys]
+            cap = mpmath.mpf(0.7)
+            scores = [
+                cap * mpmath.tanh(x / cap) + of["bias"].flat[full[h, i, j]] for j, x in enumerate(products)
+            ]
+            rates = [mpmath.exp(s) for s in scores]
+            whole = mpmath.exp(of["sinks"][h]) + mpmath.fsum(rates)
+            total += call["d_lse"][h, i] * mpmath.log(whole)
+            for c, j in ((c, j) for c in range(2) for j in keys if call["dropout_mask"][h, i, j]):
+                total += (
+                    call["d_output"][h, i, c] * rates[j] / whole * of["value"][0, j, c] / mpmath.mpf(0.75)
+                )
+        return total
+
+    with mpmath.workdps(80):
+        arrays = {name.removeprefix("d_"): None for name in both(call)}
+        arrays = {name: np.vectorize(mpmath.mpf, otypes=[object])(call[name]) for name in arrays}
+        step = mpmath.mpf(10) ** -25
+        for name, found in both(call).items():
+            array = arrays[name.removeprefix("d_")]
+            for place in np.ndindex(*array.shape):
+                before = array[place]
+                losses = []
+                for moved in (before + step, before - step):
+                    array[place] = moved
+                    losses.append(loss(arrays))
+                array[place] = before
+                assert abs((losses[0] - losses[1]) / (2 * step) - found[place]) <= np.spacing(
+                    abs(found[place])
+                )
+
+
+def test_a_gradient_that_is_known_in_closed_form():
+    # Its weight is 1 whatever the scores are.
+    found = both(plain(d_lse=None, sinks=None, key_lengths=1, dropout_mask=np.array(True), dropout_rate=0.0))
+    assert not found["d_query"].any()
+    assert not found["d_key"].any()
+    g = plain()["d_output"]
+    assert np.allclose(found["d_value"][:, :, 0], g.reshape(2, 2, 2, 3, 2).sum(axis=(2, 3)), rtol=1e-15)
+    assert not found["d_value"][:, :, 1:].any()
+    call = {"query": np.zeros((1, 1)), "key": np.array([[1.0], [3.0]]), "value": np.array([[2.0], [6.0]])}
+    found = both(call | {"d_output": np.array([[1.0]]), "scale": 1.0})
+    assert {name: x.ravel().tolist() for name, x in found.items()} == {
+        "d_query": [2.0],
+        "d_key": [0.0, 0.0],
+        "d_value": [0.5, 0.5],
+    }
+    # The values have no part in it (GRAD-14), and the gradients of the scores are weights times `d_lse`.
+    bias = np.random.default_rng(3).normal(size=(2, 4, 3, 5))
+    call = plain(d_output=np.zeros((2, 4, 3, 2)), bias=bias, sinks=None)
+    found = both(call)
+    assert not found["d_value"].any()
+    arguments = {name: call[name] for name in ("query", "key", "value", "bias")}
+    weights = numbers(exact("attention", arguments))["weights"]
+    np.testing.assert_allclose(found["d_bias"], weights * call["d_lse"][..., None], rtol=1e-15)
+    call = plain(bias=np.zeros((2, 4, 3, 1)), sinks=None)
+    assert np.array_equal(both(call)["d_bias"][..., 0], call["d_lse"])
+    call = plain(d_output=np.zeros((2, 4, 3, 2)), d_lse=np.zeros((2, 4, 3)), bias=np.ones(5), softcap=1.0)
+    assert not any(x.any() for x in both(call).values())
+    # All of the row is the sink: its gradient is the sum of `d_lse` (GRAD-7).
+    found = both(plain(key_lengths=0, d_lse=np.full((2, 4, 3), 0.25)))
+    assert found["d_sinks"].tolist() == [1.5] * 4
+    assert not any(x.any() for name, x in found.items() if name != "d_sinks")
+
+
+@pytest.mark.parametrize("softcap", [None, 0.5])
+def test_rows_that_cancel(softcap):
+    """Two queries that are the same but for the sign of their cotangents: nothing is left."""
+    call = plain(softcap=softcap, bias=np.array([0.1, 0.2, 0.3, 0.4, 0.5]))
+    for name, sign in (("query", 1), ("d_output", -1), ("d_lse", -1)):
+        call[name][:, :, 1] = sign * call[name][:, :, 0]
+        call[name][:, :, 2] = 0
+    call["query"][:, :, 2] = 1
+    found = both(call)
+    assert found["d_query"][:, :, 0].all()
+    assert not any(found[name].any() for name in ("d_key", "d_value", "d_bias", "d_sinks"))
+    assert {settled.bits for settled in exact("attention_vjp", call).values()} == {128}
+
+
+def test_sums_that_cancel_are_proven_to_be_zero():
+    # The bias of a row changes no weight.
+    call = plain(bias=np.array([[0.1], [0.2], [3.0]]), d_lse=None, sinks=None)
+    call["query"][:, :, 1:] = call["query"][:, :, :1]
+    call["d_output"][:, :, 1], call["d_output"][:, :, 2] = -call["d_output"][:, :, 0], 0
+    found = both(call)
+    assert found["d_query"][:, :, 0].all()
+    assert not any(found[name].any() for name in ("d_key", "d_value", "d_bias"))
+    assert exact("attention_vjp", call)["d_key"].bits == 128  # by proof: an error of 1e-400 would be 0 too
+    # Two opposite queries, two opposite keys: the parts of the gradient of a key cancel.
+    key = np.array([[0.5, 0.25], [-0.5, -0.25]])
+    call = {"query": np.array([[1.0, 2.0], [-1.0, -2.0]]), "key": key, "value": np.array([[1.0], [3.0]])}
+    call |= {"d_output": np.ones((2, 1)), "softcap": 1.5}
+    found = both(call)
+    assert found["d_query"].all()
+    assert not found["d_key"].any()
+    assert exact("attention_vjp", call)["d_key"].bits == 128
+    # The weights of scores x and -x have the product of those of two scores of 0, as the tanh is odd.
+    key = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
+    value = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 0.0]])
+    call = {"query": np.eye(2), "key": key, "value": value, "d_output": np.eye(2)}
+    call |= {"bias": np.zeros(4), "softcap": 0.75}
+    assert exact("attention_vjp", call)["d_bias"].bits == 128, "it was not proven to be 0"
+    assert (both(call)["d_bias"] == 0).tolist() == [True, False, False, True]
+    # Two groups of equal scores, in each of which the gradients with respect to the weights are the same.
+    call = {"query": np.ones((1, 2)), "key": np.array([[1.0, 2.0], [2.0, 1.0], [0.0, 3.0], [5.0, 5.0]])}
+    value = np.array([[1.0], [1.0], [1.0], [1.0]])
+    found = both(call | {"value": value, "d_output": np.array([[0.1]])})
+    assert not found["d_query"].any()
+    assert not found["d_key"].any()
+
+
+def test_what_is_small_beside_what_cancels_or_is_large():
+    # The first query has one key, and a gradient of 0 that is a difference; that of the second is small.
+    call = {"query": np.ones((2, 1)), "key": np.array([[0.1], [0.7]]), "value": np.array([[0.3], [0.9]])}
+    found = both(call | {"d_output": np.array([[0.7], [1e-120]]), "is_causal": True})
+    assert 1e-122 < abs(found["d_key"][0, 0]) < 1e-120
+    # The gradient of a score with a weight of nearly 1 is that of the others: nothing cancels.
+    call = {"query": np.ones((1, 1)), "key": np.array([[0.0], [-700.0]]), "value": np.array([[1.0], [3.0]])}
+    found = both(call | {"d_output": np.ones((1, 1)), "scale": 1.0})
+    assert found["d_key"].ravel() == pytest.approx([-2 * np.exp(-700), 2 * np.exp(-700)], rel=1e-12, abs=0)
+    assert found["d_query"].ravel() == pytest.approx([-1400 * np.exp(-700)], rel=1e-12, abs=0)
+    steep = both(call | {"d_output": np.ones((1, 1)), "softcap": 1.0, "scale": 0.5})
+    assert 0 < abs(steep["d_key"][1, 0]) < 1e-300
+    value, key = np.ones((2, 1)), np.array([[0.0], [-9000.0]])
+    call = {"query": np.ones((2, 1)), "key": key, "value": value, "d_output": np.array([[1.0], [2.0**-53]])}
+    assert numbers(exact("attention_vjp", call | {"scale": 1.0}))["d_value"][0, 0] == 1.0
+    call["d_output"] = np.array([[1.0 + 2.0**-52], [2.0**-53]])
+    assert numbers(exact("attention_vjp", call | {"scale": 1.0}))["d_value"][0, 0] == 1.0 + 2.0**-52
+
+
+def test_sums_of_quotients():
+    """Rational where each denominator has one ratio, but for transcendental factors and irrational scales."""
+    query, key, value = (np.array(x) for x in ([[1.0, 1.0]], [[1.0, 0.0], [0.0, 1.0]], [[1.0], [3.0]]))
+    call = {"query": query, "key": key, "value": value, "d_output": np.ones((1, 1)), "scale": 1.0}
+
+    def of(**options):
+        (part,) = parts_of(call | options, None)
+        return part, total(terms(part, 0, 1, fmpq(1), None, inner=True))
+
+    part, number = of()
+    assert number == fmpq(1, 2)  # both weights are 1 / 2
+    assert scaled(part, number) == number
+    assert of(key=2 * key)[1] == number
+    assert of(key=key * [1, 2])[1] is None
+    assert of(softcap=1.0)[1] is None
+    assert of(softcap=1.0, query=0 * query)[1] == number
+    part, number = of(scale=None)
+    assert scaled(part, number) is None
+    assert scaled(part, fmpq(0)) == 0

@@ -1,23 +1,20 @@
-"""The site builds from a clone: a page of each kind, by Sphinx, with every link checked."""
+"""The site builds from a clone, with every link checked, and its notebooks run and show what they hold."""
 
+import ast
 import re
 import subprocess
 import sys
+from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
 from built_site import BASE, SITE
 
-pytestmark = pytest.mark.skipif(not SITE.is_dir(), reason="the site is not shipped")
 
-
-def test_a_sample_of_the_site_builds_and_its_links_lead_somewhere(sample):
+def test_a_sample_of_the_site_builds_with_what_a_host_needs(sample):
     text = (sample / "rules" / "MASK-6.html").read_text(encoding="utf-8")
     assert "A row with nothing to attend to gives zero" in text
     assert (sample / "results" / "torch-sdpa.html").is_file()
-
-
-def test_every_page_has_a_description_a_preview_an_icon_and_its_own_address(sample):
     pages = [path for path in sample.rglob("*.html") if "files" not in path.parts]
     assert len(pages) > 20
     for path in pages:
@@ -35,9 +32,6 @@ def test_every_page_has_a_description_a_preview_an_icon_and_its_own_address(samp
             assert (sample / image).is_file()
     text = (sample / "rules" / "MASK-6.html").read_text(encoding="utf-8")
     assert '<meta name="description" content="For a query with no allowed key, the output' in text
-
-
-def test_the_files_for_a_host_are_there(sample):
     assert (sample / ".nojekyll").is_file()
     assert f"Sitemap: {BASE}/sitemap.xml" in (sample / "robots.txt").read_text(encoding="utf-8")
     spaces = {"map": "http://www.sitemaps.org/schemas/sitemap/0.9", "atom": "http://www.w3.org/2005/Atom"}
@@ -65,3 +59,49 @@ def test_released_versions_stay_beside_the_newest_site(sample, tmp_path):
     assert (tmp_path / "index.html").is_file()
     assert (tmp_path / ".nojekyll").is_file()
     assert (tmp_path / "2026.12.1" / "rules" / "MASK-6.html").is_file()
+
+
+NAMES = ("000", "001", "002", "003", "004", "merging")
+
+
+@pytest.fixture(scope="module")
+def made():
+    sys.path.append(str(SITE))
+    from notebooks import notebooks
+
+    return notebooks(Path(SITE).parent)
+
+
+def run(cell, scope):
+    """Run a cell as Jupyter does: the value of its last expression is shown."""
+    tree = ast.parse(cell["source"])
+    last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
+    exec(compile(tree, "cell", "exec"), scope)
+    return eval(compile(ast.Expression(last.value), "cell", "eval"), scope) if last else None
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_notebook_runs_from_its_first_cell_to_its_last(made, name):
+    scope = {}
+    cells = made[name]["cells"]
+    code = [cell for cell in cells if cell["cell_type"] == "code"]
+    assert len(code) >= 4
+    assert len({cell["id"] for cell in cells}) == len(cells)
+    for cell in code:
+        if not cell["outputs"]:
+            run(cell, scope)
+        elif cell["outputs"][0]["output_type"] == "error":
+            with pytest.raises(Exception, match=r"\[[A-Z]+-\d+\]") as raised:
+                run(cell, scope)
+            assert raised.type.__name__ == cell["outputs"][0]["ename"]
+        else:
+            assert repr(run(cell, scope)) == cell["outputs"][0]["data"]["text/plain"]
+
+
+def test_the_site_has_the_notebooks(site, made):
+    assert [*made] == [*NAMES]
+    for name in NAMES:
+        path = f"files/notebooks/{name}.ipynb"
+        assert (site.folder / "html" / path).is_file()
+        page = "recipes" if name == "merging" else "notebooks"
+        assert f"page:../{path}" in site.page(f"spec/{page}")

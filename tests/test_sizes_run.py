@@ -1,19 +1,23 @@
-"""`attnspec check --sizes`: what it prints and writes, what is left out, and how it ends."""
+"""`attnspec check --sizes`: what it prints and writes, how it ends, and a rank that judges its own rows."""
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from xml.etree import ElementTree as ET
 
+import numpy as np
 import pytest
-from click.testing import CliRunner
-from tests_support import attnspec, python
+from tests_support import attnspec, command, python
 
-from attnspec.conformance.cli.main import main
+from attnspec import SpecError
 from attnspec.conformance.render.reproduction import reproduction
 from attnspec.conformance.results_file import read
 from attnspec.conformance.run.plan import Selection
 from attnspec.conformance.run.pool import Pool
-from attnspec.conformance.verdict import Verdict
+from attnspec.conformance.sizes.shard import arguments_of_shard, judge_shard
+from attnspec.conformance.verdict import Difference, Verdict
+from attnspec.formula import Formula
+from attnspec.reference import attention
 
 #: One case for each of: no option, key lengths, views.
 CASES = ("sizes-covering-5", "sizes-covering-10", "sizes-views-1")
@@ -76,7 +80,7 @@ def test_a_failure_is_reported_and_its_reproduction_runs(tmp_path):
     assert json.loads((tmp_path / "b.json").read_text())["message"] != "part of the suite passes"
 
 
-def test_a_run_that_leaves_everything_out_is_not_good(tmp_path):
+def test_what_is_left_out_is_said_and_does_not_pass(tmp_path):
     words = ("--case", "sizes-long-whole-1048576", "--memory", "0.1")
     done = check(tmp_path, "numpy-portable", "--sizes", *words, *REPORTS)
     assert done.returncode == 4, done.stdout
@@ -86,16 +90,10 @@ def test_a_run_that_leaves_everything_out_is_not_good(tmp_path):
     assert suite.get("skipped") == "2"
     assert "passes" not in (tmp_path / "m.md").read_text()
     assert "passes" not in json.loads((tmp_path / "b.json").read_text())["message"]
-
-
-def test_a_run_without_time_is_not_good(tmp_path):
     words = ("--sizes", "--within", "0.1", "--case", "sizes-long-whole-1048576-float32")
     done = check(tmp_path, "numpy-portable", *words)
     assert done.returncode == 4
     assert "are left (--within)" in done.stdout or "(--memory)" in done.stdout
-
-
-def test_what_was_left_out_is_said_in_a_run_that_passes(tmp_path):
     words = ("--case", "sizes-long-whole-1048576", "--memory", "0.1")
     done = check(tmp_path, "numpy-portable", *SIZES, *words)
     assert done.returncode == 0
@@ -116,8 +114,7 @@ def test_what_was_left_out_is_said_in_a_run_that_passes(tmp_path):
     ],
 )
 def test_options_that_do_not_fit(words, message):
-    done = CliRunner().invoke(main, ["check", "numpy-portable", "--sizes", *words])
-    assert done.exit_code == 2, done.output
+    done = command("check", "numpy-portable", "--sizes", *words, status=2)
     assert message in " ".join(done.output.split())
 
 
@@ -154,3 +151,67 @@ def test_a_failure_that_the_fresh_process_leaves_out_does_not_pass_there():
     again = Pool("m:f", Selection(sizes=True))
     again._fresh = Passing()
     assert not again._compare(FAILING).alone
+
+
+WHOLE = Formula(
+    3000,
+    3100,
+    8,
+    4,
+    batch=(2,),
+    heads=4,
+    key_heads=2,
+    options={"is_causal": True, "window": (700, None), "query_offset": 50, "sinks": True},
+)
+SHARDS = [(range(0), range(700)), (range(1500), range(700, 700)), (range(1500, 3000), range(700, 3100))]
+
+
+@pytest.mark.parametrize("words", [1, 16, 256])
+def test_the_inputs_of_all_ranks_are_those_of_the_whole(words):
+    formula = Formula(**{**vars(WHOLE), "words": words})
+    whole = formula.arguments("float32")
+    parts = [arguments_of_shard(formula, "float32", *shard) for shard in SHARDS]
+    for name in ("query", "key", "value"):
+        assert np.array_equal(np.concatenate([part[name] for part in parts], axis=-2), whole[name])
+    assert all(np.array_equal(part["sinks"], whole["sinks"]) for part in parts)
+    joined = {
+        f"{side}_positions": np.concatenate([part[f"{side}_positions"] for part in parts], axis=-1)
+        for side in ("query", "key")
+    }
+    small = {name: x[..., :40, :] for name, x in whole.items() if name in ("query", "key", "value")}
+    options = {"is_causal": True, "window": (7, None)}
+    expected = attention(**small, **options, query_offset=50)
+    got = attention(**small, **options, **{name: x[..., :40] for name, x in joined.items()})
+    assert np.array_equal(got, expected)
+
+
+def rows_of(rows):
+    """The right results of some rows, computed in float64."""
+    arguments = arguments_of_shard(WHOLE, "float32", rows, range(3100))
+    floating = [name for name, x in arguments.items() if getattr(x, "dtype", None) == "float32"]
+    wide = {name: arguments[name].astype("float64") for name in floating}
+    output, lse = attention(**{**arguments, **wide}, return_lse=True)
+    return {"output": output.astype("float32"), "lse": lse.astype("float32")}
+
+
+@pytest.mark.parametrize("rows", [range(3), range(1499, 1600), range(2990, 3000)])
+def test_the_rows_of_a_rank_are_judged_alone(rows):
+    results = rows_of(rows)
+    assert 0 < judge_shard(WHOLE, "float32", rows, results) < 1
+    results["output"][1, 2, 1, 3] += 1e-3
+    wrong = judge_shard(WHOLE, "float32", rows, results)
+    assert isinstance(wrong, Difference)
+    assert (wrong.output, wrong.element, wrong.count) == ("output", (1, 2, rows.start + 1, 3), 1)
+
+
+def test_a_problem_with_other_options_is_refused():
+    with pytest.raises(SpecError, match=r"formula: expected words, and some of scale, .*, got segments"):
+        arguments_of_shard(Formula(8, 8, 4, 4, options={"segments": 4}), "float32", range(4), range(4))
+
+
+def test_four_processes_judge_themselves():
+    program = Path(__file__).parent.parent / "examples" / "ring" / "million.py"
+    run = python(
+        "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 4, program, 8192, status=0
+    )
+    assert run.stdout.count(": right, ") == 4

@@ -78,7 +78,6 @@ def test_what_is_right_has_the_same_verdicts():
 
 
 def test_a_function_of_pytorch(here):
-    pytest.importorskip("torch")
     (here / "own.py").write_text(
         "import torch\n\n\ndef attention(query, key, value):\n"
         "    scores = query.float() @ key.float().mT * query.shape[-1] ** -0.5\n"
@@ -295,9 +294,6 @@ def test_the_order_and_the_numbers_follow_from_the_seed():
     assert {item.name for item in rows(1)} < {*names[0]}
     drawn = [next(rows(seed)).case.arguments["query"] for seed in (1, 2)]
     assert drawn[0].shape != drawn[1].shape or (drawn[0] != drawn[1]).any()
-
-
-def test_a_copy_with_another_number_has_other_values():
     case = find("softmax-000-float64")
     other = changed(case, 7)
     assert unchanged(other.name) == case.name
@@ -312,8 +308,7 @@ def test_a_copy_with_another_number_has_other_values():
 def test_the_report_names_the_seed_and_the_means(here):
     written(here, (CHEATS / "honest.py").read_text().replace("def honest", "def attention"))
     words = ["check", "own:attention", "--untrusted", "--case", "masking-causal-3-changed"]
-    drawn = run_command(*words, cwd=here)
-    assert drawn.returncode == 0, drawn.stdout + drawn.stderr
+    drawn = run_command(*words, cwd=here, status=0)
     assert "untrusted: confined by audit hook" in " ".join(drawn.stdout.split())
     assert "run: chosen (seed " in drawn.stdout
     assert "1 pass" in drawn.stdout or "2 pass" in drawn.stdout
