@@ -92,6 +92,8 @@ class Difference:
     share: float = float("inf")
     count: int = 0  # the number of elements that differ
     size: int = 0  # the number of all elements
+    #: The wrong gradients, if others of the call are right.
+    outputs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,8 @@ class Raise:
     """An exception of an implementation: its type, its message and the innermost line that raised it.
 
     If the process ended or hung, only the line is set. `conversion` is the conversion of the adapter that
-    raised instead of the implementation, with what it converted, such as ``to_library of key``.
+    raised instead of the implementation, with what it converted, such as ``to_library of key``. `valid` says
+    that not the call raised that must be rejected, but the valid one beside it.
     """
 
     type: str
@@ -108,6 +111,7 @@ class Raise:
     line: int = 0
     function: str = ""
     conversion: str = ""
+    valid: bool = False
 
 
 @dataclass(frozen=True)
@@ -282,7 +286,8 @@ def from_json(entry: Mapping[str, Any]) -> Verdict:
         plain["share"] = _number(plain["share"])
     if plain.get("difference") is not None:
         given = {name: _number(value) for name, value in plain["difference"].items()}
-        plain["difference"] = Difference(**{**given, "element": tuple(given.get("element", ()))})
+        lists = {name: tuple(given.get(name, ())) for name in ("element", "outputs")}
+        plain["difference"] = Difference(**{**given, **lists})
     if plain.get("raised") is not None:
         plain["raised"] = Raise(**plain["raised"])
     verdict = Verdict(**plain)

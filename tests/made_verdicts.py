@@ -33,6 +33,7 @@ DIFFERENCES = {
     "tiny": replace(TRACE, got=6e-29, expected=1e-30, share=9.0),
     "nan": NAN,
     "bits": replace(OFF, kind="bits"),
+    "d_key": replace(OFF, output="d_key", outputs=("d_key",)),
     "shape": Difference("shape", "output", got="(2, 4)", expected="(2, 5)"),
     "dtype": Difference("dtype", "output", got="float64"),
     "lse": Difference("pattern", "lse", (), 1.0, 2.0),

@@ -1,6 +1,7 @@
 """Attribution: what a verdict says about a wrong result, and what the judge does not compare."""
 
 from dataclasses import replace
+from functools import wraps
 
 import numpy as np
 import pytest
@@ -17,9 +18,10 @@ from attnspec.conformance.judge.expected import exact
 from attnspec.conformance.judge.failure import Missing
 from attnspec.conformance.judge.judge import applicable_rules, judge
 from attnspec.conformance.judge.refusal import FITTING_CALLS
+from attnspec.conformance.render.text import verdict_text
 from attnspec.conformance.suite import find
 from attnspec.conformance.suite.problem import MASKED, problem_of
-from attnspec.conformance.verdict import rules_with_outputs
+from attnspec.conformance.verdict import from_json, rules_with_outputs, to_json
 
 PORTABLE = load("numpy-portable")
 PROBLEM = problem_of(MASKED[0], "float32", 1)
@@ -184,6 +186,36 @@ def test_an_error_names_the_argument(message, names, named):
     assert verdict.status == ("pass" if named else "should not met")
     assert verdict.rule == ("" if named else "ERR-12")
     assert named or verdict.reason.startswith(f"expected an error that names {names[0]}, got: ")
+
+
+def test_a_valid_call_that_raises_beside_a_refused_one_is_said_to_be_valid():
+    def attention(query, key, value):
+        raise TypeError("four axes")
+
+    arrays = {"query": np.ones((2, 4)), "key": np.ones((3, 5)), "value": np.ones((3, 4))}
+    own = replace(PORTABLE, attention=attention, companions={})
+    verdict = judge(own, case_of("SHAPE-6", arrays, misuse=Misuse("key")))
+    assert (verdict.status, verdict.raised.valid) == ("error", True)
+    text = verdict_text(verdict)
+    assert "\nthe same call with valid arguments raised TypeError: four axes\n" in text
+    assert ".raised)" in text, "the reproduction makes both calls"
+    assert from_json(to_json(verdict)) == verdict
+
+
+def test_wrong_gradients_are_named_if_others_are_right():
+    case = find("gradients-multi-query-float32")
+
+    right = PORTABLE.companions["attention_vjp"]
+    for factors, said in (((1, 2, 1), ("d_key",)), ((1, 2, 2), ("d_key", "d_value"))):
+
+        @wraps(right)
+        def gradients(*arrays, factors=factors, **options):
+            every = right(*arrays, **options)
+            return tuple(array * factor for array, factor in zip(every, factors, strict=True))
+
+        verdict = judge(replace(PORTABLE, companions={"attention_vjp": gradients}), case)
+        assert (verdict.difference.output, verdict.difference.outputs) == ("d_key", said)
+        assert from_json(to_json(verdict)) == verdict
 
 
 @pytest.mark.parametrize(("message", "named"), [("k: expected depth 4", True), ("keys do not fit", False)])

@@ -62,6 +62,11 @@ def test_the_failure_that_is_shown():
         fail(2, "MASK-3", name=name, dtype=dtype) for name, dtype in (("a", "bfloat16"), ("b", "float32"))
     ]
     assert found(*both)[0].verdict.dtype == "float32"
+    back, front = (
+        fail(1, "SCORE-5", "softcap", "gradient", numbers=9),
+        fail(1, "SCORE-5", "softcap", numbers=99),
+    )
+    assert found(back, front)[0].verdict is front[0], "a call of gradients shows it least"
     other = [Verdict("c", "x", "", ("MASK-1",), "fail", rule="MASK-1")]
     assert [finding.backend for finding in found([FAIL, ERROR, PASS], other)] == ["m:f", "m:f", "c"]
 

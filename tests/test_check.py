@@ -88,8 +88,11 @@ def test_a_failing_backend_is_diagnosed_and_a_diagnosis_without_a_name_is_said(c
     assert "\nconsistent with: fills_always (It fills" in check("--explain", verdicts=MANY).stdout
     hint = "m:f: no bug of the gallery matches within a second; --explain looks longer\n"
     assert hint in check(named=False).stderr
-    for other in (check(verdicts=MANY), check("--explain", named=False), check(named=False, verdicts=[PASS])):
-        assert hint not in other.stderr
+    none = "m:f: no wrong implementation of the gallery has the same results\n"
+    for words, named, verdicts in (((), True, MANY), (("--explain",), False, VERDICTS), ((), False, [PASS])):
+        other = check(*words, named=named, verdicts=verdicts).stderr
+        assert hint not in other
+        assert (none in other) == bool(words)
 
 
 def test_options_are_handed_on_and_a_level_selects_its_rules(check):

@@ -4,17 +4,19 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from reported import FAIL, PASS
+from made_verdicts import NAN, error, fail, ok
+from reported import FAIL, FILLS, PASS
 
 from attnspec.backends import load
 from attnspec.conformance import traits
-from attnspec.conformance.attribution.diagnosis import Gallery, diagnose, nearest
-from attnspec.conformance.attribution.finding import Diagnosis
+from attnspec.conformance.attribution.causes import findings
+from attnspec.conformance.attribution.diagnosis import Gallery, diagnose, diagnose_run, nearest
+from attnspec.conformance.attribution.finding import Diagnosis, Twin
 from attnspec.conformance.attribution.resemblance import CallCounts, Tally
 from attnspec.conformance.attribution.sample import cases_to_diagnose
 from attnspec.conformance.gallery import correct_entries, entry
 from attnspec.conformance.gallery.splits import RELATIVE
-from attnspec.conformance.render.finding import diagnosis_text
+from attnspec.conformance.render.finding import diagnosis_text, finding_line
 from attnspec.conformance.run.events import events
 from attnspec.conformance.run.plan import Selection
 from attnspec.conformance.run.pool import Pool
@@ -111,7 +113,9 @@ def test_a_failing_run_is_diagnosed_in_the_process_that_judges():
     with Pool(failing, Selection(rules=("SOFT-6",), quick=True)) as pool:
         verdicts = [event for event in events(pool, pool.selection) if isinstance(event, Verdict)]
         assert any(verdict.bad for verdict in verdicts)
-        found = pool.diagnose(cases_to_diagnose(verdicts), 120)
+        ((rule, cases),) = cases_to_diagnose(verdicts)
+        found = pool.diagnose(cases, 120)
+    assert rule == "SOFT-6"
     assert diagnosis_text(found).startswith("consistent with: lse_negative (Return the negative lse")
 
 
@@ -179,4 +183,40 @@ def test_the_widest_dtype_in_which_a_value_is_wrong_is_asked(wrong, asked):
         for dtype in ("bfloat16", "float32")
         for number in range(40)
     ]
-    assert {case.rpartition("-")[2] for case, _ in cases_to_diagnose(verdicts)} == {asked}
+    ((_, cases),) = cases_to_diagnose(verdicts)
+    assert {case.rpartition("-")[2] for case, _ in cases} == {asked}
+
+
+def test_each_cause_has_its_own_failing_calls_and_its_diagnosis():
+    many = [*fail(20, "NUM-11", "special numbers", difference=NAN), *fail(9, "MASK-8", "window"), *ok(60)]
+    asked = dict(cases_to_diagnose(many))
+    assert [*asked] == ["NUM-11", "MASK-8"]
+    assert not {case for case, _ in asked["MASK-8"] if case.startswith("NUM-11")}
+    twins = {rule: replace(FILLS, twins=(Twin((rule,), "It.", rule),)) for rule in asked}
+    causes = findings([verdict for verdict in many if verdict.bad], many, diagnoses={"b": twins})
+    assert [(cause.rule, names(cause.diagnosis)) for cause in causes] == [(rule, [rule]) for rule in asked]
+    assert "MASK-8 A window includes both its bounds (MASK-8) (9 cases): " in finding_line(causes[1])
+    raising = [*error(9, "no", "mask"), *ok(30)]
+    assert [*cases_to_diagnose(raising)] == [], "one that raises too may do so for another reason"
+
+
+def test_entries_of_a_failing_rule_are_compared_without_a_limit_of_time(monkeypatch):
+    """Neither other work of the machine nor slow calls of the backend take the time of the search."""
+    asked = [*(case for case in PROBES if "sinks" in case.arguments), *golden_vectors()][:60]
+    other = replace(asked[0], rules=("MASK-1", "SOFT-5"))
+    found = diagnose_run(entry("sink_scaled").backend(), [other, *asked[1:]], -1.0)
+    assert names(found) == ["sink_scaled"]
+    clock = iter(range(10**9))
+    monkeypatch.setattr("attnspec.conformance.attribution.diagnosis.process_time", lambda: next(clock))
+    plain = [replace(case, rules=("NUM-1",)) for case in asked]
+    assert diagnose_run(entry("sink_scaled").backend(), plain, 1.0) is None, "the time is up"
+
+
+@pytest.mark.parametrize(("number", "said"), [(1, False), (3, True)])
+def test_a_qualifier_needs_several_calls(number, said):
+    outside = [frozenset({"mask", "other value depth"})] * number
+    tally = Tally(entry("sink_scaled"), outside=outside)
+    counts = CallCounts.of([frozenset({"mask"})] * 3, [*outside, *[frozenset()] * 40])
+    text = diagnosis_text(nearest([tally], counts))
+    assert ("but not in calls with values of another depth" in text) == said
+    assert f"3 of 3 failing cases, 40 of {40 + number} passing ones" in text

@@ -25,6 +25,7 @@ from attnspec.conformance.attribution.report import Outcome, Report
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.render import summary
 from attnspec.conformance.render.badge import to_json, to_svg
+from attnspec.conformance.render.counts import totals
 from attnspec.conformance.render.junit import to_junit
 from attnspec.conformance.render.markdown import to_markdown
 from attnspec.conformance.render.screen import screen
@@ -176,7 +177,7 @@ WRONG_CORE = replace(FAIL, rule="SOFT-1", rules=("SOFT-1",))
         (
             Report(replace(PERFECT, verdicts=OF_GRADIENTS)),
             Outcome.GOOD,
-            "conforms; what it offers is no whole level",
+            "conforms; what it offers is no whole level; only 1 of 247 values were judged",
         ),
         (
             Report(perfect(headers=QUICK)),
@@ -258,8 +259,8 @@ def test_the_lines_of_budgets_counts_and_time():
     assert summary.budget_line([]) == ""
     refused = replace(FAIL, case="r-float32", refusal=True)
     lines = ["values: 1 pass, 1 known", "refusals: 2 fail"]
-    assert summary.totals([PASS, FAIL, refused, refused], {FAIL: "known"}) == lines
-    assert summary.totals([]) == ["no verdict"]
+    assert totals([PASS, FAIL, refused, refused], {FAIL: "known"}) == lines
+    assert totals([]) == ["no verdict"]
     slow = replace(PASS, case="slow-float32", seconds=1.5)
     for verdicts, line in (
         ([replace(PASS, seconds=0.5), slow], "time: 2.0 s for 2 cases; the slowest, 1.50 s: slow-float32"),
@@ -317,15 +318,24 @@ def test_what_is_unsupported_is_told_by_frequency():
         "declined: 4 cases: takes one mask",
         "not asked: 1 case: takes only arrays of 4 axes, got 5",
         "not offered: 1 case of the output lse",
-        "unsupported for other reasons: 1 case, in --results FILE",
+        "not asked: 1 case: has no answers",
     ]
     many = [verdict for name in "abcdefgh" for verdict in lacking(1, f"operation {name}")]
     assert summary.unsupported_lines(many) == [
         "not offered: 8 cases of the operations a, b, c, d, e, f and 2 more"
     ]
     assert summary.unsupported_lines([PASS, FAIL]) == []
-    text = screen(Report(replace(RESULTS, verdicts=tuple(verdicts))))
-    assert "\nnot offered: 9 cases of the operation rotary\n" in text
+    text = screen(Report(replace(RESULTS, verdicts=tuple(verdicts))), width=200)
+    line = (
+        "not judged: 29 of 29 cases; lacking operations (9), arguments (5), outputs (1); --table says why\n"
+    )
+    assert f"\n{line}" in text
+    assert "--results FILE" not in text
+    failing = replace(RESULTS, verdicts=(FAIL, *verdicts))
+    assert line not in screen(Report(failing), width=200), "the failures are what matters"
+    assert "\nnot offered: 9 cases of the operation rotary\n" in screen(Report(failing), every=True)
+    few = replace(RESULTS, verdicts=(PASS, *lacking(99, "argument window")))
+    assert "; only 1 of 100 values were judged\n" in screen(Report(few), width=200)
     assert "\nleft out: 7 cases, the first: 0 s are left (--within)\n" in text
 
 

@@ -34,7 +34,7 @@ WHOLE = (Path(__file__).parent / "tables" / "screen.txt").read_text(encoding="ut
 
 def test_a_run_that_fails():
     stale = replace(OTHER, cases=(PASS.case,))
-    text = screen(Report(RESULTS, [KNOWN, stale], diagnoses={"m:f": FILLS}), width=110)
+    text = screen(Report(RESULTS, [KNOWN, stale], diagnoses={"m:f": {"NUM-3": FILLS}}), width=110)
     assert [line.rstrip() for line in text.splitlines()] == WHOLE.splitlines()
 
 

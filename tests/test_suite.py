@@ -9,6 +9,7 @@ import pytest
 from tests_support import whole_suite
 
 from attnspec import CHAPTERS, OPERATIONS, Case, SpecError, rules
+from attnspec.backends.constraints import Constraints
 from attnspec.conformance.judge.comparison import compare
 from attnspec.conformance.judge.expected import expected
 from attnspec.conformance.relations.relation import Relation
@@ -206,6 +207,18 @@ def test_both_options_of_a_pair_matter(group):
         for name in (one, other):
             less = without(case, name)
             assert less is None or tell_apart(case, less), f"{case.name}: {name} changes nothing"
+
+
+def test_options_beside_a_window_matter_in_a_quick_run_of_what_is_always_causal():
+    always = Constraints(axes=4, always={"is_causal": True})
+    quick = {
+        item.group: item
+        for item in items(quick=True, rules=("SOFT-5", "MASK-9", "SCORE-5"), constraints=always)
+    }
+    for option in ("sinks", "key_lengths", "softcap"):
+        case = quick[f"option beside a window: {option}"]
+        assert {*case.arguments} - {"query", "key", "value"} == {"is_causal", "window", option}
+        assert all(tell_apart(case, without(case, name)) for name in (option, "window"))
 
 
 #: What an option adds that is not named as it is.

@@ -36,7 +36,7 @@ _LAST = {
 }
 #: Candidates if several rules are possible, the likeliest first.
 _AMONG: dict[tuple[str, ...], tuple[str, ...]] = {
-    (): ("SOFT-1", "SOFT-2", "SOFT-3", "SCORE-1", "SCORE-2", "NUM-3"),
+    (): ("SOFT-1", "SCORE-1", "SOFT-2", "SOFT-3", "SCORE-2", "NUM-3"),
     **dict.fromkeys(
         [(traits.TILED,), (traits.TILED_32,), (traits.TILED_64,)], ("SOFT-3", "SOFT-2", "SHAPE-5")
     ),
@@ -148,12 +148,15 @@ def _rule_of_most_cases(failures: Sequence[Verdict], passing: Sequence[Verdict],
     order = {rule.id: -number for number, rule in enumerate(rules())}
     # Count one additional case, because one of one failing is weaker evidence than five of five.
     share = {rule: bad[rule] / (bad[rule] + good[rule] + 1) for rule in bad}
-    likely = [rule for rule in _AMONG.get(common.traits, ()) if rule in share]
+    # All calls of an implementation may have an option that masks.
+    options = set.intersection(*map(traits_of, failures)) & _MASKING
+    masks = [] if common.traits else [owners()[option] for option in sorted(options)]
+    likely = [rule for rule in (*masks, *_AMONG.get(common.traits, ())) if rule in share]
     if common.traits and traits.VIEWED not in common.traits:  # calls in plain memory fail too
         share = {rule: part for rule, part in share.items() if rule != owners()[traits.VIEWED]} or share
         likely = [rule for rule in likely if rule in share]
     often = max(share.values()) - _OFTENER
-    likely = likely or [rule for rule in _OF_SHARDS if share.get(rule, 0.0) >= often]
+    likely = likely or [rule for rule in _OF_SHARDS if rule in share and share[rule] >= often]
     most = max(share[rule] for rule in likely or share)
     return next(
         (rule for rule in likely if share[rule] >= most - _OFTENER),

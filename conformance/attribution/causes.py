@@ -17,8 +17,10 @@ from attnspec.conformance.attribution.blame import are_gradients, broken_rule, i
 from attnspec.conformance.attribution.common import (
     CLEAR,
     calls_of,
+    calls_without_scale,
     clarity,
     common_traits,
+    count_of,
     if_significant,
     is_clear,
     is_pure,
@@ -43,6 +45,8 @@ from attnspec.dtypes import DTYPES, SHORT
 _MOST_CAUSES = 4
 #: The largest number of causes of exceptions and crashes that are shown.
 _MOST_WAYS = 4
+#: The largest number of causes that are compared with the gallery.
+_MOST_DIAGNOSED = 3
 #: With fewer calls than this, it is not said that no call returns.
 _FEW = 5
 #: The order in which kinds of causes are shown. Within a kind, larger causes come first.
@@ -75,19 +79,27 @@ def findings(
     verdicts: Iterable[Verdict] = (),
     *,
     seed: int | None = None,
-    diagnoses: Mapping[str, Diagnosis] | None = None,
+    diagnoses: Mapping[str, Mapping[str, Diagnosis]] | None = None,
 ) -> list[Finding]:
-    """Group the failures of each backend by cause, the most important first."""
+    """Group the failures of each backend by cause, the most important first.
+
+    The diagnoses are those of a backend by the rule of a cause.
+    """
     judged = _by_backend(verdicts)
     found: list[Finding] = []
     for backend, own in _by_backend(verdict for verdict in failures if verdict.bad).items():
         causes = sorted(_causes(own, judged.get(backend, [])), key=_importance)
-        wrong = (number for number, cause in enumerate(causes) if cause.verdict.difference is not None)
-        diagnosed = next(wrong, 0)  # only values are compared with those of the gallery
-        for number, cause in enumerate(causes):
-            diagnosis = (diagnoses or {}).get(backend) if number == diagnosed else None
+        by_rule, diagnosed = (diagnoses or {}).get(backend, {}), diagnosed_causes(causes)
+        for cause in causes:
+            diagnosis = by_rule.get(cause.rule) if cause in diagnosed else None
             found.append(replace(cause, seed=seed, diagnosis=diagnosis).with_variant_first())
     return found
+
+
+def diagnosed_causes(causes: Sequence[Finding]) -> list[Finding]:
+    """Return the first causes with wrong values, one under each rule, or the first cause if none has any."""
+    wrong = {cause.rule: cause for cause in reversed(causes) if cause.verdict.difference is not None}
+    return [cause for cause in causes if cause is wrong.get(cause.rule)][:_MOST_DIAGNOSED] or [*causes[:1]]
 
 
 def _importance(cause: Finding) -> tuple[bool, bool, int]:
@@ -330,6 +342,9 @@ def _by_traits(failures: Sequence[Verdict], passing: Sequence[Verdict]) -> Itera
             # Several causes are left. One of them may be all calls of some kind.
             pure = pure_traits(calls_of(left), passing)
             common = pure if pure.traits else common
+        if number == 0 and not _separates(common):
+            default = _without_scale(left, passing)
+            common = default if default.traits else common
         # Remaining failures without common traits are not divided further.
         unclear = clarity(common) < CLEAR and not is_pure(common)
         last = number == _MOST_CAUSES - 1 or (number > 0 and unclear)
@@ -352,11 +367,22 @@ def _cause(
         rule = "GRAD-19" if are_gradients(failures) else "NUM-3"
         return Finding(rule, _under_rule_first(failures, rule), common, kind, "float16")
     # A single call has too many traits that others lack.
-    clear = is_clear(common) and len(failures) > 1
+    clear = len(failures) > 1 and (_separates(common) or common == _without_scale(failures, passing))
     rule = broken_rule(failures, common if clear else Common(), passing)
     several = len({verdict.main_rule for verdict in failures}) > 1
     mixed = not kind and not clear and several and not is_uniform(failures)
-    return Finding(rule, _under_rule_first(failures, rule), if_significant(common), kind, mixed=mixed)
+    shown = if_significant(common)
+    shown = shown if shown.traits or kind else count_of((), calls_of(failures), passing)
+    return Finding(rule, _under_rule_first(failures, rule), shown, kind, mixed=mixed)
+
+
+def _without_scale(failures: Sequence[Verdict], passing: Sequence[Verdict]) -> Common:
+    return calls_without_scale(calls_of(failures), passing, owners()[traits.NO_SCALE])
+
+
+def _separates(common: Common) -> bool:
+    """Whether traits name a cause, and calls with them fail so often that this may be said."""
+    return is_clear(common) and common == if_significant(common)
 
 
 def _under_rule_first(failures: Sequence[Verdict], rule: str) -> tuple[Verdict, ...]:
@@ -367,12 +393,13 @@ def _first(failures: Sequence[Verdict], wanted: Callable[[Verdict], bool]) -> tu
     return tuple(sorted(failures, key=lambda verdict: not wanted(verdict)))
 
 
-def _simplicity(verdict: Verdict) -> tuple[bool, int, bool, bool, int, bool, str]:
-    """Return a sort key: single calls first, then longer dtypes, named cases, and fewer numbers."""
-    named = bool(verdict.variant or verdict.precision)
+def _simplicity(verdict: Verdict) -> tuple[bool, int, bool, bool, bool, int, bool, str]:
+    """Return a sort key: single calls first, those of gradients last, then by dtypes, names and numbers."""
+    named, gradient = bool(verdict.variant or verdict.precision), traits.GRADIENT in verdict.traits
     kind = 2 * (traits.RELATED in verdict.traits) + (traits.REFUSED in verdict.traits)
     short, generated = verdict.dtype in SHORT, bool(verdict.group)
-    return verdict.status == "error", kind, short, not named, verdict.numbers, generated, verdict.case
+    size = verdict.numbers
+    return verdict.status == "error", kind, gradient, short, not named, size, generated, verdict.case
 
 
 def _plainness(verdict: Verdict) -> tuple[bool, bool, bool, int, int, str]:

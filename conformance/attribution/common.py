@@ -17,7 +17,9 @@ _USUAL = 0.85
 #: Of the calls with pure traits at least this many, and this share, fail; of all others at most this share.
 _FEW, _PURE, _RARE = 5, 0.9, 0.05
 #: At least this share of the calls with the traits fails, unless no other call does.
-_PREDICTS = 0.25
+_PREDICTS = 0.5
+#: That all of some calls lack a scale is no chance if it has a smaller probability than this.
+_CHANCE = 0.05
 #: Calls with the traits must fail at least this many times as often as other calls.
 _OFTENER = 3
 #: The number of calls for each set of traits.
@@ -71,6 +73,18 @@ def pure_traits(failing: Sequence[Verdict], passing: Sequence[Verdict]) -> Commo
     sets = [(trait,) for trait in single] + list(combinations(single, 2))
     pure = [common for common in (_count(wanted, bad, good) for wanted in sets) if is_pure(common)]
     return max(pure, key=lambda common: (common.failing, -len(common.traits)), default=Common())
+
+
+def calls_without_scale(failing: Sequence[Verdict], passing: Sequence[Verdict], owner: str) -> Common:
+    """Count the calls without a scale if these alone fail, as they do where the default is wrong.
+
+    Most calls have no scale, so that this must be no chance, or a case of the rule on the default must fail.
+    """
+    common = count_of((traits.NO_SCALE,), failing, passing)
+    share = common.judged / max(common.judged + common.of_others, 1)
+    shown = any(owner in verdict.rules[:1] for verdict in failing)
+    alone = common.failing > 1 and not common.others and common.of_others
+    return common if alone and (shown or share**common.failing < _CHANCE) else Common()
 
 
 def is_pure(common: Common) -> bool:

@@ -44,6 +44,8 @@ from attnspec.conformance.verdict import Difference
 _FEWEST = 2
 #: unless at least this many calls pass.
 _PASSING = 100
+#: With fewer calls on which a named entry is wrong and the backend is right, no trait of these is named.
+_SEVERAL = 2
 #: The passing calls that are compared at least, where time is short.
 _FEWEST_PASSING = 20
 #: More entries than this are not named. Entries that differ only in a size count as one.
@@ -114,23 +116,23 @@ Call = tuple[frozenset[str], Case, Outputs | None]
 
 
 def diagnose_run(backend: Backend, items: Iterable[Item], seconds: float = inf) -> Diagnosis | None:
-    """Diagnose a backend by cases that it failed and passed, in some seconds of this process.
+    """Diagnose a backend by cases that it failed and passed. Only the calls of these cases are made.
 
-    They are not those of a clock, so that the other work of the machine does not count. Only the calls of
-    these cases are made, because others might not end.
+    The entries that break a rule of a failing case are always compared, and first. All others are compared
+    for some seconds of this process. Neither other work of the machine counts nor the calls of the backend.
     """
     cases = {item.name: item for item in items if isinstance(item, Case)}
     if len(cases) < FEWEST_CASES:
         return None
-    until = process_time() + seconds
     calls = calls_to_compare(backend, cases.values())
-    # In a short time, the entries that break the rule of the first case are compared first.
-    rule = next(iter(cases.values())).rules[0]
-    near = Gallery(tuple(entry for entry in wrong_entries() if entry.rule == rule))
-    for gallery in (*([near] if near.entries and seconds < inf else []), Gallery()):
-        with suppress(TimeoutError):
-            if found := nearest(*tally_entries(backend, calls, gallery, until)):
+    if seconds < inf:
+        rules = {rule for _, case, _ in calls[0] for rule in case.rules}
+        for near in ({next(iter(cases.values())).rules[0]}, rules):
+            likely = Gallery(tuple(entry for entry in wrong_entries() if entry.rule in near))
+            if found := nearest(*tally_entries(backend, calls, likely)):
                 return found
+    with suppress(TimeoutError):
+        return nearest(*tally_entries(backend, calls, Gallery(), process_time() + seconds))
     return None
 
 
@@ -188,7 +190,10 @@ def nearest(tallies: Sequence[Tally], counts: CallCounts) -> Diagnosis | None:
     if not first.outside:
         return diagnosis
     common = [path for path in first.paths(counts) if all(path in tally.paths(counts) for tally in near)]
-    return replace(diagnosis, path=common[0]) if common else None
+    if not common:
+        return None
+    # A few calls may have any trait in common.
+    return replace(diagnosis, path=common[0]) if len(first.outside) >= _SEVERAL else diagnosis
 
 
 def _twins(tallies: Iterable[Tally]) -> tuple[Twin, ...]:

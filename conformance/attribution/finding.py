@@ -3,9 +3,10 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Literal
 
+from attnspec import rules
 from attnspec.conformance.traits import GRADIENT, RELATED
 from attnspec.conformance.verdict import Verdict
 
@@ -102,7 +103,7 @@ class Finding:
     further: tuple[Common, ...] = ()  # common traits of other calls that fail under the same rule
     mixed: bool = False  # whether other causes left its failures over, so that they may have several causes
     seed: int | None = None  # the seed of the generated cases, which a reproduction needs
-    #: The diagnosis of the backend. Only the first finding of a backend has one.
+    #: The diagnosis of the cause, if it is one of the first of its backend and is about values.
     diagnosis: Diagnosis | None = None
 
     @property
@@ -147,6 +148,13 @@ class Finding:
         return VariantCount(name, equal, len(compared)) if equal >= enough * len(compared) else None
 
     @cached_property
+    def other_variants(self) -> tuple[str, ...]:
+        """The variants of the rule, if calls under it were compared with them and resemble nothing."""
+        compared = [verdict for verdict in self.failures if self._is_compared(verdict)]
+        alike = any(verdict.variant or verdict.ignored for verdict in self.failures) or self.diagnosis
+        return variants_of(self.rule) if compared and not alike and not self.kind else ()
+
+    @cached_property
     def ignored(self) -> tuple[IgnoredCount, ...]:
         """Arguments without which most of the failing calls with them have the same result."""
         counts = []
@@ -188,6 +196,14 @@ class Finding:
             and RELATED not in verdict.traits
         ]
         return sum(verdict.variant == first.variant for verdict in own) < _NEARLY * len(own)
+
+
+@cache
+def variants_of(rule: str) -> tuple[str, ...]:
+    """Return the names of the variants of a rule with which generated calls are compared."""
+    from attnspec.reference.rational.scores import SHOWN  # it needs NumPy
+
+    return tuple(variant.name for known in rules() if known.id == rule in SHOWN for variant in known.variants)
 
 
 def with_argument(name: str, failures: Sequence[Verdict]) -> list[Verdict]:

@@ -53,15 +53,15 @@ class Report:
 
     JUnit lists unsupported cases if `unsupported` says so.
 
-    `pages` is the first page of the folder of pages that was written for the same run. A backend may have no
-    diagnosis.
+    `pages` is the first page of the folder of pages that was written for the same run. `diagnoses` are those
+    of the causes of a backend, by its name and the rule of the cause.
     """
 
     results: Results
     known: Sequence[Known] = ()
     required: str = VALUES
     pages: Path | None = None
-    diagnoses: Mapping[str, Diagnosis] = field(default_factory=dict)
+    diagnoses: Mapping[str, Mapping[str, Diagnosis]] = field(default_factory=dict)
     unsupported: bool = False
 
     @cached_property

@@ -1,8 +1,8 @@
-"""Chooses the cases of a run by which a failing backend is diagnosed."""
+"""Chooses the cases of a run by which the causes of its failures are diagnosed."""
 
 from collections.abc import Iterator, Sequence
 
-from attnspec.conformance.attribution.causes import findings
+from attnspec.conformance.attribution.causes import diagnosed_causes, findings
 from attnspec.conformance.traits import REFUSED, RELATED
 from attnspec.conformance.verdict import Verdict
 from attnspec.dtypes import DTYPES
@@ -10,7 +10,7 @@ from attnspec.dtypes import DTYPES
 #: The largest number of failing cases (True) and of passing cases (False) that a diagnosis repeats: in a
 #: second, and in more time.
 _MOST_DIAGNOSED = ({True: 30, False: 60}, {True: 100, False: 300})
-#: The largest number of cases under the rule of the first finding, which come first.
+#: The largest number of cases under the rule of the cause, which come first.
 _MOST_OF_RULE = 6
 #: A run of fewer cases than this has no diagnosis.
 FEWEST_CASES = 10
@@ -18,34 +18,38 @@ FEWEST_CASES = 10
 _FEWEST_OF_DTYPE = 20
 
 
-def cases_to_diagnose(verdicts: Sequence[Verdict], *, many: bool = True) -> Iterator[tuple[str, str]]:
-    """Choose failing and passing cases of a run, spread over all cases, each with its group.
+def cases_to_diagnose(
+    verdicts: Sequence[Verdict], *, many: bool = True
+) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """Choose failing and passing cases of a run for each of its first causes, with the rule of the cause.
 
-    The first cases are of the rule of the first cause of wrong values. All are of one dtype, the widest in
-    which a value is wrong. Calls that ended the process or hung are left out, because they would do so again.
+    Each case comes with its group. The first cases are of the rule of the cause. All are of one dtype, the
+    widest in which a value is wrong. Calls that ended the process or hung are left out, because they would do
+    so again.
     """
+    causes = findings([verdict for verdict in verdicts if verdict.bad], verdicts)
     # If values are wrong, calls that must be rejected give no information.
     refusals = not any(verdict.bad and REFUSED not in verdict.traits for verdict in verdicts)
-    asked = [
-        verdict
-        for verdict in _widest(verdicts)
-        if verdict.case and not verdict.ended and (REFUSED in verdict.traits) == refusals
-    ]
-    causes = findings(asked, asked)
-    first = next((cause for cause in causes if cause.verdict.difference is not None), None)
-    own = [
-        (verdict.case, verdict.group)
-        for verdict in (first.failures if first else ())
-        if verdict.main_rule == verdict.rules[0] == (first and first.rule) and RELATED not in verdict.traits
-    ][:_MOST_OF_RULE]
-    yield from own
-    for bad, most in _MOST_DIAGNOSED[many].items():
-        names = [
+    passing = [verdict for verdict in verdicts if verdict.status == "pass"]
+    for cause in diagnosed_causes(causes):
+        if cause.kind in ("raised", "always", "ended"):
+            continue  # a wrong implementation that raises too need not do so for the same reason
+        asked = [
+            verdict
+            for verdict in _widest([*cause.failures, *passing])
+            if verdict.case and not verdict.ended and (REFUSED in verdict.traits) == refusals
+        ]
+        own = [
             (verdict.case, verdict.group)
             for verdict in asked
-            if (verdict.bad if bad else verdict.status == "pass")
-        ]
-        yield from (name for name in names[:: -(-len(names) // most) or 1] if name not in own)
+            if verdict.main_rule == verdict.rules[0] == cause.rule and RELATED not in verdict.traits
+            if verdict.bad
+        ][:_MOST_OF_RULE]
+        chosen = list(own)
+        for bad, most in _MOST_DIAGNOSED[many].items():
+            names = [(verdict.case, verdict.group) for verdict in asked if verdict.bad == bad]
+            chosen += [name for name in names[:: -(-len(names) // most) or 1] if name not in own]
+        yield cause.rule, chosen
 
 
 def _widest(verdicts: Sequence[Verdict]) -> Sequence[Verdict]:

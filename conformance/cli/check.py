@@ -86,12 +86,10 @@ def judge_all(
         click.echo(screen(report, color=wants_color(), every=every), nl=False)
     finally:  # the pipe that standard output goes to may be closed
         _write(report, wanted, html)
-    if not (explain or selection.sizes):
-        for name in _without_diagnosis(report):
-            click.echo(
-                f"{one_line(name)}: no bug of the gallery matches within a second; --explain looks longer",
-                err=True,
-            )
+    for name in () if selection.sizes else _without_diagnosis(report):
+        none = "no wrong implementation of the gallery has the same results"
+        shown = none if explain else "no bug of the gallery matches within a second; --explain looks longer"
+        click.echo(f"{one_line(name)}: {shown}", err=True)
     if runs.problem:
         raise click.ClickException(runs.problem)
     if runs.signal:

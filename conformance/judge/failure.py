@@ -88,8 +88,10 @@ class Raised(Exception):  # noqa: N818 - it reports an error of the implementati
     """The implementation raised instead of returning, or a conversion of its adapter did.
 
     `function` is the function that was called, as the backend has it, or the conversion, if that raised.
-    `conversion` is then its name with what it converted: ``to_library of key``.
+    `conversion` is then its name with what it converted: ``to_library of key``. `valid` is as in a verdict.
     """
+
+    valid = False
 
     def __init__(
         self, error: BaseException, function: Callable[..., Any] | None = None, conversion: str = ""
@@ -109,7 +111,7 @@ class Raised(Exception):  # noqa: N818 - it reports an error of the implementati
         defined = definition(self.function)
         # A conversion of compiled code has no line.
         place = own_place(frames, defined) if defined or not self.conversion else ("", 0, "")
-        return Raise(type(self.error).__name__, _message(self.error), *place, self.conversion)
+        return Raise(type(self.error).__name__, _message(self.error), *place, self.conversion, self.valid)
 
 
 def _message(error: BaseException) -> str:

@@ -1,10 +1,10 @@
 """The judge: calls one backend as an item asks, and turns what happens into a verdict."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from attnspec import Case, find_rule
+from attnspec import OPERATIONS, Case, find_rule
 from attnspec.backends import DTYPES, Backend, Broken, Deviation, Unsupported
 from attnspec.backends.backend import in_one_dtype
 from attnspec.backends.constraints import fits
@@ -254,7 +254,9 @@ def _judge_values(backend: Backend, case: Case, verdict: Verdict, observed: Outp
             cause = cause_of(backend, case, compared, outputs, values)
             explained = explain(backend, case, outputs, compared.output, [cause.rule])
         if not explained:
-            wrong = replace(verdict, status="fail", difference=compared, code="differs", **vars(cause))
+            off = _some_gradients(case, differences(outputs, values, budgets, case.dtype, own_dtypes(case)))
+            difference = replace(compared, outputs=off)
+            wrong = replace(verdict, status="fail", difference=difference, code="differs", **vars(cause))
             return _by_level(backend, wrong)
         deviations += explained
         conforming = {name: array for name, array in conforming.items() if name != compared.output}
@@ -277,6 +279,13 @@ def _judge_values(backend: Backend, case: Case, verdict: Verdict, observed: Outp
             code="variant",
         )
     return verdict
+
+
+def _some_gradients(case: Case, results: Iterable[Difference | float]) -> tuple[str, ...]:
+    """Name the wrong gradients of a call. None are named if all are wrong, or no gradients were asked for."""
+    every = [*results] if OPERATIONS[case.operation].differentiates else []
+    off = tuple(result.output for result in every if isinstance(result, Difference))
+    return off if len(off) < len(every) else ()
 
 
 def _expected(

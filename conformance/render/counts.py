@@ -22,8 +22,8 @@ _WORDS = (
 _NEAR = 0.9
 #: A case that took more than this share of the time is named.
 _SLOW = 0.2
-#: The largest number of lines about what is unsupported, of names in a line, and of characters of a reason.
-_MOST_LINES, _MOST_NAMES, _MOST_CHARACTERS = 5, 6, 160
+#: The largest number of names in a line, and of characters of a reason.
+_MOST_NAMES, _MOST_CHARACTERS = 6, 160
 
 
 def count_statuses(verdicts: Iterable[Verdict], marks: Mapping[Verdict, str] | None = None) -> Counter[str]:
@@ -55,11 +55,16 @@ def unsupported_lines(verdicts: Sequence[Verdict]) -> list[str]:
         if verdict.status == "unsupported" and not verdict.rule and verdict.code not in elsewhere:
             groups.setdefault(_reason(verdict), []).append(verdict)
     ranked = sorted(groups.items(), key=lambda item: -len(item[1]))
-    lines = [_reason_line(key, group) for key, group in ranked[:_MOST_LINES]]
-    more = sum(len(group) for _, group in ranked[_MOST_LINES:])
-    if more:
-        lines.append(f"unsupported for other reasons: {number_of(more, 'case')}, in --results FILE")
-    return lines
+    return [_reason_line(key, group) for key, group in ranked]
+
+
+def unsupported_line(verdicts: Sequence[Verdict]) -> str:
+    """Count the cases that were not judged, and those that lack something of each kind. Empty if none."""
+    left = [verdict for verdict in verdicts if verdict.status == "unsupported"]
+    kinds = Counter(_reason(verdict) for verdict in left)
+    parts = [f"{words}s ({number})" for (how, words), number in kinds.most_common() if how == "lacks"]
+    lacking = f"; lacking {', '.join(parts)}" if parts else ""
+    return f"not judged: {len(left)} of {len(verdicts)} cases{lacking}; --table says why" if left else ""
 
 
 def left_out_line(verdicts: Iterable[Verdict]) -> str:

@@ -20,6 +20,8 @@ from attnspec.dtypes import DTYPES
 _MOST_RULES, _MOST_CALLS = 8, 3
 #: The largest number of other messages that are shown, and of their characters.
 _MOST_MESSAGES, _MOST_CHARACTERS = 8, 160
+#: Nearly all calls fail if at least this many, and this share of them, do.
+_FEW, _NEARLY = 5, 0.8
 #: How the groups of calls that must be rejected begin.
 _REFUSED = "refused: "
 #: The kinds of findings that are not about wrong values.
@@ -44,6 +46,7 @@ _TRAITS = {
     traits.OPEN_LEFT: "with a window open on the left",
     traits.OPEN_RIGHT: "with a window open on the right",
     traits.VIEWED: "with arrays that do not lie in rows",
+    traits.GRADIENT: "for gradients",
     **{dtype: f"in {dtype}" for dtype in DTYPES},
 }
 
@@ -111,17 +114,32 @@ def cause_lines(finding: Finding) -> Iterator[str]:
     for common in (finding.common, *finding.further):
         yield from _common_line(common)
     yield from _limit_line(finding)
+    yield from _result_lines(finding)
+    if finding.kind != "refused":
+        yield from (f"also: {text}" for text in _other_exceptions(finding.failures))
+
+
+def _result_lines(finding: Finding) -> Iterator[str]:
+    """Describe which gradients are wrong, and which variants and other calls the results equal."""
+    if off := _wrong_gradients(finding.failures):
+        yield f"only {' and '.join(off)} {'is' if len(off) == 1 else 'are'} wrong"
     variant = finding.variant
     if variant is not None and variant.equal < variant.compared:
         calls = f"{variant.equal} of {variant.compared} failing calls under {finding.rule}"
         yield f"the variant `{variant.name}`: {calls} equal it; the others may break another rule too"
+    if names := finding.other_variants:
+        yield f"equals neither {finding.rule} nor a variant of it: {', '.join(f'`{name}`' for name in names)}"
     for ignored in finding.ignored:
         # If all calls show it, and the first one too, the text of the first one says so.
         if ignored.same < ignored.compared or finding.failures[0].ignored != ignored.argument:
             calls = f"{ignored.same} of {ignored.compared} failing calls with it"
             yield f"the result is the same without `{ignored.argument}` in {calls}"
-    if finding.kind != "refused":
-        yield from (f"also: {text}" for text in _other_exceptions(finding.failures))
+
+
+def _wrong_gradients(failures: Sequence[Verdict]) -> list[str]:
+    """Name the gradients that are wrong in some call, if each call has others that are right."""
+    off = [verdict.difference.outputs if verdict.difference else () for verdict in failures]
+    return list(dict.fromkeys(name for names in off for name in names)) if all(off) else []
 
 
 def _limit_line(finding: Finding) -> Iterator[str]:
@@ -180,6 +198,9 @@ def trait_text(trait: str) -> str:
 
 
 def _common_line(common: Common) -> Iterator[str]:
+    everywhere = not common.traits and common.failing >= max(_FEW, _NEARLY * common.judged)
+    if everywhere and common.failing < common.judged:
+        yield f"fails: {common.failing} of {common.judged} calls, of every kind"
     if common.traits and common.failing + common.others > 1:
         calls = " ".join(map(trait_text, common.traits))
         others = f", {common.others} of {common.of_others} others" if common.of_others else ""

@@ -79,7 +79,8 @@ def _is_judged_again(verdict: Verdict) -> bool:
     # A relation reports differences between calls. A message that must name an argument is not a result.
     several = RELATED in verdict.traits or (verdict.difference is not None and verdict.reason != "")
     bits = verdict.difference is not None and verdict.difference.kind == "bits"
-    return several or bits or verdict.rule in ("NUM-4", "ERR-12")
+    valid = verdict.raised is not None and verdict.raised.valid
+    return several or bits or valid or verdict.rule in ("NUM-4", "ERR-12")
 
 
 def _has_place(backend: str) -> bool:

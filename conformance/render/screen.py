@@ -53,7 +53,7 @@ def screen(report: Report, *, color: bool = False, width: int | None = None, eve
     accepted = [
         (accepted_text(finding, every=every), STYLES[ACCEPTED]) for finding in report.accepted_findings
     ]
-    details, end = [*_details(report)], [*_end(report, every=every)]
+    details, end = [*_details(report, every=every)], [*_end(report, every=every)]
     tables = [] if not every and _only_raises(report) else [*rule_tables(report, width, every=every)]
     most = _MOST_SHORT
     if not every:
@@ -146,11 +146,11 @@ def _verdicts(report: Report) -> Iterator[tuple[str, str]]:
         yield one_line(f"{subject.name}: {headline}"), "green" if good else "red"
 
 
-def _details(report: Report) -> Iterator[tuple[str, str]]:
+def _details(report: Report, *, every: bool) -> Iterator[tuple[str, str]]:
     """Yield what is not needed to understand a failure: what is not offered, the budget, the time."""
     alone = len(report.results.subjects) == 1
     for subject in report.results.subjects:
-        for text in backend_lines(report, subject):
+        for text in backend_lines(report, subject, every=every):
             yield f"{'' if alone else f'{subject.name}: '}{text}", ""
 
 

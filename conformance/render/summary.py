@@ -17,6 +17,7 @@ from attnspec.conformance.render.counts import (
     number_of,
     some,
     time_line,
+    unsupported_line,
     unsupported_lines,
 )
 from attnspec.conformance.render.text import brief
@@ -26,6 +27,8 @@ from attnspec.conformance.results import Results, Subject
 _MOST_RULES = 6
 #: The largest number of cases of stale entries that are named.
 _MOST_CASES = 3
+#: If fewer values than this share of all were judged, the first line says so.
+_FEW_VALUES = 0.02
 #: The largest number of characters of the result of an unmet SHOULD.
 _MOST_OF_UNMET = 70
 
@@ -57,7 +60,7 @@ def backend_headline(report: Report, subject: Subject) -> str:
     if outcome is Outcome.FAILS and not report.level and (never := never_returns(report.verdicts(subject))):
         return f"does not conform: {never}"
     refusals = refusals_verdict(report, subject)
-    values = _values_verdict(report, subject)
+    values = _values_verdict(report, subject) + _few_values(report, subject)
     return f"values: {values}; refusals: {refusals}" if refusals else values
 
 
@@ -81,6 +84,14 @@ def _values_verdict(report: Report, subject: Subject) -> str:
     if report.failures.stale and not new:  # the run fails because of this, and not because of the backend
         return "does not fail, but entries of known failures no longer apply: remove them"
     return _good(report, reached, known, good=report.good or bool(new)) + lacking
+
+
+def _few_values(report: Report, subject: Subject) -> str:
+    """Say how many values were judged, if they are few of many."""
+    values = [verdict for verdict in report.verdicts(subject) if not verdict.refusal]
+    judged = sum(verdict.status != "unsupported" for verdict in values)
+    few = 0 < judged < _FEW_VALUES * len(values)
+    return f"; only {judged} of {len(values)} values were judged" if few else ""
 
 
 def refusals_verdict(report: Report, subject: Subject) -> str:
@@ -229,11 +240,17 @@ def other_part_line(parts: tuple[str, str]) -> str:
     )
 
 
-def backend_lines(report: Report, subject: Subject) -> Iterator[str]:
-    """Yield the lines about one backend: what it does not offer, its budget and the time."""
+def backend_lines(report: Report, subject: Subject, *, every: bool = True) -> Iterator[str]:
+    """Yield the lines about one backend: what it does not offer, its budget and the time.
+
+    What it does not offer is one line, and none beside failures, unless `every` asks for every reason.
+    """
     verdicts = report.verdicts(subject)
     if verdicts:
-        yield from unsupported_lines(verdicts)
+        if every:
+            yield from unsupported_lines(verdicts)
+        elif report.outcome_of(subject) is not Outcome.FAILS:
+            yield from filter(None, [unsupported_line(verdicts)])
         lines = (left_out_line, gradients_line, budget_line, time_line)
         yield from filter(None, (line(verdicts) for line in lines))
 

@@ -150,8 +150,9 @@ class DifferenceText:
 
 
 def exception(raised: Raise, message: str) -> str:
-    """Return the type of an exception with a message, and the conversion of the adapter that raised it."""
-    whose = f"the adapter's conversion {raised.conversion} " if raised.conversion else ""
+    """Return the type of an exception with a message, and what raised it if not the call of the case."""
+    whose = "the same call with valid arguments " if raised.valid else ""
+    whose = f"the adapter's conversion {raised.conversion} " if raised.conversion else whose
     return f"{whose}raised {raised.type}: {message}"
 
 

@@ -82,7 +82,7 @@ class Progress:
         self._shown = len(text)
 
 
-#: The seconds that a diagnosis takes at most, if it is not asked for.
+#: The seconds of a process in which all entries are compared with a cause, if this is not asked for.
 DIAGNOSIS_SECONDS = 1.0
 
 
@@ -99,7 +99,7 @@ class Runs:
     """What the runs gave."""
 
     results: Results
-    diagnoses: Mapping[str, Diagnosis]  # the diagnosis of each backend that has one
+    diagnoses: Mapping[str, Mapping[str, Diagnosis]]  # by backend and by the rule of the cause
     signal: int = 0  # the signal that ended the run early, or 0
     #: The reason if the file of results is incomplete. Empty if it is complete.
     problem: str = ""
@@ -121,12 +121,12 @@ def run_all(
 ) -> Runs:
     """Run the suite on backends, and show the first failure of each at once.
 
-    If a run ends early, the verdicts up to then are returned, and are in the file. A diagnosis takes a second
-    at most, unless `explain` allows more.
+    If a run ends early, the verdicts up to then are returned, and are in the file. A diagnosis
+    compares likely entries of the gallery, and all others for a second, unless `explain` allows more.
     """
     known = tuple(known)
     runs: list[Run] = []
-    diagnoses: dict[str, Diagnosis] = {}
+    diagnoses: dict[str, Mapping[str, Diagnosis]] = {}
     number = 0
     lines = Lines(path)
     try:
@@ -136,10 +136,10 @@ def run_all(
                 with Pool(name, selection, jobs, seconds, echo) as pool:
                     stops = fails if stop else lambda _: False
                     run = _run(pool, runs, lines.write, before, stops, _First(fails, show))
-                    if diagnosis := _diagnose(
+                    if of_causes := _diagnose(
                         pool, run.verdicts, fails, None if explain else DIAGNOSIS_SECONDS
                     ):
-                        diagnoses[name] = diagnosis
+                        diagnoses[name] = of_causes
     except Interrupted as interrupted:
         number = interrupted.signal
     finally:
@@ -151,13 +151,18 @@ def run_all(
 
 def _diagnose(
     pool: Pool, verdicts: Sequence[Verdict], fails: Callable[[Verdict], bool], seconds: float | None
-) -> Diagnosis | None:
-    """Find the gallery entries that a backend resembles, unless all failures are known or no call returns."""
+) -> dict[str, Diagnosis]:
+    """Find the gallery entries that the causes of a backend resemble, each with the rule of the cause.
+
+    There are none if all failures are known or no call returns.
+    """
     returned = any(fails(verdict) and not verdict.ended for verdict in verdicts)
     if len(verdicts) < FEWEST_CASES or not returned or never_returns(verdicts):
-        return None
+        return {}
     telling = [verdict for verdict in verdicts if not verdict.bad or fails(verdict)]
-    return pool.diagnose(cases_to_diagnose(telling, many=seconds is None), seconds)
+    samples = cases_to_diagnose(telling, many=seconds is None)
+    diagnoses = {rule: pool.diagnose(cases, seconds) for rule, cases in samples}
+    return {rule: diagnosis for rule, diagnosis in diagnoses.items() if diagnosis}
 
 
 @dataclass

@@ -24,7 +24,7 @@ from attnspec.conformance.verdict import Raise, Verdict, from_json
 #: Time limits in seconds of the plan and of the import of a backend. PyTorch takes about ten.
 PLAN_LIMIT, IMPORT_LIMIT = 120.0, 120.0
 #: Time limit of a diagnosis in seconds, after which its process is ended.
-DIAGNOSIS_LIMIT = 30.0
+DIAGNOSIS_LIMIT = 120.0
 #: Time limit of a search in seconds.
 SEARCH_LIMIT = 3600.0
 #: Seconds to wait for the stack of a process that hangs.

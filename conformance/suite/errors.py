@@ -174,6 +174,7 @@ SKIPPED: dict[tuple[str, int], int] = {
     ("errors: option has an effect: dropout", 0): 1,
     ("errors: option has an effect: dropout_rate", 0): 2,
     ("errors: option has an effect: query_offset", 0): 1,
+    ("errors: option beside a window: key_lengths", 0): 3,
     ("errors: options in pairs: grouped and dropout", 0): 1,
     ("errors: options in pairs: grouped and dropout_rate", 1): 6,
     ("errors: options in pairs: is_causal and dropout", 0): 1,
@@ -233,6 +234,18 @@ def options_in_pairs(draw: Draw, pair: tuple[str, str]) -> Iterator[Yielded]:
             turn = ("float16", "float64", "bfloat16")[(_PAIRS.index(pair) + number) % 3]
             if str(problem.query.dtype) in ("float32", turn):
                 yield Call(together(problem, pair), (rule, "ERR-3"))
+
+
+#: The options that are also drawn beside a window that leaves out the first keys, as in models with sinks.
+_BESIDE_A_WINDOW = ("scale", "softcap", "bias", "mask", "query_offset", "key_lengths", "sinks")
+
+
+@chapter.group("ERR-3", each=_BESIDE_A_WINDOW)
+def option_beside_a_window(draw: Draw, option: str) -> Iterator[Yielded]:
+    """An option has its effect beside a window that leaves out the first keys and all later ones."""
+    problem = draw.problem(_SHAPE, "float32", SKIPPED.get((draw.group, 0), 0))
+    own = {"window": (2, 0)} | draw_option(problem, option)[1]
+    yield Call(problem.arguments | own, (OPTIONS[option].rule,))
 
 
 def together(problem: Problem, pair: tuple[str, str]) -> dict[str, Any]:
