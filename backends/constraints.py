@@ -43,6 +43,8 @@ class Constraints:
     slopes : {"", "start", "end"}
         Set if it takes slopes of ALiBi in place of a bias: from where distances are counted in a call
         without an offset.
+    scales : {"", "tensor", "head", "token"}
+        Set if it takes scales of codes in one shape: what has a scale of its own.
 
     Examples
     --------
@@ -60,6 +62,7 @@ class Constraints:
     bias_dtype: Literal["any", "query"] = "any"
     one_query: bool = False
     slopes: Literal["", "start", "end"] = ""
+    scales: Literal["", "tensor", "head", "token"] = ""
 
     @property
     def suffix(self) -> str:
@@ -151,6 +154,7 @@ def fits(constraints: Constraints, arguments: Mapping[str, Any], operation: str 
         for place, letter in enumerate(reversed(argument.shape), start=1):
             sizes.setdefault(letter, []).append(shape[-place] if place <= len(shape) else 1)
     misfit = _of_shapes(constraints, sizes) or _of_slopes(constraints, arguments)
+    misfit = misfit or _of_scales(constraints, arguments)
     if misfit or not set(_OPERATION.arrays) <= set(OPERATIONS[operation].arrays):
         return misfit
     return _of_axes(constraints, arguments) or _of_options(constraints, arguments)
@@ -209,3 +213,9 @@ def _of_slopes(constraints: Constraints, arguments: Mapping[str, Any]) -> str:
     except Unsupported as error:
         return str(error)
     return ""
+
+
+def _of_scales(constraints: Constraints, arguments: Mapping[str, Any]) -> str:
+    from attnspec.backends.user.scales import misfit_of
+
+    return misfit_of(constraints.scales, arguments) if constraints.scales else ""

@@ -131,6 +131,40 @@ def int8_attention(q, k_codes, v_codes, k_scale, v_scale, causal=False, window_s
     return attend(q, k_codes, v_codes, **options, window=sides(window_size), dtype=q.dtype)
 
 
+def by_token(scales, codes):
+    if scales.shape != (*codes.shape[:-1], 1):
+        raise ValueError(f"expected a scale for each token and head, got {scales.shape}")
+    return scales.swapaxes(-3, -2)
+
+
+def int8_by_token(q, k_int8, v_int8, k_scale, v_scale, sm_scale=None, causal=False, kv_len=None):
+    assert q.ndim == 4
+    assert kv_len is None or kv_len.shape == (len(q),)
+    options = {"key_scales": by_token(k_scale, k_int8), "value_scales": by_token(v_scale, v_int8)}
+    options |= {"scale": sm_scale, "is_causal": causal, "key_lengths": kv_len}
+    q, k, v = (x.swapaxes(-3, -2) for x in (q, k_int8, v_int8))
+    return function("quantized_attention")(q, k, v, **options, dtype=q.dtype).swapaxes(-3, -2)
+
+
+def int8_by_token_or_declined(q, k_int8, v_int8, k_scale=None, v_scale=None, causal=False):
+    if k_scale is None or v_scale is None:
+        raise NotImplementedError("scales are required")
+    return int8_by_token(q, k_int8, v_int8, k_scale, v_scale, None, causal)
+
+
+def int8_of_tiled_scales(q, k_int8, v_int8, k_scale, v_scale, causal=False):
+    """Repeat codes for each group of heads, and scales as a whole."""
+    groups = q.shape[2] // k_int8.shape[2]
+    k, v = (np.repeat(x, groups, axis=2) for x in (k_int8, v_int8))
+    scales = (np.tile(x, (1, 1, groups, 1)) for x in (k_scale, v_scale))
+    return int8_by_token(q, k, v, *scales, None, causal)
+
+
+def of_half_precision(q, k, v, sm_scale=None):
+    assert q.dtype == k.dtype == v.dtype == np.float16
+    return function("attention")(q, k, v, scale=sm_scale, dtype=np.float32).astype(q.dtype)
+
+
 def window_off_by_one(q, k, v, window_size=(-1, -1)):
     window = sides(window_size)
     window = window and (None if window[0] is None else window[0] + 1, window[1])

@@ -50,6 +50,8 @@ def emulate(signature: Signature, given: dict[str, Any]) -> Any:
         _require(query.ndim == key.ndim == value.ndim == axes, f"expected {axes} axes")
     _require("equal" not in quirks or query.ndim < 3 or query.shape[-3] == key.shape[-3], "heads")
     _require("float32" not in quirks or query.dtype == np.float32, "dtype")
+    _require("float128" not in quirks, "dtype")
+    _require("float16" not in quirks or query.dtype == np.float16, "dtype")
     _require("equal depths" not in quirks or value.shape[-1] == key.shape[-1], "depths")
     _require("list" not in quirks or isinstance(given["biases"], list), "expected a list of biases")
     _require("block mask" not in quirks or given["block_mask"] is None, "expected a BlockMask")
@@ -86,6 +88,10 @@ def _with_meaning(own: dict[str, Any], quirks: tuple[str, ...]) -> None:
         own["window"] = tuple(None if side < 0 else side for side in own["window"])
     if own.get("window") == (None, None):
         del own["window"]
+    if "causal" in quirks:
+        if own.get("is_causal") is False:
+            raise NotImplementedError("only causal attention")
+        own["is_causal"] = True
     if "is_causal" in own:
         own["is_causal"] = bool(own["is_causal"])
 

@@ -1,14 +1,16 @@
 """Functions that are called in another way than the specification's are described by keys alone."""
 
 import doctest
+import inspect
 import re
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from attnspec import reference
+from attnspec import OPERATIONS, reference
 from attnspec.backends import BackendError, Unsupported, describe
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.render.text import verdict_text
@@ -67,6 +69,111 @@ def of_equals(query, key, value, *, is_causal=False, mask=None):
     assert query.shape[-1] == value.shape[-1]
     assert query.shape[:-2] == key.shape[:-2]
     return attend(query, key, value, is_causal=is_causal, mask=mask)
+
+
+#: What every call passes of an option without a default, in a call of (2, 4, 3, 5) and (2, 2, 7, 5).
+PASSED = {
+    "scale": 5**-0.5,
+    "window": None,
+    "is_causal": False,
+    "query_positions": np.tile(np.arange(3), (2, 1)),
+    "key_positions": np.tile(np.arange(7), (2, 1)),
+    "query_lengths": 3,
+    "key_lengths": 7,
+    "mask": np.ones((2, 4, 3, 7), bool),
+    "dropout_mask": np.ones((2, 4, 3, 7), bool),
+    "bias": np.zeros((2, 4, 3, 7)),
+    "sinks": np.full(4, -np.inf),
+}
+SEGMENTS = {"query_segment_ids": np.zeros((2, 3)), "key_segment_ids": np.zeros((2, 7))}
+OF_CODES = {"key_scales": np.ones((2, 2, 1, 1)), "value_scales": np.ones((2, 2, 1, 1))}
+
+
+@pytest.mark.parametrize("by", ["required", "given"])
+@pytest.mark.parametrize(
+    ("operation", "expected"),
+    [
+        *(("attention", {option: number}) for option, number in PASSED.items()),
+        ("attention", SEGMENTS),
+        *(("latent_attention", {option: PASSED[option]}) for option in ("query_positions", "mask", "sinks")),
+        ("quantized_attention", OF_CODES | {"value_zero_points": np.zeros((2, 2, 1, 1))}),
+        ("packed_attention", {"query_positions": np.array([0, 0, 1]), "key_positions": np.arange(7) % 4}),
+        ("packed_attention", {"query_lengths": np.array([1, 2]), "key_lengths": np.array([4, 3])}),
+    ],
+)
+def test_what_a_function_needs_has_its_specified_default(operation, expected, by):
+    form, random = OPERATIONS[operation], np.random.default_rng(0)
+    sizes = {"*B": 2, "Hq": 4, "Hkv": 2, "L": 3, "S": 7, "D": 5, "Dv": 5, "Dr": 2, "Dc": 3}
+    arrays = [random.integers(-3, 3, [sizes[x] for x in form.arguments[name].shape]) for name in form.arrays]
+    whole = [form.arguments[name].numbers == "integer" for name in form.arrays]
+    arrays = [x.astype(np.int8) if codes else x / 2 for x, codes in zip(arrays, whole, strict=True)]
+    call = dict(zip(form.arrays, arrays, strict=True))
+    if operation == "packed_attention":
+        call |= {"query_starts": np.array([0, 1, 3]), "key_starts": np.array([0, 4, 7])}
+    passed = {}
+
+    def kernel(**options):
+        passed.update(options)
+        return reference.function(operation)(**options, dtype=np.float64)
+
+    kind = inspect.Parameter
+    default = {} if by == "required" else {"default": 17}
+    named = [
+        kind(name, kind.KEYWORD_ONLY, **({} if name in call else default)) for name in (*call, *expected)
+    ]
+    kernel.__signature__ = inspect.Signature(named)
+    keys = {"given": [*expected]} if by == "given" else {"names": {"query": "query"}}
+    backend = describe(kernel, operation=operation, **keys)
+    results = backend.function(operation)(*arrays, **{x: call[x] for x in call if x not in form.arrays})
+    np.testing.assert_array_equal(results, reference.function(operation)(**call))
+    for option, number in expected.items():
+        np.testing.assert_array_equal(passed[option], number)
+
+
+def test_an_option_that_nothing_stands_for_cannot_be_given():
+    form = OPERATIONS["sharded_attention"]
+    names = {x.name: x.name for x in form.arguments.values() if x.required or x.name == "head_shards"}
+    with pytest.raises(BackendError, match="a value that stands for their absence, got head_shards; write a"):
+        describe(lambda **options: options, operation=form.name, names=names, given=["head_shards"])
+
+
+def test_an_offset_is_passed_as_positions_to_a_function_that_needs_these():
+    def ring(query, key, value, query_positions, key_positions):
+        options = {"query_positions": query_positions, "key_positions": key_positions, "is_causal": True}
+        return attend(query, key, value, **options)
+
+    backend = describe(ring, always={"is_causal": True}, dtypes=["float32"])
+    found = judged(backend, ("masking",))
+    assert [one.case for one in found if one.bad and one.rule not in ("ERR-8", "ERR-18")] == []
+    passing = {one.group for one in found if one.status == "pass"}
+    assert any("offset" in group for group in passing), passing
+
+
+def test_scales_are_repeated_to_the_shape_that_a_function_takes():
+    shapes = []
+
+    def by_token(query, key_codes, value_codes, *, key_scales=None, value_scales=None, encoding="int8"):
+        shapes.append((key_scales.shape, value_scales.shape))
+        own = {"key_scales": key_scales, "value_scales": value_scales, "encoding": encoding}
+        run = reference.function("quantized_attention")
+        return run(query, key_codes, value_codes, **own, dtype=query.dtype)
+
+    backend = describe(by_token, operation="quantized_attention", scales="token", dtypes=["float64"])
+    random = np.random.default_rng(0)
+    query, codes = random.normal(size=(2, 4, 3, 6)), random.integers(-9, 9, (2, 2, 8, 6)).astype(np.int8)
+    run = backend.function("quantized_attention")
+    for shape in ((), (1,), (2, 1, 1), (2, 2, 1, 1), (2, 2, 4, 1), (2, 2, 8, 1)):
+        options = {"key_scales": random.normal(size=shape)}
+        expected = reference.function("quantized_attention")(query, codes, codes, **options)
+        np.testing.assert_array_equal(run(query, codes, codes, **options), expected)
+    assert set(shapes) == {((2, 2, 8, 1),) * 2}
+    with pytest.raises(Unsupported, match=r"one scale for each token, got key_scales of \(2, 2, 1, 6\)"):
+        run(query, codes, codes, key_scales=np.ones((2, 2, 1, 6)))
+    found = judged(replace(backend, dtypes=("float32",)), ("quantization",))
+    asked = [one for one in found if "takes one scale for each token" in one.reason]
+    assert asked
+    assert not any(one.declined for one in asked)
+    assert sum(one.status == "pass" for one in found) > 20
 
 
 class Boxed:
@@ -208,6 +315,11 @@ def test_an_offset_that_is_no_past_is_declined():
         ({"names": {"colour": "q"}}, "names: expected canonical names (query, "),
         ({"names": {"bias": "alibi"}}, "expected a function with alibi, got query, key, value"),
         ({"layout": "SBHD"}, "layout: expected BHSD or BSHD or BS(HD), got 'SBHD'"),
+        (
+            {"scales": "row", "operation": "quantized_attention"},
+            "scales: expected tensor or head or token, got 'row'",
+        ),
+        ({"scales": "token"}, "scales: expected an operation with scales, got attention"),
         ({"mask": "hide"}, "mask: expected attend or ignore, got 'hide'"),
         ({"returns": ("lse",)}, "returns: expected output, then some of lse, weights"),
         ({"axes": 2}, "axes: expected 3 or 4, got 2"),

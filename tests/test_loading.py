@@ -136,7 +136,10 @@ def test_two_files_of_one_name_are_two_modules(folder):
         ("mine_to_load:of_odd_names", 'query = "a"\nkey = "b"\nvalue = "c"'),
         ("mine_to_load:half_named", 'key = "K"\nvalue = "V"'),
         ("mine_to_load:Layer", "got the class Layer; create an instance, layer = Layer(...), and name it:"),
-        ("mine_to_load:Layer.forward", "give self a default, or bind it"),
+        (
+            "mine_to_load:Layer.forward",
+            "give self a default, or name the arguments that they are under [backend.names]",
+        ),
         ("mine_to_load:atention", "got no such attribute (attention?); it has attention,"),
         ("mine_to_load.attention", "expected a colon before the function, mine_to_load:attention, got"),
         ("mine_to_load.atention", "expected a colon before the function, mine_to_load:attention, got"),

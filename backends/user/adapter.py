@@ -9,8 +9,9 @@ import numpy as np
 
 from attnspec import OPERATIONS, Operation
 from attnspec.backends.captured import pass_on
-from attnspec.backends.errors import Unsupported
+from attnspec.backends.errors import BackendError, Unsupported
 from attnspec.backends.user.convention import OTHER, PACKED, SIZES, Convention, check_convention
+from attnspec.backends.user.defaults import options_without_default, with_defaults
 from attnspec.backends.user.signature import native_names, required_parameters
 from attnspec.backends.user.slopes import with_slopes
 from attnspec.operations.letters import BATCH, HEADS
@@ -31,10 +32,11 @@ def adapt(name: str, function: Callable[..., Any], convention: Convention, xp: A
     check_convention(name, convention)
     native = _native_names(name, function, convention)
     options = [canonical for canonical in native if canonical not in _OPERATION.arrays]
-    options += ["query_offset"] if convention.past else []
     options += ["bias"] if convention.slopes else []
-    returned_always = [f"return_{output}" for output in convention.returns[1:] if output != OTHER]
     given_always = options_in_every_call(name, function, convention)
+    positioned = "query_positions" in given_always and "query_offset" not in options
+    options += ["query_offset"] if positioned or convention.past else []
+    returned_always = [f"return_{output}" for output in convention.returns[1:] if output != OTHER]
     kind = inspect.Parameter
     signature = inspect.Signature(
         [kind(array, kind.POSITIONAL_OR_KEYWORD) for array in _OPERATION.arrays]
@@ -46,11 +48,13 @@ def adapt(name: str, function: Callable[..., Any], convention: Convention, xp: A
     )
 
     def call_entry(call: dict[str, Any], wanted: Sequence[str]) -> list[Any]:
-        for option in given_always:
-            call.setdefault(option, _default(option, call["query"]))
+        if positioned and {"query_offset", "query_positions"} <= call.keys():
+            raise Unsupported("the function takes an offset as positions, got both")
         call = with_slopes(call, convention, xp) if convention.slopes else call
         outer = call["query"].shape[:-2]
-        call = _add_axes(call, axes)
+        call = with_defaults(_add_axes(call, axes), given_always, convention, xp, _OPERATION)
+        if positioned:  # the positions have the offset
+            call.pop("query_offset", None)
         if packed:
             _check_packed(call)
         sizes = {own: _sizes(call)[size] for size, own in convention.sizes.items()}
@@ -94,12 +98,23 @@ def adapt(name: str, function: Callable[..., Any], convention: Convention, xp: A
 
 def options_in_every_call(name: str, function: Callable[..., Any], convention: Convention) -> tuple[str, ...]:
     """Name the options that are passed in every call: those in `given`, and those without a default."""
+    native = _native_names(name, function, convention)
+    return passed_always(name, function, convention, native, "attention")
+
+
+def passed_always(
+    name: str, function: Callable[..., Any], convention: Convention, native: Mapping[str, str], operation: str
+) -> tuple[str, ...]:
+    """Name the options of an operation that are passed in every call, and refuse those that cannot be."""
     required = required_parameters(function)
-    return tuple(
-        option
-        for option, own in _native_names(name, function, convention).items()
-        if option not in _OPERATION.arrays and (option in convention.given or own in required)
-    )
+    options = OPERATIONS[operation].options
+    always = tuple(x for x in options if x in native and (x in convention.given or native[x] in required))
+    if absent := [option for option in always if option in options_without_default(operation)]:
+        raise BackendError(
+            f"backend {name}: given: expected options with a value that stands for their absence, "
+            f"got {', '.join(absent)}; write a function that leaves these out"
+        )
+    return always
 
 
 def _native_names(name: str, function: Callable[..., Any], convention: Convention) -> dict[str, str]:
@@ -161,14 +176,6 @@ def _with_open_sides(window: tuple[Any, ...], number: int) -> tuple[Any, ...]:
     if number in window:
         raise Unsupported(f"the function opens a side of a window by {number}")
     return tuple(number if side is None else side for side in window)
-
-
-def _default(option: str, query: Any) -> Any:
-    """Return the specified default of an option.
-
-    A depth of 0 has no default scale. With a scale of 1 the function itself has to refuse it (ERR-5).
-    """
-    return max(query.shape[-1], 1) ** -0.5 if option == "scale" else _OPERATION.arguments[option].default
 
 
 def _split_past(call: dict[str, Any], past: Sequence[str]) -> dict[str, Any]:

@@ -44,6 +44,7 @@ KEYS: Mapping[str, tuple[Any, str]] = {
     "per_entry": (bool, "true or false"),
     "one_query": (bool, "true or false"),
     "slopes": _STRING,
+    "scales": _STRING,
     "past": (list, "a list of two parameters"),
     "depths": (list, "a list of integers"),
     "multiple": ((int, list), "an integer or a list of two integers"),
@@ -128,7 +129,7 @@ def read_matrix(path: Path) -> dict[str, list[str]] | None:
 
 def read_configuration(name: str, path: Path) -> dict[str, Any]:
     """Read the table of a configuration, and check its keys and the types of its values."""
-    table = _table(name, path)
+    table = read_table(name, path)
     check_keys(f"backend {name}: {path.name}", table)
     if ("function" in table) == ("program" in table):
         raise BackendError(
@@ -157,7 +158,8 @@ def _document(name: str, path: Path) -> dict[str, Any]:
     return own
 
 
-def _table(name: str, path: Path) -> dict[str, Any]:
+def read_table(name: str, path: Path) -> dict[str, Any]:
+    """Read the table of a backend in a configuration, without a check of its keys."""
     document = _document(name, path)
     before = "tool.attnspec." if path.name == PROJECT else ""
     table = document.get("backend")

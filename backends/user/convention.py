@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from attnspec import OPERATIONS
 from attnspec.backends.errors import BackendError
+from attnspec.backends.user.scales import GRANULARITIES, SCALES
 from attnspec.operations.aliases import meant_in
 
 #: The layouts of the arrays. In the last, heads and depth share an axis.
@@ -63,6 +64,8 @@ class Convention:
     #: The parameter for the slopes of ALiBi, if it takes these in place of a bias. A bias of other numbers is
     #: unsupported.
     slopes: str = ""
+    #: What has a scale of its own, if it takes scales of codes in one shape: one of `GRANULARITIES`.
+    scales: str = ""
     #: Whether distances are counted from the last query and the last key, as the dialect of causality says.
     from_end: bool = False
 
@@ -77,6 +80,7 @@ def check_convention(name: str, convention: Convention, operation: str = "attent
     form = OPERATIONS[operation]
     _check_names(name, convention.names, operation)
     _check_slopes(name, convention, operation)
+    _check_scales(name, convention, operation)
     alone = [key for key in _OF_ATTENTION if getattr(convention, key) != getattr(Convention(), key)]
     alone += ["layout"] if convention.layout == PACKED else []
     if operation != "attention" and alone:
@@ -91,9 +95,10 @@ def check_convention(name: str, convention: Convention, operation: str = "attent
         ("axes", convention.axes, (None, 2, 3, 4) if convention.loop else (None, 3, 4)),
         ("mask_axes", convention.mask_axes, (None, 2, 3, 4, 5)),
         ("past", len(convention.past), (0, 2)),
+        ("scales", convention.scales, ("", *GRANULARITIES)),
     ):
         if got not in expected:
-            choices = " or ".join(str(choice) for choice in expected if choice is not None)
+            choices = " or ".join(str(choice) for choice in expected if choice not in (None, ""))
             raise BackendError(f"backend {name}: {what}: expected {choices}, got {got!r}")
     if convention.returns and (
         convention.returns[0] != "output" or not set(convention.returns) <= {*form.outputs, OTHER}
@@ -154,3 +159,9 @@ def _check_slopes(name: str, convention: Convention, operation: str) -> None:
         raise BackendError(
             f"backend {name}: slopes: expected no name of a bias beside it, got {convention.names['bias']}"
         )
+
+
+def _check_scales(name: str, convention: Convention, operation: str) -> None:
+    """Refuse a shape of scales of an operation that has none."""
+    if convention.scales and not any(option.endswith(SCALES) for option in OPERATIONS[operation].arguments):
+        raise BackendError(f"backend {name}: scales: expected an operation with scales, got {operation}")

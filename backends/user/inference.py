@@ -1,43 +1,69 @@
 """Describes a function as an ``attnspec.toml``, for ``attnspec init``."""
 
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Mapping
 from importlib import metadata
-from types import ModuleType
+from types import MappingProxyType, ModuleType
+from typing import Any
 
 from attnspec.backends.backend import Backend
 from attnspec.backends.errors import BackendError
 from attnspec.backends.library import LIBRARIES, imported_by, library_of, load_library
-from attnspec.backends.user.companion import infer_companion
+from attnspec.backends.user.companion_probe import infer_companion
+from attnspec.backends.user.configuration import FILE
+from attnspec.backends.user.convention import Convention
+from attnspec.backends.user.description import Inference, Known
 from attnspec.backends.user.function import as_function, attribute_of
 from attnspec.backends.user.place import find
-from attnspec.backends.user.probe import Inference, probe
+from attnspec.backends.user.probe import probe
+from attnspec.backends.user.settings import settings_of_table
 from attnspec.backends.user.signature import form_of, operation_by_name
 
+#: The reason beside a key that was there before.
+AS_GIVEN = "as it was given"
+_PACKAGE = "the installed package whose version applies"
+#: The keys whose values are tables that are merged, and those that are written as sections.
+_TABLES = ("names", "sizes", "dialect")
+_SECTIONS = ("names", "dialect")
 
-def infer_configuration(place: str, array: str = "") -> str:
-    """Infer how a function is called, and return the text of an ``attnspec.toml``."""
+
+def infer_configuration(place: str, array: str = "", keys: Mapping[str, Any] = MappingProxyType({})) -> str:
+    """Infer how a function is called, and return the text of an ``attnspec.toml``.
+
+    The keys that are known already are tried as they are, and written with those that are inferred.
+    """
     module, target = find(place, place)
     if isinstance(target, Backend):
         raise BackendError(
             f"backend {place}: expected a function, got a Backend, which needs no attnspec.toml"
         )
+    settings = settings_of_table(f"backend {place}: {FILE}", place, keys)
     function = as_function(place, target)
-    library = load_library(array or library_of(module))
-    if operation := operation_by_name(attribute_of(place), function):
-        head = _head(place, library.name, package_of(module, library.name))
-        return "\n".join((*head, f'operation = "{operation}"  # it has the name and the arguments', ""))
-    backend = Backend(place, library, function, library.default_dtypes)
-    operation = form_of(function)[0]
+    library = load_library(array or settings.array or library_of(module))
+    package = package_of(module, library.name)
+    if not keys and (operation := operation_by_name(attribute_of(place), function)):
+        head = _head(place, library.name, package)
+        return _text(head | {"operation": operation}, {"operation": "it has the name and the arguments"})
+    backend = Backend(place, library, function, settings.dtypes or library.default_dtypes)
+    convention = settings.convention or Convention()
+    known = Known(convention, frozenset(keys), tuple(keys.get("depths", ())))
+    operation = settings.operation or form_of(function)[0]
     try:
-        inference = infer_companion(backend, operation, function) if operation else probe(backend, function)
+        inference = _infer(backend, operation, function, known)
     except BackendError:
         # Pages or boundaries may be optional by the signature, and needed by this function.
         other = "" if operation else form_of(function, optional=True)[0]
         if not other:
             raise
-        operation, inference = other, infer_companion(backend, other, function)
-    return configuration_text(place, library.name, inference, package_of(module, library.name), operation)
+        operation, inference = other, _infer(backend, other, function, known)
+    table = _head(place, library.name, package) | _table(inference, operation)
+    return _text(_merge(table, keys), {**inference.why, "library": _PACKAGE} | dict.fromkeys(keys, AS_GIVEN))
+
+
+def _infer(backend: Backend, operation: str, function: Callable[..., Any], known: Known) -> Inference:
+    form = operation if operation != "attention" else ""
+    return infer_companion(backend, form, function, known) if form else probe(backend, function, known)
 
 
 def package_of(module: ModuleType, array: str) -> str:
@@ -55,73 +81,80 @@ def package_of(module: ModuleType, array: str) -> str:
     return packages[imported[0]][0] if array == "numpy" and len(imported) == 1 else ""
 
 
-def configuration_text(
-    place: str, array: str, inference: Inference, library: str = "", operation: str = ""
-) -> str:
+def _head(place: str, array: str, package: str) -> dict[str, Any]:
+    return {"function": place, "array": array, **({"library": package} if package else {})}
+
+
+def _table(inference: Inference, operation: str) -> dict[str, Any]:
+    """Return the keys that describe a function, in the order of a file."""
+    convention, why = inference.convention, inference.why
+    table: dict[str, Any] = {
+        "operation": operation,
+        "layout": convention.layout,
+        "axes": convention.axes,
+        "depths": inference.depths,
+        **inference.limits,
+        "always": convention.always,
+        "mask": convention.mask if "mask" in why else "",
+        "per_entry": convention.per_entry,
+        "one_query": convention.one_query,
+        "slopes": convention.slopes,
+        "scales": convention.scales,
+        "open_side": convention.open_side,
+        "sizes": convention.sizes,
+        "returns": convention.returns,
+        "given": convention.given,
+        "ignore": inference.ignore,
+        "names": convention.names,
+        "dialect": inference.dialect,
+    }
+    return {
+        key: value
+        for key, value in table.items()
+        if not (value is None or value is False or value in ("", (), {}))
+    }
+
+
+def _merge(inferred: Mapping[str, Any], keys: Mapping[str, Any]) -> dict[str, Any]:
+    """Let known keys take precedence over inferred ones; tables of names are merged."""
+    merged = {**inferred, **keys}
+    for key in (key for key in _TABLES if key in keys and key in inferred):
+        merged[key] = {**inferred[key], **keys[key]}
+    used = {*merged.get("names", {}).values(), *merged.get("sizes", {}).values()}
+    if "ignore" not in keys and "ignore" in merged:
+        merged["ignore"] = [own for own in merged["ignore"] if own not in used]
+    return {"function": merged["function"], **merged}
+
+
+def _text(table: Mapping[str, Any], why: Mapping[str, str]) -> str:
     """Return the text of a configuration, with a reason for each key."""
-    return "\n".join(_lines(place, array, inference, library, operation)) + "\n"
+    lines = ["# Inferred by calling the function; `attnspec check` reads this file.", "[backend]"]
+    sections = [key for key in _SECTIONS if table.get(key)]
+    for key, value in table.items():
+        if key not in sections:
+            of = "window" if key == "open_side" else key
+            lines.append(f"{key} = {_value(value)}{_because(why, of)}")
+    for section in sections:
+        lines.append(f"\n[backend.{section}]")
+        for key, value in table[section].items():
+            because = _because(why, key) if key != "mask" else ""
+            lines.append(f"{_key(key)} = {_value(value)}{because}")
+    return "\n".join(lines) + "\n"
 
 
-def _lines(place: str, array: str, inference: Inference, library: str, operation: str) -> Iterator[str]:
-    convention, why = inference.convention, inference.why
-    yield from _head(place, array, library)
-    if operation:
-        yield f'operation = "{operation}"'
-    yield f'layout = "{convention.layout}"' + _because(why, "layout")
-    if convention.axes is not None:
-        yield f"axes = {convention.axes}" + _because(why, "axes")
-    yield from _limits(inference)
-    yield from _passing(inference)
-    for key, words in (
-        ("returns", convention.returns),
-        ("given", convention.given),
-        ("ignore", inference.ignore),
-    ):
-        if words:
-            quoted = ", ".join(f'"{word}"' for word in words)
-            yield f"{key} = [{quoted}]{_because(why, key)}"
-    if convention.names:
-        yield "\n[backend.names]"
-        for ours, own in convention.names.items():
-            yield f'{ours} = "{own}"' + (_because(why, ours) if ours != "mask" else "")
-    if inference.dialect:
-        yield "\n[backend.dialect]"
-        for rule, variant in inference.dialect.items():
-            yield f'{rule} = "{variant}"{_because(why, rule)}'
+def _key(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else json.dumps(key)
 
 
-def _limits(inference: Inference) -> Iterator[str]:
-    """Yield the keys about what a function takes."""
-    if inference.depths:
-        yield f"depths = [{', '.join(map(str, inference.depths))}]{_because(inference.why, 'depths')}"
-    for key, value in inference.limits.items():
-        yield f"{key} = {json.dumps(value)}{_because(inference.why, key)}"
-
-
-def _passing(inference: Inference) -> Iterator[str]:
-    """Yield the keys about how arguments are passed."""
-    convention, why = inference.convention, inference.why
-    if "mask" in why:
-        yield f'mask = "{convention.mask}"' + _because(why, "mask")
-    for key in ("per_entry", "one_query"):
-        if getattr(convention, key):
-            yield f"{key} = true" + _because(why, key)
-    if convention.slopes:
-        yield f'slopes = "{convention.slopes}"' + _because(why, "slopes")
-    if convention.open_side is not None:
-        yield f"open_side = {convention.open_side}" + _because(why, "window")
-    if convention.sizes:
-        sizes = ", ".join(f'{ours} = "{own}"' for ours, own in convention.sizes.items())
-        yield f"sizes = {{ {sizes} }}"
-
-
-def _head(place: str, array: str, library: str) -> Iterator[str]:
-    yield "# Inferred by calling the function; `attnspec check` reads this file."
-    yield "[backend]"
-    yield f'function = "{place}"'
-    yield f'array = "{array}"'
-    if library:
-        yield f'library = "{library}"  # the installed package whose version applies'
+def _value(value: Any) -> str:
+    """Write a value as TOML."""
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{_key(key)} = {_value(part)}" for key, part in value.items()) + " }"
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(map(_value, value))}]"
+    return (
+        json.dumps(value, ensure_ascii=False) if isinstance(value, str | bool | int | float) else str(value)
+    )
 
 
 def _because(why: Mapping[str, str], key: str) -> str:

@@ -1,4 +1,4 @@
-"""Infers the convention of a function by calling it on one small inputs.
+"""Infers the convention of a function of attention by calling it on small inputs.
 
 Each guess is a `Convention`. It is accepted if the results are close to those of the reference. The
 tolerance is large, because the suite tests accuracy.
@@ -6,7 +6,7 @@ tolerance is large, because the suite tests accuracy.
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import product
 from typing import Any, Literal
 
@@ -15,25 +15,24 @@ import numpy as np
 from attnspec import OPERATIONS
 from attnspec.backends.backend import Backend
 from attnspec.backends.errors import BackendError
-from attnspec.backends.user.adapter import adapt
+from attnspec.backends.user.calls import B, Calls, H, L, S
 from attnspec.backends.user.convention import OTHER, PACKED, Convention
+from attnspec.backends.user.description import Inference, Known, dtypes_to_try
+from attnspec.backends.user.limits import infer_axes, infer_limits
 from attnspec.backends.user.signature import required_parameters
 from attnspec.backends.user.slopes import linear_bias
 from attnspec.backends.user.trials import (
     PARTNERS,
     UNCONFIRMED,
-    Inputs,
     guess_arguments,
     is_clear,
+    number_of_open_sides,
     reason_to_ignore,
     trials,
 )
 from attnspec.operations.aliases import SIZES, SLOPES
-from attnspec.reference import attention
 
 _OPERATION = OPERATIONS["attention"]
-#: Batch entries, heads, queries and keys: all different, and none is a depth.
-_B, _H, _L, _S = 2, 3, 5, 7
 #: The depths to try: the others only if the first fails.
 _DEPTHS = (4, 8, 16, 32, 64, 96, 128, 256)
 _RETURNS = (
@@ -46,100 +45,141 @@ _RETURNS = (
     ("output", OTHER, OTHER),
 )
 _LAYOUTS: tuple[Literal["BHSD", "BSHD", "BS(HD)"], ...] = ("BHSD", "BSHD", "BS(HD)")
-#: The sizes of attention that functions need as arguments.
-_HEADS = ("query_heads", "key_heads")
 _POWERS = {"1 / sqrt(D)": -0.5, "1": 0.0, "1 / D": -1.0, "sqrt(D)": 0.5}
+#: What a required parameter with an unknown name may be. A call has to show it.
+_CANDIDATES = ("sinks", "bias", "mask", "scale", "is_causal", "key_lengths", "query_lengths")
+#: Arguments that change nothing without causality or a window, so that these are inferred first.
+_LAST = ("query_positions", "key_positions")
 
 
-@dataclass(frozen=True)
-class Inference:
-    """The inferred description of a function."""
-
-    convention: Convention
-    #: Variants that it shows, by rule.
-    dialect: Mapping[str, str] = field(default_factory=dict)
-    #: Parameters without a canonical argument, or whose behaviour does not match their name.
-    ignore: tuple[str, ...] = ()
-    #: The reason for each key of the configuration.
-    why: Mapping[str, str] = field(default_factory=dict)
-    #: The tried depths that it takes; empty if it takes the first.
-    depths: tuple[int, ...] = ()
-    #: Other keys about what it takes: ``heads``, ``value_depth``, ``dtypes``.
-    limits: Mapping[str, Any] = field(default_factory=dict)
-
-
-def probe(backend: Backend, function: Callable[..., Any]) -> Inference:
+def probe(backend: Backend, function: Callable[..., Any], known: Known) -> Inference:
     """Infer how a function is called."""
-    plainest = _Probe(backend, function, _DEPTHS[0])
-    convention = plainest.call_without_options()
-    if convention is not None:
-        return plainest.infer(convention)
-    probes = {depth: _Probe(backend, function, depth) for depth in _DEPTHS[1:]}
-    called = {depth: deeper.call_without_options() for depth, deeper in probes.items()}
-    conventions = {depth: convention for depth, convention in called.items() if convention is not None}
-    if not conventions:
-        raise _no_call_error(plainest, probes)
-    first = min(conventions)
-    inference = probes[first].infer(conventions[first])
-    others = ", ".join(str(depth) for depth in _DEPTHS if depth not in conventions)
-    why = {**inference.why, "depths": f"with depths {others} it raised an error or did not compute attention"}
-    return replace(inference, depths=tuple(conventions), why=why)
+    unknown = _unknown_required(function, known)
+    candidates = [{unknown[0]: ours} for ours in _CANDIDATES] if len(unknown) == 1 else []
+    depths = known.depths or _DEPTHS
+    for names in candidates or [{}]:
+        make = _maker(backend, function, known, names)
+        probes = {depth: make(depth) for depth in depths}
+        called = {depths[0]: probes[depths[0]].call_without_options()}
+        if called[depths[0]] is None and not names:
+            called = {depth: deeper.call_without_options() for depth, deeper in probes.items()}
+        conventions = {depth: convention for depth, convention in called.items() if convention is not None}
+        shown = {depth: x for depth, x in conventions.items() if not names or probes[depth].shows(x, names)}
+        if not shown:
+            continue
+        inference = probes[first := min(shown)].infer(shown[first])
+        if first == depths[0]:
+            return inference
+        others = ", ".join(str(depth) for depth in depths if depth not in shown)
+        why = f"with depths {others} it raised an error or did not compute attention"
+        return replace(inference, depths=tuple(shown), why={**inference.why, "depths": why})
+    raise _no_call_error(_maker(backend, function, known, {})(depths[0]), depths)
 
 
-def _no_call_error(plainest: "_Probe", others: Mapping[int, "_Probe"]) -> BackendError:
+def _maker(
+    backend: Backend, function: Callable[..., Any], known: Known, names: Mapping[str, str]
+) -> Callable[[int], "_Probe"]:
+    """Return what makes probes in the first dtype in which a call returns, or in the first of all."""
+    more = () if "dtypes" in known.keys else backend.array_library.dtypes
+    dtypes = dtypes_to_try(backend.dtypes, more)
+    pairs = product(dtypes, known.depths or _DEPTHS)
+    taken = (
+        dtype for dtype, depth in pairs if _Probe(backend, function, known, names, depth, dtype).is_taken()
+    )
+    dtype = next(taken, dtypes[0])
+    return lambda depth: _Probe(backend, function, known, names, depth, dtype)
+
+
+def _unknown_required(function: Callable[..., Any], known: Known) -> list[str]:
+    """Name the parameters without a default that have no known name and are no size."""
+    guesses = guess_arguments(function)
+    sizes = {word for words in SIZES.values() for word in words}
+    named = {*known.convention.names.values(), *known.convention.others}
+    return [
+        own
+        for own in required_parameters(function)
+        if not guesses[own] and own not in named and own.lower() not in {*sizes, *SLOPES}
+    ]
+
+
+def _no_call_error(plainest: "_Probe", depths: tuple[int, ...]) -> BackendError:
     """Make an error that lists what was tried, the error of the function, and what to write."""
+    taken = plainest.is_taken()
     if isinstance(plainest.raised, BackendError):  # its signature is wrong, for any depth
         return plainest.raised
-    shown = ""
-    if plainest.raised is not None:
+    shown = "; no call returned attention"
+    if not taken and plainest.raised is not None:
         message = str(plainest.raised).strip() or "no message"
-        shown = f"; the call without options raised {type(plainest.raised).__name__}: {message}"
-    returned = [str(depth) for depth, probe in {plainest.depth: plainest, **others}.items() if probe.returned]
-    if returned:
-        shown += f"; with depth {', '.join(returned)} it returned something other than attention"
+        shown = (
+            f"; a call with as many heads as queries and keys, which fits every layout, "
+            f"raised {type(plainest.raised).__name__}: {message}"
+        )
     tried = ", ".join(f"{ours} = {own}" for ours, own in plainest.names().items())
-    depths = ", ".join(map(str, _DEPTHS))
+    dtypes = ", ".join(dtypes_to_try(plainest.backend.dtypes, plainest.backend.array_library.dtypes))
     return BackendError(
         f"backend {plainest.backend.name}: expected some call to compute attention, got none: "
-        f"tried {tried}, heads before and after positions, three and four axes, depths {depths}, "
+        f"tried {tried}, heads before and after positions, three and four axes, "
+        f"depths {', '.join(map(str, depths))}, dtypes {dtypes}, with and without causality, "
         f"arrays of {plainest.backend.library}{shown}; if it takes other arrays, name their library, "
         'such as array = "torch"; if it takes one query without an axis of positions, judge a function that '
-        "calls it for each query; if it takes only some shapes, add them to [backend] in attnspec.toml, "
-        "as in axes = 4, depths = [64]"
+        "calls it for each query; if it takes only some calls, write what you know under [backend] in "
+        'attnspec.toml, as in axes = 4, depths = [20] or dtypes = ["float16"], and run this again'
     )
 
 
-class _Probe:
-    """Calls of one function with arrays of one depth, and what they have shown so far."""
+class _Probe(Calls):
+    """Calls of one function, and what they have shown so far."""
 
-    def __init__(self, backend: Backend, function: Callable[..., Any], depth: int) -> None:
-        self.backend, self.function, self.depth = backend, function, depth
-        #: The first exception, and whether any call has returned.
-        self.raised: Exception | None = None
-        self.returned = False
-        random = np.random.default_rng(0)
-        dtype = "float32" if "float32" in backend.dtypes else backend.dtypes[0]
-        sizes = {"query": _L, "key": _S, "value": _S}
-        self.arrays = {
-            name: random.normal(size=(_B, _H, size, depth)).astype(dtype) for name, size in sizes.items()
-        }
-        mask = random.random((_B, _H, _L, _S)) < 0.5
-        mask[..., 0], mask[..., 1] = True, False  # no row is empty, with either meaning of True
-        self.inputs = Inputs(mask, random.normal(size=mask.shape).astype(dtype))
+    def __init__(self, *own: Any) -> None:
+        super().__init__(*own)
         self.why: dict[str, str] = {}
-        #: The variants that the calls so far show, and the scale of the call without options.
+        #: The variants that the calls so far show.
         self.variants: dict[str, str] = {}
         #: Whether positions are aligned at the last key, once a call has shown it.
         self.at_end: bool | None = None
-        self.plain = depth**-0.5
-        self.guesses = guess_arguments(function)
+
+    def is_taken(self) -> bool:
+        """Whether it takes arrays of as many heads as queries and keys, which fit every layout."""
+        random = np.random.default_rng(2)
+        arrays = {
+            x: random.normal(size=(B, 4, 4, self.depth)).astype(y.dtype) for x, y in self.arrays.items()
+        }
+        for axes in self.known.choices("axes", (None, 3)):
+            for convention in self.plainest_conventions(("BHSD", PACKED), ((),), (axes,)):
+                if self.run(convention, self.drop_batch(convention, arrays), raw=True) is not None:
+                    return True
+            self.frozen = True
+        return False
+
+    def plainest_conventions(
+        self, layouts: tuple[Any, ...], returns: tuple[Any, ...], axes: tuple[Any, ...]
+    ) -> Iterator[Convention]:
+        """Yield conventions of calls without options, most likely first."""
+        always = ({},) if "is_causal" not in self.on_or_needed() else ({}, {"is_causal": True})
+        always = self.known.choices("always", always)
+        for names, each, *shape in product(self.choices_of_names(), always, layouts, returns, axes):
+            layout, returned, number = shape
+            if layout == PACKED and number not in (None, 4):
+                continue
+            yield replace(
+                self.known.convention,
+                names={**names, **self.known.convention.names},
+                layout=layout,
+                axes=number,
+                returns=returned,
+                sizes=self.sizes(),
+                given=tuple(
+                    dict.fromkeys((*self.known.convention.given, *(x for x in self.on() if x not in each)))
+                ),
+                always=each,
+            )
 
     def infer(self, called: Convention) -> Inference:
         """Test one parameter after the other, starting from the convention of the call without options."""
-        convention = self.infer_axes(called)
-        limits = self.infer_limits(convention)
+        convention = infer_axes(self, called, self.why)
+        limits = infer_limits(self, convention, self.why)
         ignored = []
-        for own, ours in self.guesses.items():
+        for own, ours in sorted(self.guesses.items(), key=lambda pair: pair[1][:1] in [(x,) for x in _LAST]):
             if ours and ours[0] in _OPERATION.arrays:
                 continue
             confirmed = next(self.meanings(convention, own, ours), None)
@@ -148,9 +188,11 @@ class _Probe:
                 convention = confirmed
                 if ours[:2] == ("mask", "bias") and "mask" in convention.names:  # one parameter for both
                     convention = next(self.meanings(convention, own, ("bias",), beside=True), convention)
-            # The suite tests a canonical name in any case.
+            elif own in convention.names.values():
+                self.why[next(x for x, name in convention.names.items() if name == own)] = UNCONFIRMED
             elif own.lower() in SLOPES:
                 convention = replace(convention, slopes=own)
+            # The suite tests a canonical name in any case.
             elif own in convention.names or own not in (*_OPERATION.arguments, *convention.sizes.values()):
                 ignored.append(own)
         ignored += [
@@ -166,48 +208,60 @@ class _Probe:
         convention = replace(convention, names=names)
         return Inference(convention, self.variants, tuple(ignored), self.why, limits=limits)
 
-    def names(self) -> dict[str, str]:
-        """Map arrays, needed arguments, and flags that are on by default to the function's names."""
-        names = {ours[0]: own for own, ours in self.guesses.items() if ours and ours[0] in _OPERATION.arrays}
-        needed, on = required_parameters(self.function), self.on()
-        for own, ours in self.guesses.items():
-            if ours and (own in needed or ours[0] in on) and ours[0] not in names:
-                names[ours[0]] = own
-        return names
-
-    def sizes(self) -> dict[str, str]:
-        """Map the numbers of heads to the parameters without a default that may be one."""
-        needed = [own for own in required_parameters(self.function) if not self.guesses[own]]
-        named = {ours: next((own for own in needed if own.lower() in SIZES[ours]), "") for ours in _HEADS}
-        return {ours: own for ours, own in named.items() if own}
-
-    def on(self) -> tuple[str, ...]:
-        """Name the flags that are on by default."""
-        parameters = inspect.signature(self.function).parameters
-        return tuple(
-            ours[0]
-            for own, ours in self.guesses.items()
-            if ours and parameters[own].default is True and _OPERATION.arguments[ours[0]].default is False
-        )
-
     def call_without_options(self) -> Convention | None:
-        """Infer layout, results and default scale from a call without options; None if none fits."""
-        for layout, returns, axes in product(_LAYOUTS, _RETURNS, (None, 3)):
-            if layout == PACKED and axes:
-                continue
-            convention = Convention(
-                self.names(), layout, axes=axes, returns=returns, sizes=self.sizes(), given=self.on()
-            )
+        """Infer layout, results, causality and scale from a call without options; None if none fits."""
+        layouts, returns = self.known.choices("layout", _LAYOUTS), self.known.choices("returns", _RETURNS)
+        axes = self.known.choices("axes", (None, 3))
+        shifts = (0, 1) if "query_positions" in self.names() else (0,)  # 0 may be treated wrongly
+        for shift, convention in product(shifts, [*self.plainest_conventions(layouts, returns, axes)]):
+            self.shift = shift
             arrays = self.drop_batch(convention, self.arrays)
             got = self.run(convention, arrays)
-            for words, power in _POWERS.items():
-                self.plain = self.depth**power
-                if got is not None and self.agrees(got, arrays):
-                    return self.note_reasons(convention, words)
-            self.plain = (_H * self.depth) ** -0.5  # a mistake, which the suite is to find
-            if got is not None and self.agrees(got, arrays):
-                return self.note_reasons(convention, "1 / sqrt(D)")
+            if got is None:
+                continue
+            for base in self.bases(convention):
+                self.base = base
+                for words, power in _POWERS.items():
+                    self.plain = self.depth**power
+                    if self.agrees(got, arrays):
+                        return self.note_reasons(self.note_causality(convention), words)
+                self.plain = (H * self.depth) ** -0.5  # a mistake, which the suite is to find
+                if self.agrees(got, arrays):
+                    return self.note_reasons(self.note_causality(convention), "1 / sqrt(D)")
         return None
+
+    def bases(self, convention: Convention) -> list[dict[str, Any]]:
+        """Return what a call without options may compute: attention, or causal attention of either alignment.
+
+        A function that can be told not to be causal has to be told.
+        """
+        causal: list[dict[str, Any]] = [{"is_causal": True}, {"is_causal": True, "query_offset": S - L}]
+        if convention.always:
+            return causal
+        named = any("is_causal" in ours for ours in self.guesses.values())
+        return [{}] if named or "always" in self.known.keys else [{}, *causal]
+
+    def note_causality(self, convention: Convention) -> Convention:
+        """Record that causality is always applied, and its alignment."""
+        if not self.base:
+            return convention
+        self.at_end = "query_offset" in self.base
+        side = "bottom right" if self.at_end else "top left"
+        self.why["always"] = f"a call without options is causal, aligned at the {side}"
+        if self.at_end:
+            self.variants["MASK-3"] = "bottom-right"
+            self.why["MASK-3"] = "its causal mask is aligned at the bottom right"
+        return replace(convention, always={"is_causal": True})
+
+    def shows(self, convention: Convention, names: Mapping[str, str]) -> bool:
+        """Whether calls show that parameters are what they are taken for."""
+        return all(
+            next(self.meanings(convention, own, (ours,)), None) is not None for own, ours in names.items()
+        )
+
+    def on_or_needed(self) -> tuple[str, ...]:
+        """Name the flags that are on by default, and the options that it needs."""
+        return (*self.on(), *self.names())
 
     def note_reasons(self, convention: Convention, scale: str) -> Convention:
         """Record the reasons that the call without options has given."""
@@ -231,45 +285,6 @@ class _Probe:
     def scale_name(self) -> dict[str, str]:
         """Return the name of the scale parameter."""
         return {"scale": next(own for own, ours in self.guesses.items() if "scale" in ours)}
-
-    def infer_axes(self, convention: Convention) -> Convention:
-        """Infer the numbers of axes that it takes."""
-        if convention.axes == 3:
-            self.why["axes"] = "it raised an error with four axes, and not with three"
-            return convention
-        for fewer in (1, 2):
-            arrays = {name: x[(0,) * fewer] for name, x in self.arrays.items()}
-            got = self.run(convention, arrays)
-            if got is None or not self.agrees(got, arrays):
-                self.why["axes"] = f"with {4 - fewer} axes it raised an error or did not compute attention"
-                return replace(convention, axes=4)
-        return replace(convention, axes=None)
-
-    def infer_limits(self, convention: Convention) -> dict[str, Any]:
-        """Infer from calls that raise which heads, depths of values and dtypes it takes."""
-        random = np.random.default_rng(1)
-        dtype, depth = self.arrays["query"].dtype, self.depth
-
-        def call(heads: int, key_heads: int, value_depth: int, dtype: Any) -> dict[str, Any] | None:
-            shapes = ((heads, _L, depth), (key_heads, _S, depth), (key_heads, _S, value_depth))
-            arrays = {
-                name: random.normal(size=(_B, *shape)).astype(dtype)
-                for name, shape in zip(_OPERATION.arrays, shapes, strict=True)
-            }
-            return self.run(convention, self.drop_batch(convention, arrays))
-
-        limits: dict[str, Any] = {}
-        if call(4, 2, depth, dtype) is None:
-            limits["heads"] = "equal"
-            self.why["heads"] = "it raised an error with two key heads for four query heads"
-        if depth == _DEPTHS[0] and call(_H, _H, depth + 2, dtype) is None:
-            limits["value_depth"] = "key"
-            self.why["value_depth"] = "it raised an error with values of another depth"
-        taken = [name for name in self.backend.dtypes if call(_H, _H, depth, np.dtype(name)) is not None]
-        if taken and len(taken) < len(self.backend.dtypes):
-            limits["dtypes"] = taken
-            self.why["dtypes"] = "it raised an error in the other dtypes of its library"
-        return limits
 
     def meanings(
         self, convention: Convention, own: str, guesses: tuple[str, ...], *, beside: bool = False
@@ -328,63 +343,11 @@ class _Probe:
             for trial in trials(named, ours[0], self.inputs)
             if self.run(trial.convention, arrays, self.drop_batch(named, trial.options)) is not None
         ]
+        # A default of -1 on both sides says that -1 opens a side.
+        number = number_of_open_sides(self.function, own)
+        taken.sort(key=lambda trial: trial.convention.open_side != number)
         right = any(self.confirms(x.convention, arrays, x.options, x.meaning) for x in taken)
         if not taken or right:
             return None
         self.why[ours[0]] = UNCONFIRMED
         return taken[0].convention
-
-    def confirms(
-        self,
-        convention: Convention,
-        arrays: Mapping[str, Any],
-        options: Mapping[str, Any],
-        meaning: Mapping[str, Any],
-    ) -> bool:
-        """Whether a call gives what the reference gives for the options that it stands for."""
-        got = self.run(convention, arrays, self.drop_batch(convention, options))
-        return got is not None and self.agrees(got, arrays, self.drop_batch(convention, meaning))
-
-    def drop_batch(self, convention: Convention, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Drop the batch axis if the function takes three axes; sinks have none."""
-        gone = convention.axes == 3
-        return {
-            name: x[0] if gone and isinstance(x, np.ndarray) and name != "sinks" else x
-            for name, x in arguments.items()
-        }
-
-    def run(
-        self, convention: Convention, arrays: Mapping[str, Any], options: Mapping[str, Any] | None = None
-    ) -> dict[str, Any] | None:
-        """Make one call; None if it raises or returns the wrong number of results."""
-        to = self.backend.to_library
-        asked = [f"return_{name}" for name in convention.returns[1:] if name != OTHER]
-        given = {key: to(x) if isinstance(x, np.ndarray) else x for key, x in (options or {}).items()}
-        asked += [key for key in given if key.startswith("return_")]
-        names = ["output", *(key.removeprefix("return_") for key in asked)]
-        try:
-            function = adapt(self.backend.name, self.function, convention, self.backend.xp)
-            got = function(*map(to, arrays.values()), **{**given, **dict.fromkeys(asked, True)})
-            parts = [got] if len(names) == 1 else list(got)
-            outputs = {name: self.backend.to_numpy(x) for name, x in zip(names, parts, strict=True)}
-        except Exception as error:  # noqa: BLE001 - any exception means that the guess is wrong
-            self.raised = self.raised or error
-            return None
-        self.returned = True
-        return outputs
-
-    def agrees(
-        self,
-        got: Mapping[str, Any],
-        arrays: Mapping[str, Any],
-        options: Mapping[str, Any] | None = None,
-    ) -> bool:
-        """Whether results are close to those of the reference with the given options."""
-        options = {"scale": self.plain, **(options or {})}
-        wide = [x.astype(np.float64) for x in arrays.values()]
-        output, lse, weights = attention(*wide, **options, return_lse=True, return_weights=True)
-        expected = {"output": output, "lse": lse, "weights": weights}
-        return all(
-            x.shape == expected[name].shape and np.allclose(x.astype(np.float64), expected[name], 0.02, 0.02)
-            for name, x in got.items()
-        )

@@ -157,6 +157,7 @@ def settings_of_table(where: str, name: str, table: Mapping[str, Any]) -> Settin
         per_entry=table.get("per_entry", False),
         one_query=table.get("one_query", False),
         slopes=table.get("slopes", ""),
+        scales=table.get("scales", ""),
         from_end="slopes" in table and _is_from_end(table),
     )
     as_it_is = ("accuracy", "profile", "versions", "dialect", "concurrent")
@@ -200,6 +201,7 @@ def _constraints(where: str, table: Mapping[str, Any]) -> Constraints:
         bias_dtype=table.get("bias_dtype", "any"),
         one_query=table.get("one_query", False),
         slopes="" if "slopes" not in table else "end" if _is_from_end(table) else "start",
+        scales=table.get("scales", ""),
     )
 
 

@@ -48,7 +48,8 @@ def check_signature(name: str, function: Any) -> None:
     if more := [parameter for parameter in required if parameter not in known]:
         raise BackendError(
             f"backend {name}: expected {', '.join(arrays)}, got {', '.join(required)}; "
-            f"give {', '.join(more)} a default, or bind it with functools.partial"
+            f"give {', '.join(more)} a default, or name the arguments that they are under [backend.names] in "
+            "attnspec.toml"
         )
 
 
@@ -99,12 +100,11 @@ def native_names(
     if required:
         guesses = ((ours, own) for own in required for ours in meant_in(operation, own.strip("_")))
         guess = next((pair for pair in guesses if pair[0] not in native), None)
-        mapping = (
-            f'name the argument that it is, as in names = {{ {guess[0]} = "{guess[1]}" }}, ' if guess else ""
-        )
+        ours, own = guess or ("OURS", required[0])
         raise BackendError(
             f"backend {name}: expected only canonical arguments to be required, got {', '.join(required)}; "
-            f"{mapping}add a default, or bind it with functools.partial"
+            f'name the argument that it is in attnspec.toml, as in names = {{ {ours} = "{own}" }}, and run '
+            f"`attnspec init {name.partition('?')[0]}`, or give it a default"
         )
     return native
 

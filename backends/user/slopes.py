@@ -66,15 +66,31 @@ def linear_bias(call: Mapping[str, Any], *, from_end: bool = False) -> NDArray[A
 
 def distances_of(call: Mapping[str, Any], *, from_end: bool = False) -> NDArray[np.float64]:
     """Return the distance of each query and each key, ``(*B, L, S)``, or NaN in different sequences."""
-    places, outer = np.arange(call["query"].shape[-2]), call["query"].shape[:-3]
+    outer = call["query"].shape[:-3]
+    rows, columns = positions_of(call, from_end=from_end)
+    distances = np.abs(rows[..., :, None] - columns[..., None, :]).astype(np.float64)
+    if "key_starts" in call:
+        of_query, of_key = (_sequences(call[f"{name}_starts"], call[name]) for name in ("query", "key"))
+        distances = np.where(of_query[:, None] != of_key, np.nan, distances)
+    return np.broadcast_to(distances, (*outer, *distances.shape[-2:]))
+
+
+def positions_of(
+    call: Mapping[str, Any], *, from_end: bool = False
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the positions of queries and of keys, each ``(L)`` or ``(S)`` or with axes of a batch.
+
+    With `from_end` the last query is at the last key where the call has no offset (MASK-3).
+    """
+    places = np.arange(call["query" if "query" in call else "query_codes"].shape[-2])
     if "block_table" in call:
-        columns, new = (
-            np.arange(call["block_table"].shape[-1] * call["key_pages"].shape[-2]),
-            call.get("new_key"),
-        )
+        name = next(name for name in ("key_pages", "latent_pages") if name in call)
+        columns = np.arange(call["block_table"].shape[-1] * call[name].shape[-2])
+        new = call.get("new_key")
         lengths = _integers(call["key_lengths"]) + (0 if new is None else new.shape[-2])
     else:
-        columns = np.arange(call["key"].shape[-2])
+        name = next(name for name in ("key", "key_codes", "latent", "latent_codes") if name in call)
+        columns = np.arange(call[name].shape[-2])
         lengths = np.diff(_integers(call["key_starts"])) if "key_starts" in call else np.asarray(len(columns))
     packed, sequence = "query_starts" in call, 0 * places
     if packed:
@@ -87,14 +103,13 @@ def distances_of(call: Mapping[str, Any], *, from_end: bool = False) -> NDArray[
     if packed:  # rows past the last sequence are of none
         offset = np.append(np.broadcast_to(offset, counts.shape), 0)[sequence]
     rows = _integers(call.get("query_positions", places + (offset if packed else offset[..., None])))
-    other = False
     if "key_starts" in call:
-        columns, of_key = _in_sequences(call["key_starts"], len(columns))
-        other = sequence[:, None] != of_key
-    columns = _integers(call.get("key_positions", columns))
-    distances = np.abs(rows[..., :, None] - columns[..., None, :]).astype(np.float64)
-    distances = np.where(other, np.nan, distances)
-    return np.broadcast_to(distances, (*outer, *distances.shape[-2:]))
+        columns = _in_sequences(call["key_starts"], len(columns))[0]
+    return rows, _integers(call.get("key_positions", columns))
+
+
+def _sequences(starts: Any, array: Any) -> NDArray[np.int64]:
+    return _in_sequences(starts, array.shape[-2])[1]
 
 
 def _in_sequences(starts: Any, rows: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

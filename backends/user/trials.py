@@ -23,6 +23,9 @@ UNCONFIRMED = "by its name alone: no call gave the specified results"
 PARTNERS = {"query_segment_ids": "key_segment_ids", "key_segment_ids": "query_segment_ids"}
 
 
+POSITIONS = ("query_positions", "key_positions")
+
+
 @dataclass(frozen=True)
 class Inputs:
     """Mask and bias of the probed calls, of shape (B, H, L, S)."""
@@ -54,17 +57,10 @@ def trials(named: Convention, ours: str, inputs: Inputs) -> Iterator[Trial]:
         given = {"mask": inputs.mask}
         yield Trial(named, given, given, {}, "True means: attend")
         yield Trial(replace(named, mask="ignore"), given, given, {}, "True means: do not attend")
-    elif ours == "is_causal":
-        on = {"is_causal": True}
-        yield Trial(named, on, on, {}, "its causal mask is aligned at the top left")
-        why = "its causal mask is aligned at the bottom right"
-        yield Trial(named, on, on | at_end, {"MASK-3": "bottom-right"}, why)
-    elif ours == "window":
-        sides = product(((None, "None opens a side"), (-1, "-1 opens a side, not None")), ({}, at_end))
-        for (side, why), at in sides:
-            calls = [(given, given | at) for given in ({"window": w} for w in ((1, 1), (1, None), (None, 1)))]
-            variants = {"MASK-3": "bottom-right"} if at else {}
-            yield Trial(replace(named, open_side=side), *calls[0], variants, why, also=tuple(calls[1:]))
+    elif ours in ("is_causal", "window"):
+        yield from _of_alignments(named, ours, at_end)
+    elif ours in POSITIONS:
+        yield from _of_positions(named, ours, inputs)
     elif ours.startswith("return_"):
         if not named.returns:
             yield Trial(named, {ours: True}, {}, {})
@@ -78,6 +74,30 @@ def trials(named: Convention, ours: str, inputs: Inputs) -> Iterator[Trial]:
         yield Trial(named, given, given, {}, also=also)
         why = "it takes a number for each batch entry, and not one for all"
         yield Trial(replace(named, per_entry=True), given, given, {}, why, also)
+
+
+def _of_alignments(named: Convention, ours: str, at_end: dict[str, Any]) -> Iterator[Trial]:
+    """Yield calls of causality or of a window, of both alignments."""
+    if ours == "is_causal":
+        on = {"is_causal": True}
+        yield Trial(named, on, on, {}, "its causal mask is aligned at the top left")
+        why = "its causal mask is aligned at the bottom right"
+        yield Trial(named, on, on | at_end, {"MASK-3": "bottom-right"}, why)
+        return
+    sides = product(((None, "None opens a side"), (-1, "-1 opens a side, not None")), ({}, at_end))
+    for (side, why), at in sides:
+        calls = [(given, given | at) for given in ({"window": w} for w in ((1, 1), (1, None), (None, 1)))]
+        variants = {"MASK-3": "bottom-right"} if at else {}
+        yield Trial(replace(named, open_side=side), *calls[0], variants, why, also=tuple(calls[1:]))
+
+
+def _of_positions(named: Convention, ours: str, inputs: Inputs) -> Iterator[Trial]:
+    """Yield the call of positions beside an option that they change, with both if it takes both."""
+    for together in (POSITIONS, (ours,)):
+        if {*together} <= {*named.names} and (shown := _showing_positions(named)):
+            given = {name: _positions(inputs)[name] for name in together}
+            yield Trial(named, given | shown, given | shown, {})
+            return
 
 
 def _values(inputs: Inputs) -> dict[str, Any]:
@@ -95,9 +115,33 @@ def _values(inputs: Inputs) -> dict[str, Any]:
     }
 
 
+def _showing_positions(named: Convention) -> dict[str, Any]:
+    """Return an option beside which positions change the result; empty if the function has none."""
+    if "is_causal" in (*named.names, *named.always):
+        return {"is_causal": True}
+    return {"window": (2, 1)} if "window" in named.names else {}
+
+
+def _positions(inputs: Inputs) -> dict[str, Any]:
+    """Return positions in another order than the indices, for which no row is empty."""
+    batch, _, queries, keys = inputs.mask.shape
+    return {
+        "query_positions": np.tile(np.arange(queries)[::-1] + 1, (batch, 1)),
+        "key_positions": np.tile(np.arange(keys)[::-1], (batch, 1)),
+    }
+
+
 def is_clear(ours: str, own: str) -> bool:
     """Whether a parameter can only be an argument of attention, whatever it does."""
     return ours in _CLEAR and is_name_of(ours, own)
+
+
+def number_of_open_sides(function: Callable[..., Any], own: str) -> int | None:
+    """Return the negative number that a window has on both sides by default, or None."""
+    default = inspect.signature(function).parameters[own].default
+    sides = set(default) if isinstance(default, tuple | list) and default else {None}
+    number = sides.pop()
+    return number if not sides and type(number) is int and number < 0 else None
 
 
 def reason_to_ignore(ignored: Sequence[str]) -> str:

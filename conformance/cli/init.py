@@ -1,8 +1,11 @@
 """The command ``attnspec init``."""
 
 from pathlib import Path
+from typing import Any
 
 import click
+
+_FORCE = "--force overwrites it"
 
 
 @click.command()
@@ -13,18 +16,36 @@ import click
     metavar="LIBRARY",
     help="Array library of the function: numpy, torch, jax or a module.",
 )
-@click.option("--force", is_flag=True, help="Overwrite an existing attnspec.toml.")
+@click.option("--force", is_flag=True, help="Ignore an existing attnspec.toml, and overwrite it.")
 def init(place: str, array: str, *, force: bool) -> None:
-    """Infer how a function is called, and write it to attnspec.toml in this folder."""
+    """Infer how a function is called, and write it to attnspec.toml in this folder.
+
+    Keys that an attnspec.toml of this function has already are kept as they are; comments are not.
+    """
     from attnspec.backends.user.configuration import FILE
     from attnspec.backends.user.inference import infer_configuration
 
     path = Path(FILE)
-    if path.exists() and not force:
-        raise click.UsageError(
-            f"{FILE}: expected no such file in this folder, got one; --force overwrites it"
-        )
-    text = infer_configuration(place, array)
+    keys = {} if force or not path.exists() else _known_keys(place, path)
+    text = infer_configuration(place, array, keys)
     path.write_text(text, encoding="utf-8")
     click.echo(text)
-    click.echo(f"written to {FILE}; check its contents, then run: attnspec check")
+    kept = f", with {', '.join(keys)} as it was; --force infers these too" if keys else ""
+    click.echo(f"written to {FILE}{kept}; check its contents, then run: attnspec check")
+
+
+def _known_keys(place: str, path: Path) -> dict[str, Any]:
+    """Read the keys of a configuration that is of this function, or of none."""
+    from attnspec.backends.errors import BackendError
+    from attnspec.backends.user.configuration import FUNCTION_KEYS, check_keys, read_matrix, read_table
+
+    try:
+        table, matrix = read_table(place, path), read_matrix(path)
+    except BackendError as error:
+        raise click.UsageError(f"{error}; {_FORCE}") from error
+    if matrix is not None or table.pop("function", place) != place:
+        raise click.UsageError(
+            f"{path}: expected keys of {place}, got those of another function or a matrix; {_FORCE}"
+        )
+    check_keys(f"backend {place}: {path}", table, FUNCTION_KEYS)
+    return table

@@ -47,7 +47,8 @@ class Cases:
         made = [case for case in made if matches(case, selection.match)]
         if selection.smoke:
             added = FITTED + constraints.suffix
-            made = [case for case in made if case.name.replace(added, "", constraints != ANY) in smallest()]
+            names = smallest(selection.dtype)
+            made = [case for case in made if case.name.replace(added, "", constraints != ANY) in names]
         self._planned = {case.name: case for case in made}
         return tuple(Outline(case.name, case.group, case.rules, case.dtype, case.refusal) for case in made)
 

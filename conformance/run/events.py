@@ -13,7 +13,7 @@ from attnspec.backends.constraints import ANY, fields_about
 from attnspec.backends.errors import BackendError
 from attnspec.conformance.outside import cut
 from attnspec.conformance.results import Footer, Header, Shard, Subject
-from attnspec.conformance.run.plan import Outline, Selection, share
+from attnspec.conformance.run.plan import WIDE, Outline, Selection, share
 from attnspec.conformance.verdict import OUTPUT_OF, Verdict, shown, to_json
 from attnspec.dtypes import SHORT
 from attnspec.operations.gradients import primal
@@ -208,8 +208,9 @@ def events(
         yield Subject(place.name, "", "", str(error))
         yield Footer(0)
         return
-    if loaded.fits:
-        plan = place.plan(replace(selection, fits=loaded.fits))
+    fitted = replace(selection, fits=loaded.fits, dtype=_narrow(loaded) if selection.smoke else "")
+    if fitted != selection:
+        plan = place.plan(fitted)
     shard = None
     if selection.shard:
         shared = share(plan, selection.shard)
@@ -258,6 +259,12 @@ def _judge(place: Place, plan: tuple[Outline, ...], offer: Offer | None) -> Iter
         yield from before.pop(verdict.case, ())
         yield verdict
     yield from (verdict for left in (*before.values(), waiting) for verdict in left)
+
+
+def _narrow(loaded: Loaded) -> str:
+    """Return the first dtype of a backend that has neither float32 nor float64; empty for another one."""
+    dtypes = loaded.offer.dtypes if loaded.offer else WIDE
+    return "" if {*dtypes} & {*WIDE} else dtypes[0]
 
 
 def _missing(place: Place, selection: Selection, verdicts: list[Verdict]) -> list[Verdict]:

@@ -43,6 +43,8 @@ class Selection:
     #: number is changed.
     untrusted: bool = False
     smoke: bool = False  # only the smallest calls of it: one for each rule and each set of arguments
+    #: The dtype of the smallest calls, for a backend that has neither float32 nor float64.
+    dtype: str = ""
     shard: str = ""  # the share of the cases to judge, such as ``3/8``. Empty for all.
 
     @property
@@ -160,7 +162,7 @@ def plan_of(selection: Selection) -> tuple[Outline, ...]:
         outline
         for outline in index()
         if (not selection.quick or outline.quick)
-        and (not selection.smoke or outline.name in smallest())
+        and (not selection.smoke or outline.name in smallest(selection.dtype))
         and (not rules or not rules.isdisjoint(outline.rules))
         and (not names or outline.name in names or outline.id in names)
     ]
@@ -203,18 +205,22 @@ def matches(case: Named, texts: Collection[str]) -> bool:
 _quick = attrgetter("quick")
 #: A call with fewer numbers has one query or key, and shows little; one with more is not small.
 _LEAST, _MOST = 40, 1000
-_WIDE = ("float32", "float64")
+WIDE = ("float32", "float64")
 
 
 @cache
-def smallest() -> frozenset[str]:
-    """Name the smallest calls of the quick part: one for each rule and each set of arguments."""
+def smallest(dtype: str = "") -> frozenset[str]:
+    """Name the smallest calls of the quick part: one for each rule and each set of arguments.
+
+    They are of float32 and float64, or of the given dtype.
+    """
+    dtypes = (dtype,) if dtype else WIDE
     done: set[object] = set()
     names = set()
     small = [
         outline
         for outline in index()
-        if outline.quick and not outline.related and outline.numbers <= _MOST and outline.dtype in _WIDE
+        if outline.quick and not outline.related and outline.numbers <= _MOST and outline.dtype in dtypes
     ]
     for outline in sorted(small, key=_size):
         # A gradient takes long to compile, and has every argument of its operation.

@@ -28,6 +28,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "key_lengths": (
             "key_value_seq_lengths",
             "kv_lens",
+            "kv_len",
             "seqlens_k",
             "seqused_k",
             "cache_seqlens",

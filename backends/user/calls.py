@@ -1,0 +1,167 @@
+"""Calls of one function of attention with small arrays, compared with the reference."""
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from attnspec import OPERATIONS
+from attnspec.backends.backend import Backend
+from attnspec.backends.user.adapter import adapt
+from attnspec.backends.user.convention import OTHER, Convention
+from attnspec.backends.user.description import Known
+from attnspec.backends.user.signature import required_parameters
+from attnspec.backends.user.trials import Inputs, guess_arguments
+from attnspec.operations.aliases import SIZES
+from attnspec.reference import attention
+
+_OPERATION = OPERATIONS["attention"]
+#: Batch entries, heads, queries and keys: all different, and none is a depth.
+B, H, L, S = 2, 3, 5, 7
+#: The sizes of attention that functions need as arguments.
+_HEADS = ("query_heads", "key_heads")
+
+
+class Calls:
+    """Calls of one function with arrays of one depth and dtype."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        function: Callable[..., Any],
+        known: Known,
+        names: Mapping[str, str],
+        depth: int,
+        dtype: str,
+    ) -> None:
+        self.backend, self.function, self.known, self.depth = backend, function, known, depth
+        #: The most telling exception of the calls with the likeliest axes, and whether these are over.
+        self.raised: Exception | None = None
+        self.frozen = False
+        random = np.random.default_rng(0)
+        sizes = {"query": L, "key": S, "value": S}
+        self.arrays = {
+            name: random.normal(size=(B, H, size, depth)).astype(dtype) for name, size in sizes.items()
+        }
+        mask = random.random((B, H, L, S)) < 0.5
+        mask[..., 0], mask[..., 1] = True, False  # no row is empty, with either meaning of True
+        self.inputs = Inputs(mask, random.normal(size=mask.shape).astype(dtype))
+        #: The scale of the call without options, and the options that the function always applies.
+        self.plain = depth**-0.5
+        self.base: dict[str, Any] = {}
+        #: What is added to all positions of a function that needs them.
+        self.shift = 0
+        self.guesses = guess_arguments(function) | {own: (ours,) for own, ours in names.items()}
+        for ours, own in known.convention.names.items():
+            both = known.convention.names.get("mask") == known.convention.names.get("bias")
+            self.guesses[own] = ("mask", "bias") if both and ours in ("mask", "bias") else (ours,)
+
+    def choices_of_names(self) -> Iterator[dict[str, str]]:
+        """Yield names of arrays, needed arguments, and flags that are on by default, most likely first."""
+        needed, on = required_parameters(self.function), self.on()
+        most = max((len(self.guesses[own]) for own in needed), default=1)
+        for choice in range(max(most, 1)):
+            arrays = _OPERATION.arrays
+            names = {ours[0]: own for own, ours in self.guesses.items() if ours and ours[0] in arrays}
+            for own, guesses in self.guesses.items():
+                ours = guesses[min(choice, len(guesses) - 1)] if guesses else ""
+                if ours and (own in needed or ours in on) and ours not in names:
+                    names[ours] = own
+            yield names
+
+    def names(self) -> dict[str, str]:
+        """Return the most likely names."""
+        return next(self.choices_of_names())
+
+    def sizes(self) -> dict[str, str]:
+        """Map the numbers of heads to the parameters without a default that may be one."""
+        needed = [own for own in required_parameters(self.function) if not self.guesses[own]]
+        named = {ours: next((own for own in needed if own.lower() in SIZES[ours]), "") for ours in _HEADS}
+        return {ours: own for ours, own in named.items() if own} | dict(self.known.convention.sizes)
+
+    def on(self) -> tuple[str, ...]:
+        """Name the flags that are on by default."""
+        parameters = inspect.signature(self.function).parameters
+        return tuple(
+            ours[0]
+            for own, ours in self.guesses.items()
+            if ours and parameters[own].default is True and _OPERATION.arguments[ours[0]].default is False
+        )
+
+    def confirms(
+        self,
+        convention: Convention,
+        arrays: Mapping[str, Any],
+        options: Mapping[str, Any],
+        meaning: Mapping[str, Any],
+    ) -> bool:
+        """Whether a call gives what the reference gives for the options that it stands for."""
+        got = self.run(convention, arrays, self.drop_batch(convention, options))
+        return got is not None and self.agrees(got, arrays, self.drop_batch(convention, meaning))
+
+    def drop_batch(self, convention: Convention, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Drop the batch axis if the function takes three axes; sinks have none."""
+        gone = convention.axes == 3
+        return {
+            name: x[0] if gone and isinstance(x, np.ndarray) and name != "sinks" else x
+            for name, x in arguments.items()
+        }
+
+    def shifted(self, convention: Convention, arrays: Mapping[str, Any]) -> dict[str, Any]:
+        """Return positions that are all later, which changes no distance."""
+        names = {"query_positions": "query", "key_positions": "key"}
+        if not self.shift or not names.keys() <= convention.names.keys():
+            return {}
+        return {
+            name: np.broadcast_to(np.arange(x.shape[-2]) + self.shift, (*x.shape[:-3], x.shape[-2])).copy()
+            for name, x in ((name, arrays[array]) for name, array in names.items())
+        }
+
+    def run(
+        self,
+        convention: Convention,
+        arrays: Mapping[str, Any],
+        options: Mapping[str, Any] | None = None,
+        *,
+        raw: bool = False,
+    ) -> dict[str, Any] | None:
+        """Make one call; None if it raises or, unless the results are raw, returns another number of them."""
+        to = self.backend.to_library
+        asked = [f"return_{name}" for name in convention.returns[1:] if name != OTHER]
+        options = {**convention.always, **self.shifted(convention, arrays), **(options or {})}
+        given = {key: to(x) if isinstance(x, np.ndarray) else x for key, x in options.items()}
+        asked += [key for key in given if key.startswith("return_")]
+        names = ["output", *(key.removeprefix("return_") for key in asked)]
+        try:
+            function = adapt(self.backend.name, self.function, convention, self.backend.xp)
+            got = function(*map(to, arrays.values()), **{**given, **dict.fromkeys(asked, True)})
+            if raw:
+                return {"results": got}
+            parts = [got] if len(names) == 1 else list(got)
+            return {name: self.backend.to_numpy(x) for name, x in zip(names, parts, strict=True)}
+        except Exception as error:  # noqa: BLE001 - any exception means that the guess is wrong
+            # A function that declines a call says less than one that fails at it.
+            if self.raised is None or (isinstance(self.raised, NotImplementedError) and not self.frozen):
+                self.raised = error
+            return None
+
+    def agrees(
+        self,
+        got: Mapping[str, Any],
+        arrays: Mapping[str, Any],
+        options: Mapping[str, Any] | None = None,
+    ) -> bool:
+        """Whether results are close to those of the reference with the given options."""
+        if got["output"].shape != (*arrays["query"].shape[:-1], arrays["value"].shape[-1]):
+            return False
+        options = {"scale": self.plain, **self.base, **(options or {})}
+        if "query_positions" in options:
+            options.pop("query_offset", None)
+        wide = [x.astype(np.float64) for x in arrays.values()]
+        output, lse, weights = attention(*wide, **options, return_lse=True, return_weights=True)
+        expected = {"output": output, "lse": lse, "weights": weights}
+        return all(
+            x.shape == expected[name].shape and np.allclose(x.astype(np.float64), expected[name], 0.02, 0.02)
+            for name, x in got.items()
+        )

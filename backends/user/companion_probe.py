@@ -1,0 +1,281 @@
+"""Infers how a function of another operation than attention is called."""
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from attnspec import OPERATIONS, Operation
+from attnspec.backends.backend import Backend
+from attnspec.backends.errors import BackendError
+from attnspec.backends.user.companion import adapt_companion
+from attnspec.backends.user.convention import OTHER, Convention
+from attnspec.backends.user.description import Inference, Known, dtypes_to_try, infer_dtypes
+from attnspec.backends.user.scales import GRANULARITIES, SCALES
+from attnspec.backends.user.signature import required_parameters
+from attnspec.backends.user.slopes import linear_bias
+from attnspec.backends.user.small_calls import KEYS, QUERIES, Call, cast, option_values, scales_of, small_call
+from attnspec.backends.user.trials import UNCONFIRMED, is_clear, number_of_open_sides, reason_to_ignore
+from attnspec.operations.aliases import SIZES, SLOPES, meant_in
+from attnspec.operations.letters import BATCH
+from attnspec.reference import function as reference
+
+
+def infer_companion(
+    backend: Backend, operation: str, function: Callable[..., Any], known: Known
+) -> Inference:
+    """Guess what parameters are by their names, and keep guesses that give the results of the reference."""
+    parameters, form = list(inspect.signature(function).parameters), OPERATIONS[operation]
+    names, sizes = _named(operation, parameters, known)
+    required = {argument.name for argument in form.arguments.values() if argument.required}
+    if missing := required - names.keys():
+        raise BackendError(
+            f"backend {backend.name}: expected a parameter for each required argument of {operation}, "
+            f"got none for {', '.join(sorted(missing))}; name it under [backend.names] in attnspec.toml"
+        )
+    needed = {ours: own for ours, own in names.items() if own in required_parameters(function)}
+    # A flag that is on by default is passed in each call.
+    on = tuple(ours for ours, own in names.items() if _is_on(form, ours, function, own))
+    passed = {*required, *needed, *on, *known.convention.names, "scale"}
+    first = {ours: own for ours, own in names.items() if ours in passed}
+    given = tuple(dict.fromkeys((*known.convention.given, *on)))
+    named = replace(known.convention, names=first, sizes=sizes, given=given)
+    calls = _Calls(backend, operation, function)
+    fit = calls.first_fit(named, names, known)
+    convention, call = fit.convention, fit.call
+    dialect: dict[str, str] = {}
+    why, limits = dict(fit.why), dict(fit.limits)
+    alone = call if "packed" in form.layers else _first_entry(form, call)
+    if "axes" not in known.keys and not calls.agrees(convention, alone):
+        convention = replace(convention, axes=4)
+        why["axes"] = "without an axis of batch entries it did not compute attention"
+    for option in (name for name in names if name not in convention.names or name in on):
+        taken = []
+        partner = {other: names[other] for other in (_PARTNERS.get(option, ""),) if other in names}
+        there = {**partner, option: names[option]}
+        for trial, options, meaning, variants in _trials(convention, option, there, call):
+            agrees = calls.agrees(trial, call | options, call | meaning)
+            if agrees:
+                convention, dialect = trial, dialect | variants
+                break
+            taken += [trial] if agrees is False else []
+        else:
+            if taken and is_clear(option, names[option]):
+                number = number_of_open_sides(function, names[option])
+                taken.sort(key=lambda trial: trial.open_side != number)
+                convention, why[option] = taken[0], UNCONFIRMED
+    convention = calls.confirm_lengths(convention, call, why)
+    convention = calls.confirm_scales(convention, fit, why)
+    own = next((own for own in parameters if own.lower() in SLOPES and "bias" in form.arguments), "")
+    if own and "bias" not in convention.names:
+        convention = replace(convention, slopes=own, from_end="bottom-right" in dialect.values())
+        bias = {"bias": linear_bias(call, from_end=convention.from_end)}
+        if not calls.agrees(convention, call | bias):
+            why["slopes"] = UNCONFIRMED
+    used = {*convention.names.values(), *sizes.values(), convention.slopes, *form.arguments}
+    ignore = tuple(own for own in parameters if own not in used and not own.startswith("_"))
+    why |= {"ignore": reason_to_ignore(ignore)} if ignore else {}
+    why |= {"given": "True by default"} if on else {}
+    differ = {ours: own for ours, own in convention.names.items() if ours != own}
+    return Inference(replace(convention, names=differ), dialect, ignore, why, limits=limits)
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """A convention in which the required arguments give the right results, and the call that shows it."""
+
+    convention: Convention
+    call: Call
+    #: The same call with grouped heads.
+    grouped: Call
+    why: Mapping[str, str]
+    limits: Mapping[str, Any]
+
+
+class _Calls:
+    """Calls of one function of an operation, compared with the reference."""
+
+    def __init__(self, backend: Backend, operation: str, function: Callable[..., Any]) -> None:
+        self.backend, self.operation, self.function = backend, operation, function
+        self.form = OPERATIONS[operation]
+        self.raised: Exception | None = None
+
+    def first_fit(self, named: Convention, names: Mapping[str, str], known: Known) -> _Fit:
+        """Return the first convention in which the required arguments give the right results."""
+        every = () if "dtypes" in known.keys else self.backend.array_library.dtypes
+        dtypes = dtypes_to_try(self.backend.dtypes, every)
+        grouped = "Hkv" in {letter for x in self.form.arrays for letter in self.form.arguments[x].shape}
+        # A default scale that is not the specified one is for the suite to find.
+        scales: list[Call] = [{}, {"scale": 0.3}] if "scale" in named.names else [{}]
+        for dtype, heads in product(dtypes, (2, 4) if grouped else (2,)):
+            for convention, scale in product(self.conventions(named, names, known), scales):
+                call = self.draw(convention, heads, dtype) | scale
+                if self.agrees(convention, call):
+                    return self.described(convention, call, self.draw(convention, 2, dtype) | scale)
+        raise BackendError(self.said(named, dtypes))
+
+    def conventions(self, named: Convention, names: Mapping[str, str], known: Known) -> Iterator[Convention]:
+        """Yield conventions, most likely first."""
+        singles = known.choices("one_query", (False,) if "packed" in self.form.layers else (False, True))
+        layouts = known.choices("layout", ("BSHD", "BHSD"))
+        scales = {ours: own for ours, own in names.items() if ours.endswith(SCALES)}
+        kinds = known.choices("scales", ("", *(reversed(GRANULARITIES) if scales else ())))
+        for kind, one, layout in product(kinds, singles, layouts):
+            own = {**named.names, **(scales if kind else {})}
+            yield replace(named, layout=layout, one_query=one, scales=kind, names=own)
+
+    def draw(self, convention: Convention, heads: int, dtype: str) -> Call:
+        """Draw a call of the arguments that a convention names and the function needs."""
+        call = small_call(self.operation, heads)
+        single = {x for x in call if convention.one_query and "L" in self.form.arguments[x].shape}
+        call |= {name: call[name][..., :1, :] for name in single}
+        values = {**option_values(call), **scales_of(call, convention.scales or "head")}
+        arrays = {x: y for x, y in values.items() if isinstance(y, np.ndarray) and x not in call}
+        return cast(call | {x: y for x, y in arrays.items() if x in convention.names}, dtype)
+
+    def described(self, convention: Convention, call: Call, grouped: Call) -> _Fit:
+        """Describe what calls of other dtypes, and of grouped heads, show."""
+        why: dict[str, str] = {}
+
+        def takes(dtype: str) -> bool:
+            return self.agrees(convention, cast(call, dtype)) is not None
+
+        query = call[self.form.arrays[0]]
+        floating = next(x for x in (query, *call.values()) if "float" in str(getattr(x, "dtype", "")))
+        limits = infer_dtypes(self.backend, str(floating.dtype), takes, why)
+        agrees = self.agrees(convention, grouped)
+        if agrees is None:
+            limits["heads"] = "equal"
+            why["heads"] = "it raised an error with two key heads for four query heads"
+        elif not agrees:
+            why["layout"] = "right with four key heads for four query heads; with two it did not agree"
+        return _Fit(convention, call, grouped, why, limits)
+
+    def said(self, named: Convention, dtypes: tuple[str, ...]) -> str:
+        """Return a message about what was tried, what the last call raised, and what to write."""
+        tried = ", ".join(f"{ours} = {own}" for ours, own in named.names.items())
+        message = "" if self.raised is None else str(self.raised).strip() or "no message"
+        raised = (
+            "" if self.raised is None else f"; the first call raised {type(self.raised).__name__}: {message}"
+        )
+        return (
+            f"backend {self.backend.name}: expected some call to compute {self.operation}, got none: tried "
+            f"{tried}, both layouts, grouped and equal heads, dtypes {', '.join(dtypes)}{raised}; "
+            "if it takes only some calls, write what you know under [backend] in attnspec.toml, as in "
+            'operation = "OPERATION", layout = "BHSD" or names = { OURS = "YOURS" }, and run this again'
+        )
+
+    def confirm_lengths(self, convention: Convention, call: Call, why: dict[str, str]) -> Convention:
+        """Find out whether one length may stand for all batch entries."""
+        numbers = {"key_lengths": 9 if "block_table" in call else 3, "query_lengths": 2}
+        for name in (name for name in numbers if name in {**convention.names, **call}):
+            if not self.agrees(convention, call | {name: numbers[name]}):
+                why["per_entry"] = "with one length for all batch entries it did not compute attention"
+                return replace(convention, per_entry=True)
+        return convention
+
+    def confirm_scales(self, convention: Convention, fit: _Fit, why: dict[str, str]) -> Convention:
+        """Find out which shape of scales it takes, if it does not take all."""
+        named = [name for name in convention.names if name.endswith(SCALES)]
+        if not named or convention.scales:
+            why |= {"scales": "it needs scales of this shape"} if convention.scales else {}
+            return convention
+        equal = "heads" in fit.limits
+
+        def takes(kind: str) -> bool:
+            call, grouped = (
+                x | {name: y for name, y in scales_of(x, kind).items() if name in named}
+                for x in (fit.call, fit.grouped)
+            )
+            agrees = self.agrees(convention, call)
+            return agrees is True and (equal or self.agrees(convention, grouped) is not None)
+
+        taken = [kind for kind in GRANULARITIES if takes(kind)]
+        if not taken or len(taken) == len(GRANULARITIES):
+            return convention
+        why["scales"] = f"of {', '.join(GRANULARITIES)} the results are right for {', '.join(taken)}"
+        return replace(convention, scales=taken[-1])
+
+    def agrees(
+        self, convention: Convention, call: Mapping[str, Any], meaning: Mapping[str, Any] | None = None
+    ) -> bool | None:
+        """Whether it gives what the reference does, with a large tolerance; None if it raises."""
+        backend = self.backend
+        run = adapt_companion(backend.name, self.operation, self.function, convention, backend.xp)
+        given = {name: backend.to_library(x) if isinstance(x, np.ndarray) else x for name, x in call.items()}
+        arrays = [given.pop(name) for name in self.form.arrays]
+        try:
+            results = run(*arrays, **given)
+        except Exception as error:  # noqa: BLE001 - a wrong guess may raise anything
+            self.raised = self.raised or error
+            return None
+        expected = reference(self.operation)(**(call if meaning is None else meaning))
+        pairs = zip(*(x if isinstance(x, tuple) else (x,) for x in (results, expected)), strict=False)
+        numbers = (
+            (np.asarray(backend.to_numpy(own), np.float64), np.asarray(its, np.float64)) for own, its in pairs
+        )
+        return all(own.shape == its.shape and np.allclose(own, its, 1e-2, 2e-2) for own, its in numbers)
+
+
+def _is_on(form: Operation, ours: str, function: Callable[..., Any], own: str) -> bool:
+    """Whether a parameter is a flag that is True by default, and False in the standard."""
+    default = inspect.signature(function).parameters[own].default
+    return default is True and form.arguments[ours].default is False
+
+
+def _first_entry(form: Operation, call: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a call without batch axes, of its first entry."""
+    batched = {name for name in call if form.arguments[name].axis(BATCH) is not None}
+    entry = {name: x[0] if name in batched else x for name, x in call.items()}
+    return {name: int(x) if isinstance(x, np.integer) else x for name, x in entry.items()}
+
+
+def _named(operation: str, parameters: Iterable[str], known: Known) -> tuple[dict[str, str], dict[str, str]]:
+    """Return what parameters are by their names: arguments of an operation, and sizes."""
+    names, sizes = dict(known.convention.names), dict(known.convention.sizes)
+    used = {*names.values(), *known.convention.others}
+    for own in (own for own in parameters if own not in used):
+        size = next((ours for ours, theirs in SIZES.items() if own.lower() in theirs), "")
+        meanings = [own] if own in OPERATIONS[operation].arguments else meant_in(operation, own)
+        argument = next((ours for ours in meanings if ours not in names), "")
+        if size:
+            sizes[size] = own
+        elif argument:
+            names[argument] = own
+    return names, sizes
+
+
+def _trials(
+    convention: Convention, ours: str, own: Mapping[str, str], call: Mapping[str, Any]
+) -> Iterator[tuple[Convention, dict[str, Any], dict[str, Any], dict[str, str]]]:
+    """Yield guesses of what an option means: its call, the call of the reference, and the variants."""
+    named = replace(convention, names={**convention.names, **own})
+    options = option_values(call)
+    if ours not in options:
+        return
+    given = {name: options[name] for name in own}
+    if ours == "return_lse":
+        for returns in ((), ("output", "lse"), ("output", "lse", OTHER)):
+            yield replace(named, returns=returns), given, given, {}
+    elif ours in ("is_causal", "window"):
+        for side in (None, -1) if ours == "window" else (None,):
+            there = replace(named, open_side=side) if ours == "window" else named
+            yield there, given, given, {}
+            if "key_starts" in call:
+                ends = np.diff(call["key_starts"]) - np.diff(call["query_starts"])
+                yield there, given, given | {"query_offset": ends}, {"PACK-5": "bottom-right"}
+            elif "block_table" not in call:
+                yield there, given, given | {"query_offset": KEYS - QUERIES}, {"MASK-3": "bottom-right"}
+    elif ours.endswith(SCALES):
+        for kind in ("head", "token", "tensor"):
+            scales = {ours: scales_of(call, kind)[ours]}
+            yield named, scales, scales, {}
+    else:
+        yield named, given, given, {}
+
+
+#: Options that need each other.
+_PARTNERS = {"new_key": "new_value", "new_value": "new_key"}

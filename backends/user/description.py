@@ -1,0 +1,57 @@
+"""What `attnspec init` is told about a function, and what it infers."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from attnspec.backends.backend import Backend
+from attnspec.backends.user.convention import Convention
+
+
+@dataclass(frozen=True)
+class Known:
+    """The keys of a configuration that is there before the function is called; they are not inferred."""
+
+    convention: Convention = field(default_factory=Convention)
+    keys: frozenset[str] = frozenset()
+    depths: tuple[int, ...] = ()
+
+    def choices(self, key: str, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return the values to try for a key: the one that is known, or all."""
+        return (getattr(self.convention, key),) if key in self.keys else values
+
+
+@dataclass(frozen=True)
+class Inference:
+    """The inferred description of a function."""
+
+    convention: Convention
+    #: Variants that it shows, by rule.
+    dialect: Mapping[str, str] = field(default_factory=dict)
+    #: Parameters without a canonical argument, or whose behaviour does not match their name.
+    ignore: tuple[str, ...] = ()
+    #: The reason for each key of the configuration.
+    why: Mapping[str, str] = field(default_factory=dict)
+    #: The tried depths that it takes; empty if it takes the first.
+    depths: tuple[int, ...] = ()
+    #: Other keys about what it takes: ``heads``, ``value_depth``, ``dtypes``.
+    limits: Mapping[str, Any] = field(default_factory=dict)
+
+
+def dtypes_to_try(preferred: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the dtypes of calls in the order in which they are tried: float32 first."""
+    first = ("float32",) if "float32" in preferred else ()
+    return tuple(dict.fromkeys((*first, *preferred, *others)))
+
+
+def infer_dtypes(
+    backend: Backend, dtype: str, takes: Callable[[str], bool], why: dict[str, str]
+) -> dict[str, Any]:
+    """Return the dtypes that a function takes, if they are not those of its library by default."""
+    outside = dtype not in backend.dtypes
+    asked = dtypes_to_try(backend.dtypes, backend.array_library.dtypes if outside else ())
+    taken = [name for name in asked if takes(name)]
+    if not taken or (len(taken) == len(asked) and not outside):
+        return {}
+    why["dtypes"] = "it raised an error in the other dtypes of its library"
+    return {"dtypes": taken}

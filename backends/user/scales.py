@@ -1,0 +1,78 @@
+"""Scales of codes in the one shape that a function takes."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from attnspec.backends.errors import Unsupported
+
+#: What has a scale of its own, coarsest first: the whole tensor, each head, each token of each head.
+GRANULARITIES = ("tensor", "head", "token")
+#: The end of the names of scales.
+SCALES = "_scales"
+
+
+def codes_of(option: str, call: Mapping[str, Any]) -> str:
+    """Return the name of the codes that scales or zero points belong to."""
+    base = option.removesuffix(SCALES).removesuffix("_zero_points")
+    return f"{base}_codes" if f"{base}_codes" in call else f"{base}_pages"
+
+
+def shape_of(granularity: str, codes: Sequence[int]) -> tuple[int, ...]:
+    """Return the shape of the scales of codes ``(.., S, D)``."""
+    whole = tuple(codes)
+    return {"tensor": (1,), "head": (*whole[:-2], 1, 1), "token": (*whole[:-1], 1)}[granularity]
+
+
+def misfit_of(granularity: str, call: Mapping[str, Any]) -> str:
+    """Return the reason that scales of a call do not have a granularity; empty if they have it."""
+    for name in (name for name in call if name.endswith(SCALES) and call[name] is not None):
+        codes, scales = call.get(codes_of(name, call)), call[name]
+        if codes is None:
+            continue
+        shape = shape_of(granularity, codes.shape)
+        if len(scales.shape) > len(codes.shape) or not _can_repeat(scales.shape, shape):
+            part = "the whole tensor" if granularity == "tensor" else f"each {granularity}"
+            return f"takes one scale for {part}, got {name} of {tuple(scales.shape)}"
+    return ""
+
+
+def with_scales(call: Mapping[str, Any], granularity: str, xp: Any) -> dict[str, Any]:
+    """Repeat the scales of a call to the shape that a function takes. Scales that are finer are declined."""
+    if misfit := misfit_of(granularity, call):
+        raise Unsupported(misfit)
+    given = {name: x for name, x in call.items() if name.endswith(SCALES) and x is not None}
+    return dict(call) | {
+        name: repeat(scales, shape_of(granularity, call[codes_of(name, call)].shape), xp)
+        for name, scales in given.items()
+        if codes_of(name, call) in call
+    }
+
+
+def repeat(array: Any, shape: Sequence[int], xp: Any) -> Any:
+    """Repeat an array along its axes to a shape. An axis of blocks is repeated within each block."""
+    sizes = _aligned(array.shape, shape)
+    split = [
+        number for size, whole in zip(sizes, shape, strict=True) for number in (size, whole // max(size, 1))
+    ]
+    parts = [number for size in sizes for number in (size, 1)]
+    device = getattr(array, "device", "cpu")
+    ones = xp.ones(split, dtype=array.dtype, **({} if device == "cpu" else {"device": device}))
+    # A view of repeated elements could have strides that kernels do not read.
+    return xp.reshape(xp.reshape(array, parts) * ones, tuple(shape))
+
+
+def _can_repeat(own: Sequence[int], shape: Sequence[int]) -> bool:
+    longer = len(own) - len(shape)
+    if any(size != 1 for size in own[: max(longer, 0)]):
+        return False
+    sizes = _aligned(own, shape)
+    return all(
+        size == whole or (0 < size <= whole and whole % size == 0)
+        for size, whole in zip(sizes, shape, strict=True)
+    )
+
+
+def _aligned(own: Sequence[int], shape: Sequence[int]) -> list[int]:
+    """Return the sizes of axes that are aligned at the last axis of a shape."""
+    last = list(own)[max(len(own) - len(shape), 0) :]
+    return [1] * (len(shape) - len(last)) + last

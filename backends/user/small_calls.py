@@ -1,0 +1,81 @@
+"""Small calls of the operations that are stacks of forms, for `attnspec init`."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from attnspec import OPERATIONS
+from attnspec.backends.user.scales import SCALES, codes_of, shape_of
+from attnspec.operations.letters import BATCH
+
+Call = dict[str, Any]
+#: The sizes of the call by letter, and those of packed rows.
+QUERIES, KEYS = 3, 8
+_SIZES = {"Hq": 4, "L": QUERIES, "S": KEYS, "D": 16, "Dv": 16, "Dr": 8, "Dc": 12, "W": 4}
+_SIZES |= {"P": 3, "K": 16, "T": 2, BATCH: 2}
+_OF_ROWS = {"L": 5, "S": 12}
+
+
+def small_call(operation: str, key_heads: int) -> Call:
+    """Draw a call of a form."""
+    random, form = np.random.default_rng(0), OPERATIONS[operation]
+    sizes = _SIZES | {"Hkv": key_heads} | (_OF_ROWS if "packed" in form.layers else {})
+    call: dict[str, Any] = {}
+    for name in form.arrays:
+        argument = form.arguments[name]
+        shape = [sizes[letter] for letter in argument.shape]
+        codes = random.integers(-3, 4, shape).astype(np.int8)
+        call[name] = codes if argument.numbers == "integer" else random.normal(0, 0.7, shape).astype("f4")
+    drawn = {
+        "query_starts": np.array([0, 2, 5], np.int32),
+        "key_starts": np.array([0, 4, 12], np.int32),  # other differences than between the longest ones
+        "block_table": np.array([[2, 0], [1, 1]], np.int32),
+        "key_lengths": np.array([20, 9], np.int32),
+    }
+    call |= {name: x for name, x in drawn.items() if name in form.arguments and form.arguments[name].required}
+    if "key_indices" in form.arguments:
+        call["key_indices"] = np.argsort(random.random((2, key_heads, QUERIES, KEYS)))[..., :4].astype(
+            np.int32
+        )
+    return call
+
+
+def option_values(call: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a value for each option that changes the result."""
+    heads = call["key_pages"].shape[-3] if "key_pages" in call else 0
+    new = np.linspace(-1, 1, 32 * heads, dtype="f4").reshape(2, heads, 1, 16)
+    return {
+        "scale": 0.3,
+        "softcap": 1.5,
+        "window": (None, 0),  # which shows how a side is opened, and where the queries are
+        "sinks": np.array([0.5, -0.5, 1.0, 0.0], np.float32),
+        "is_causal": True,
+        "return_lse": True,
+        "query_lengths": np.array([1, 3], np.int32),
+        "key_lengths": np.array([3, 8], np.int32),
+        "new_key": new,
+        "new_value": 2 - new,
+        **scales_of(call, "head"),
+    }
+
+
+def scales_of(call: Mapping[str, Any], granularity: str) -> Call:
+    """Return scales of a granularity for the codes of a call, all different."""
+    bases = [name.rpartition("_")[0] for name, x in call.items() if _is_codes(x)]
+    scales = {}
+    for place, base in enumerate(bases):
+        shape = shape_of(granularity, call[codes_of(base + SCALES, call)].shape)
+        scales[base + SCALES] = (0.5 + place + np.arange(np.prod(shape)) % 5 / 4).reshape(shape).astype("f4")
+    return scales
+
+
+def _is_codes(array: Any) -> bool:
+    """Whether an array of a call is one of codes."""
+    return isinstance(array, np.ndarray) and array.dtype == np.int8
+
+
+def cast(call: Mapping[str, Any], dtype: str) -> Call:
+    """Return a call whose floating-point arrays have a dtype."""
+    real = {name for name, x in call.items() if isinstance(x, np.ndarray) and "float" in str(x.dtype)}
+    return {name: x.astype(dtype) if name in real else x for name, x in call.items()}
