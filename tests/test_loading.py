@@ -247,7 +247,7 @@ def test_a_key_that_is_wrong_is_named(folder, text, message):
 def test_a_parameter_without_a_default_is_given_the_standards(folder):
     (folder / "strict_kernel.py").write_text(
         ATTENTION + "\n\ndef strict(queries, keys, values, scale, *, mask):\n"
-        "    assert mask is None\n    return attention(queries, keys, values, scale=scale)\n"
+        "    assert mask.all()\n    return attention(queries, keys, values, scale=scale)\n"
     )
     (folder / "attnspec.toml").write_text(
         '[backend]\nfunction = "strict_kernel:strict"\n[backend.names]\n'
