@@ -18,15 +18,6 @@ TAKES = {"scale", "softcap", "bias", "mask", "is_causal", "query_offset", "windo
 CLASSES = {"float32": "full", "float16": "cast", "bfloat16": "cast"}
 
 
-def _finite(case):
-    arrays = [case.arguments[name] for name in ("query", "key", "value")]
-    # Minus infinity disallows a key, or is a sink without weight.
-    added = [case.arguments[name] for name in ("bias", "sinks") if name in case.arguments]
-    return all(np.isfinite(np.asarray(array, np.float64)).all() for array in arrays) and all(
-        (np.asarray(array, np.float64) < np.inf).all() for array in added
-    )
-
-
 def _at(array, place, shape):
     """The row of an array that broadcasts, at a place of the output."""
     if array is None:
@@ -39,7 +30,7 @@ def rows():
     for vector in cases():
         if vector.operation != "attention" or vector.misuse or not {*vector.arguments} - {
             "query", "key", "value"
-        } <= TAKES or not _finite(vector):  # fmt: skip
+        } <= TAKES:  # fmt: skip
             continue
         for case in in_each(vector):
             # Without keys, the rows of numbers do not say how deep the values are.
@@ -100,10 +91,13 @@ def test_the_script_gives_the_values_of_the_golden_vectors_and_their_allowed_err
     assert used == {"scale", "softcap", "bias", "mask", "is_causal", "window", "position", "sink"}
     assert len(every) > 500
     for row, result in zip(every, computed([row["call"] for row in every]), strict=True):
-        near = 1e-11 * max(map(abs, row["output"]), default=0)
-        output = np.array(result["output"], np.float64)
-        np.testing.assert_allclose(output, row["output"], rtol=1e-11, atol=near, err_msg=row["id"])
-        np.testing.assert_allclose(result["allowed"], row["allowed"], rtol=1e-6, err_msg=row["id"])
+        output, expected = np.array(result["output"], np.float64), np.array(row["output"])
+        finite = np.isfinite(expected)
+        allowed, budgets = np.array(result["allowed"], np.float64), np.array(row["allowed"])
+        near = 1e-11 * np.abs(expected[finite]).max(initial=0)
+        np.testing.assert_allclose(output, expected, rtol=1e-11, atol=near, err_msg=row["id"])
+        np.testing.assert_allclose(allowed[finite], budgets[finite], rtol=1e-6, err_msg=row["id"])
+        assert not allowed[~finite].any(), row["id"]
         if row["lse"] is not None and math.isfinite(row["lse"]):
             assert result["lse"] == pytest.approx(row["lse"], rel=1e-12, abs=1e-12), row["id"]
             assert result["allowed_lse"] == pytest.approx(row["allowed_lse"], rel=1e-6), row["id"]
@@ -134,6 +128,86 @@ def test_a_common_mistake_is_named_and_nan_that_has_to_be_is_right():
     assert computed([[row | {"output": [math.nan]}, [math.nan]]], "within") == [True]
     (named,) = computed([[*call, [3.0]]], "mistakes")
     assert {"rule": "NUM-11", "text": "a score of NaN or infinity does not make its row NaN"} in named
+
+
+FIELDS = {
+    "dtype": "float16",
+    "query": "1 2",
+    "keys": "1 0\n0 1\n1 1",
+    "values": "1\n2\n3",
+    **dict.fromkeys(("output", "scale", "softcap", "bias", "mask", "position", "window", "sink"), ""),
+}
+
+
+def read(changes, *, is_causal=False):
+    """What the page reads, or the error that it shows."""
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("no node")
+    program = (
+        f"const {{ read }} = require({json.dumps(str(SITE / 'assets' / 'fields.js'))});"
+        "const [fields, is_causal] = JSON.parse(process.argv[1]);"
+        "const write = (_, x) => (Number.isFinite(x) || typeof x !== 'number' ? x : String(x));"
+        "try { console.log(JSON.stringify(read((name) => fields[name], is_causal), write)); }"
+        "catch (error) { console.log(JSON.stringify(error.message)); }"
+    )
+    fields = json.dumps([FIELDS | changes, is_causal])
+    done = subprocess.run([node, "-e", program, fields], check=True, capture_output=True, text=True)
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("changes", "texts"),
+    [
+        ({"window": "-1 0"}, ("window", "got -1", "ERR-7", "None")),
+        ({"window": "0.5 0"}, ("window", "whole numbers", "got 0.5")),
+        ({"window": "1 0"}, ("position", "MASK-7", "2 is that of the last key")),
+        ({"mask": "0 -inf 0"}, ("mask", "“-inf”", "field bias", "MASK-2")),
+        ({"mask": "1 0"}, ("mask: expected 3 entries", "got 2")),
+        ({"values": "1\n70000\n3"}, ("values", "float16 holds, up to 65504", "got 70000")),
+        ({"keys": "1 0\n0 x\n1 1"}, ("keys: expected numbers, got “x”",)),
+    ],
+)
+def test_an_error_of_a_field_says_what_is_expected(changes, texts):
+    error = read(changes)
+    assert isinstance(error, str)
+    for text in texts:
+        assert text in error
+
+
+def test_fields_are_read_as_libraries_print_them():
+    assert "position" in read({}, is_causal=True)
+    got = read(
+        {
+            "keys": "tensor([[1., nan], [0., 1.], [1., inf]], dtype=torch.float16)",
+            "mask": "[True, False, T]",
+            "window": "(None, 1)",
+            "position": "2",
+        },
+        is_causal=True,
+    )
+    assert got["keys"] == [[1, "NaN"], [0, 1], [1, "Infinity"]]
+    assert got["options"]["mask"] == [True, False, True]
+    assert got["options"]["window"] == [None, 1]
+    assert got["options"]["position"] == 2
+    assert read({"window": ", 1", "position": "0"})["options"]["window"] == [None, 1]
+    assert read({"bias": "0 -inf 0"})["options"]["bias"] == [0, "-Infinity", 0]
+
+
+@pytest.mark.parametrize(
+    ("keys", "values", "got", "rule"),
+    [
+        ([[0.5], [2.0]], [[1.0], [math.nan]], [1.0], "NUM-12"),
+        ([[0.5], [2.0]], [[1.0], [math.inf]], [math.nan], "NUM-13"),
+        ([[0.5], [2.0], [math.nan]], [[1.0], [3.0], [1.0]], [math.nan], "MASK-13"),
+    ],
+)
+def test_the_rule_about_numbers_that_are_not_finite_is_named(keys, values, got, rule):
+    call = [[1.0], keys, values, {"mask": [True, True, False][: len(keys)]}, "float16"]
+    (row,) = computed([call])
+    assert computed([[row, got]], "within") == [False]
+    (named,) = computed([[*call, got]], "mistakes")
+    assert named[-1]["rule"] == rule
 
 
 @pytest.mark.parametrize("number", ["nan", "-Infinity"])

@@ -80,9 +80,19 @@
     const rest = sum(held.map(({ p, eps }) => p / (1 + eps)));
     const merging = 2 * u * (Math.abs(top) + 5 * Math.log(count)) * several;
     const single = (exp_error + Math.min(cast * u_s, u * Math.abs(top))) * (1 - several);
+    // A score of minus infinity has the weight 0 (NUM-14). Without a finite one, no result is defined.
+    const defined = top !== -Infinity;
+    // The budget of a row with such a score is that of the row with 0 in place of what is not finite.
+    const zeroed = (numbers) => numbers.map((x) => (Number.isFinite(x) ? x : 0));
+    const like = defined && held.some((one) => one.s === -Infinity) ? attend(zeroed(query), keys.map(zeroed), values.map(zeroed), options, dtype) : null;
     const common = count * u + 4 * u + merging + single;
     const output = range(Dv).map((c) => sum(held.map(({ p, value }) => p * value[c])));
     const allowed = output.map((o, c) => {
+      // An infinite value counts where its weight is a normal number (NUM-13), and NaN in a value always (NUM-12).
+      const small = held.some(({ p, value }) => p < tiny_s && Math.abs(value[c]) === Infinity);
+      if (!defined || (small && !held.some(({ s, value }) => Number.isNaN(value[c]) || !(s < Infinity)))) return Infinity;
+      if (!Number.isFinite(o)) return 0;
+      if (like) return like.allowed[c];
       const mean = sum(held.map(({ p, value }) => p * Math.abs(value[c])));
       const away = held.map(({ value }) => Math.abs(value[c] - o));
       const spread = Math.min(sum(held.map(({ p, eps }, i) => p * eps * away[i])) / rest, Math.max(...away));
@@ -96,12 +106,13 @@
     const of_one = sum(held.map(({ p, error }) => p * error)) + exp_error;
     const lse_error = (several ? of_sum : of_one) + u * (3 * Math.abs(lse) + 4 * Math.log(count));
     const weights = new Map(held.map(({ j, p }) => [j, p]));
-    return { keys: shown(weights), output, lse, allowed, allowed_lse: rounded(lse, lse_error, u, 2 ** -149), count };
+    const allowed_lse = like ? like.allowed_lse : Number.isFinite(lse) ? rounded(lse, lse_error, u, 2 ** -149) : defined ? 0 : Infinity;
+    return { keys: shown(weights), output, lse, allowed, allowed_lse, count };
   }
 
   // Whether each element is within its allowed error of the exact one.
   function within(row, got) {
-    return got.length === row.output.length && got.every((x, c) => Object.is(x, row.output[c]) || Math.abs(x - row.output[c]) <= row.allowed[c]);
+    return got.length === row.output.length && got.every((x, c) => row.allowed[c] === Infinity || Object.is(x, row.output[c]) || Math.abs(x - row.output[c]) <= row.allowed[c]);
   }
 
   // Common mistakes that give the output instead: the rule, and what was done.
@@ -125,12 +136,17 @@
     const mean = range(values[0] ? values[0].length : 0).map((c) => sum(values.map((value) => value[c])) / values.length);
     const row = attend(query, keys, values, options, dtype);
     if (!row.count && mean.every((x, c) => Math.abs(x - got[c]) <= 2 ** -6 * (Math.abs(x) + 1))) found.push(["MASK-6", "a query without an allowed key gets the mean of the values", {}]);
-    const finite = (numbers) => numbers.every(Number.isFinite);
-    if (finite(row.output) !== finite(got)) {
-      if (!row.keys.some((key) => key.allowed)) found.push(["MASK-6", "a query without an allowed key does not give 0"]);
-      else if (finite(got)) found.push(["NUM-11", "a score of NaN or infinity does not make its row NaN"]);
-      else found.push(["NUM-11", "a row becomes NaN or infinite although its scores are finite"]);
-    }
+    // Elements that should be NaN or infinite and are not, or the other way round.
+    const off = range(got.length).filter((c) => row.allowed[c] < Infinity && !Object.is(row.output[c], got[c]) && !(Number.isFinite(row.output[c]) && Number.isFinite(got[c])));
+    const attended = row.keys.map((key, j) => ({ ...key, value: values[j] })).filter((key) => key.allowed);
+    const some = (test) => off.some((c) => attended.some(({ value }) => test(value[c])));
+    if (!off.length) return found.map(([rule, text]) => ({ rule, text }));
+    if (!attended.length) found.push(["MASK-6", "a query without an allowed key does not give 0"]);
+    else if (attended.some(({ score }) => !(score < Infinity))) found.push(["NUM-11", "a score of NaN or infinity does not make its row NaN"]);
+    else if (some(Number.isNaN)) found.push(["NUM-12", "NaN in an attended value does not make its element NaN"]);
+    else if (some((x) => Math.abs(x) === Infinity)) found.push(["NUM-13", "infinity in an attended value does not give infinity"]);
+    else if (![...keys, ...values].every((numbers) => numbers.every(Number.isFinite))) found.push(["MASK-13", "NaN or infinity at a place that is not attended to reaches the row"]);
+    else found.push(["NUM-11", "a row becomes NaN or infinite although its scores are finite"]);
     return found.map(([rule, text]) => ({ rule, text }));
   }
 
