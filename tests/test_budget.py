@@ -10,6 +10,7 @@ from formulas import CHANGES, profiles, sections
 from written_budgets import CALLS, KINDS, OTHERS, PROBLEMS, USES
 
 import attnspec
+from attnspec.dtypes import numpy_dtype
 from attnspec.reference import attention
 from attnspec.reference.budget.arithmetic import PROFILES
 from attnspec.reference.budget.budget import budget
@@ -333,3 +334,24 @@ def test_what_is_cast_is_not_full():
     for name in [*BACKWARDS, *GRADIENT_FAULTS, *EXCEEDING]:
         assert f"\n| {name} |" in EVIDENCE
     assert "TOO LARGE" not in EVIDENCE
+
+
+def test_the_table_of_allowed_errors_has_the_budgets_of_its_inputs():
+    page = Path(attnspec.__file__).with_name("derivation.md").read_text(encoding="utf-8")
+    table = page.partition("## Allowed errors, by example")[2].partition("\n## ")[0]
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines() if "|" in line
+    ]
+    assert [int(row[0]) for row in rows[2:]] == [64, 256, 1024, 2048, 4096, 16384]
+    for keys, size, *cells in rows[2:]:
+        rng = np.random.default_rng(0)
+        normal = [rng.normal(size=(1, length, 64)) for length in (16, int(keys), int(keys))]
+        names = ("query", "key", "value")
+        output = attention(*normal)
+        assert f"{np.sqrt((output**2).mean()):.2g}" == size
+        for dtype, cell in zip(rows[0][2:], cells, strict=True):
+            arrays = [array.astype(numpy_dtype(dtype)).astype(np.float64) for array in normal]
+            accuracy = "full" if dtype == "float32" else "cast"
+            budgets = budget("attention", dict(zip(names, arrays, strict=True)), dtype, accuracy=accuracy)
+            errors = np.broadcast_to(budgets["output"], output.shape)
+            assert f"{np.median(errors):.1e} to {errors.max():.1e}" == cell, (keys, dtype)

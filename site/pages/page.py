@@ -79,7 +79,13 @@ def make_page(path: str, template: str, **values: Any) -> Page:
 @cache
 def _templates() -> jinja2.Environment:
     templates = environment(Path(__file__).parents[1] / "templates")
-    templates.filters |= {"inline": _inline, "linked": _linked, "md": Markup, "plural": plural}
+    templates.filters |= {
+        "answer": _answer,
+        "inline": _inline,
+        "linked": _linked,
+        "md": Markup,
+        "plural": plural,
+    }
     return templates
 
 
@@ -87,6 +93,19 @@ def _templates() -> jinja2.Environment:
 def _inline(context: jinja2.runtime.Context, text: str) -> Markup:
     """Convert a sentence with code to HTML."""
     return sentence(text, context["root"])
+
+
+@jinja2.pass_context
+def _answer(context: jinja2.runtime.Context, text: str) -> Markup:
+    """Convert sentences with code, ids of rules and links to pages of the site to HTML."""
+    # Every third part is the text of a link, followed by its address.
+    parts = re.split(r"\[([^][]+)\]\(([^()\s]+)\)", text)
+    made = [sentence(part, context["root"], _ids()) for part in parts[::3]]
+    links = [
+        Markup('<a href="{}">{}</a>').format(context["root"] + address, words)
+        for words, address in zip(parts[1::3], parts[2::3], strict=True)
+    ]
+    return Markup("").join(part for pair in zip(made, [*links, Markup("")], strict=True) for part in pair)
 
 
 @jinja2.pass_context

@@ -10,6 +10,7 @@ from pages.chapters import Address, section
 from pages.findings import row
 from pages.known import Known
 from pages.page import Name, Page, Part, make_page
+from pages.symptoms import read_symptoms
 from pages.vectors import script, vector
 
 from attnspec import Rule, __version__
@@ -97,6 +98,7 @@ def _page(rule: Rule, before: Rule | None, after: Rule | None, known: Known, add
         before=before,
         after=after,
         results=bool(known.columns),
+        symptoms=[symptom for symptom in read_symptoms() if symptom.rules[0] == rule.id],
         levels=known.levels_of(rule.id),
         sentence=sentence,
         reasons=_VARIANT.sub(r"- [`\g<name>`]{#\g<name>}:", reasons),

@@ -23,6 +23,7 @@ class Symptom:
     words: str
     variant: str = ""
     findings: tuple[str, ...] = ()
+    answer: str = ""
 
     @property
     def place(self) -> str:
@@ -41,6 +42,7 @@ def read_symptoms() -> tuple[Symptom, ...]:
             entry["words"],
             entry.get("variant", ""),
             tuple(entry.get("findings", ())),
+            entry.get("answer", ""),
         )
         for entry in entries
     )

@@ -81,7 +81,9 @@
   // The stem of a word: endings of the plural and of verbs make no difference.
   const stem = (word) => (word.length > 4 ? word.replace(/ies$/, "y").replace(/(?:([bdgmnprt])\1ing|ing|ed|es|s|e)$/, "$1") : word.length > 3 ? word.replace(/s$/, "") : word);
   const terms = (text) => plain(text).split(" ").filter(Boolean).map(stem);
-  const called = (query) => [[/\bdifferences? between\b/i, ""], ...CALLS].reduce((text, [call, word]) => text.replace(call, word), query);
+  // A small number is an error, as in 3e-3.
+  const SMALL = [/(?<![\w.])(?:\d+(?:\.\d+)?e-\d+|0?\.00\d+)(?!\w)/gi, "tolerance"];
+  const called = (query) => [[/\bdifferences? between\b/i, ""], SMALL, ...CALLS].reduce((text, [call, word]) => text.replace(call, word), query);
   // The words of a query. A name that no page has is read by its humps: LowerTriangularMask.
   const wordsOf = (index, query) =>
     called(query)
@@ -117,7 +119,8 @@
       put(kind, 0.35);
       put(title, 0.8);
       put(also.join(" "), 0.9);
-      put(name, 1);
+      // The number of a rule says nothing of it without its letters.
+      put(kind === "rule" ? name.replace(/\d+/g, "") : name, 1);
       for (const phrase of [name, ...also]) if (plain(phrase).includes(" ") || /\d/.test(phrase)) phrases.set(tight(phrase), [...(phrases.get(tight(phrase)) || []), place]);
       for (const [word, weight] of worth) {
         if (!index.has(word)) index.set(word, []);
