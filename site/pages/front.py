@@ -1,5 +1,6 @@
 """The front page, and the page about citing."""
 
+import re
 import struct
 from collections import Counter
 from pathlib import Path
@@ -106,7 +107,11 @@ def _front(known: Known) -> Page:
                 ("operations/index.html", "By an argument, in the names of any library"),
             ],
         ),
-        ("What does library X do?", "Results of released versions, each with a script.", of_libraries),
+        (
+            "What does library X do?",
+            "Results of released versions, rule by rule, and findings with scripts.",
+            of_libraries,
+        ),
     )
     with Path(known.root / "site" / "pictures" / "report.png").open("rb") as file:
         picture = struct.unpack(">II", file.read(24)[16:])
@@ -128,7 +133,7 @@ def figures(known: Known) -> list[str]:
     """Return what there is, in numbers that are counted here."""
     names = {finding.name for finding in known.findings}
     bugs = len({finding.name for finding in known.findings if finding.rank == "promise"})
-    alone = sum(not finding.family for finding in known.findings)
+    alone = len({finding.name for finding in known.findings if not finding.family})
     families = plural(len(known.families), "family", "families")
     generated = sum(count.number for count in known.counts)
     texts = [
@@ -137,7 +142,7 @@ def figures(known: Known) -> list[str]:
         f"{len(known.entries):,} wrong implementations, which the suite is tested against",
         (
             f"{len(names)} findings about released libraries: {alone} have a script each, and the others are "
-            f"in {families}. {bugs} of them break a documented promise: bugs"
+            f"in {families}, each with one. {bugs} of the {len(names)} break a documented promise: bugs"
         ),
     ]
     if known.columns:
@@ -150,9 +155,22 @@ def figures(known: Known) -> list[str]:
         texts.append(
             f"Results of {len(judged)} functions of {libraries}, {versions}, "
             f"and of our own portable code on {plural(len(portable), 'library', 'libraries')}, "
-            f"{more} of them not among these"
+            f"{more} of them not among these. {_standards(known)}"
         )
     return texts
+
+
+def _standards(known: Known) -> str:
+    """Return by which versions of the standard the stored runs were judged."""
+    versions = Counter(column.attnspec for column in known.columns)
+    order = sorted(versions, key=lambda version: [int(number) for number in re.findall("[0-9]+", version)])
+    if len(order) < 2:
+        return f"They are by version {' '.join(order)} of the standard"
+    newest = plural(versions[order[-1]], "run")
+    return (
+        f"They are by versions {order[0]} to {order[-1]} of the standard, {newest} by the last. "
+        "The page of each run names its version"
+    )
 
 
 def _contents(*, results: bool) -> dict[str, list[str]]:

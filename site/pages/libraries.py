@@ -67,6 +67,7 @@ def _page(library: str, known: Known) -> Page:
         rows=_results(backends, columns),
         note=NOTE if any(column.backend in PORTABLE for column in columns) else "",
         declared=_deviations(columns, known),
+        alone=len({each.name for each in known.findings if each.library == library and not each.family}),
         findings=[
             row(finding, known)
             for finding in {each.name: each for each in reversed(known.findings)}.values()

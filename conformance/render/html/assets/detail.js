@@ -18,7 +18,7 @@ attnspec.detail = (() => {
   }
 
   function example(one, findings) {
-    const number = one.number > 1 ? ` and ${one.number - 1} more like it` : "";
+    const number = one.number > 1 ? `, one of ${one.number} like it` : "";
     const facts = [
       ["at", one.place],
       ["got", one.got],
@@ -44,7 +44,7 @@ ${code("Script", one.script)}${code("Judge it again", one.command)}</article>`;
       .map(([status, number]) => `${number} ${status === "unsupported" ? "not offered" : status}`)
       .join(", ");
     const others = cell.others ? `. In ${cell.others} more ${cell.others === 1 ? "case" : "cases"} of other rules the deviation shows too.` : "";
-    let text = `<p>Cases: ${esc(counts)}${others}</p>`;
+    let text = `<p>Cases of this rule: ${esc(counts)}${others}</p>`;
     for (const one of cell.examples || []) text += example(one, findings);
     if (cell.more > 0) text += `<p>${cell.more} more kinds of these results are in the results file.</p>`;
     if (cell.most && cell.most.case) {

@@ -171,7 +171,7 @@ ${NARROW ? "" : `<details class="libraries"><summary>Libraries: <span>${chosen ?
 
   function ruleRow({ rule, letters }) {
     const cells = letters.map((letter, at_) => cell(letter, label(columns[at_], rule, letter), `data-rule="${rule.index}" data-column="${at_}"`, extent(columns[at_], rule, letter)));
-    return `<tr id="${rule.id}"><th scope="row" tabindex="-1"><a tabindex="-1" href="${esc(at(rule.page))}">${rule.id}</a>
+    return `<tr id="${rule.id}"><th scope="row" tabindex="-1" title="${esc(`${rule.id} ${rule.title}`)}"><a tabindex="-1" href="${esc(at(rule.page))}">${rule.id}</a>
 <span class="level">${rule.level}</span> <span class="title">${esc(rule.title)}</span></th>${cells.join("")}</tr>`;
   }
 
@@ -189,7 +189,7 @@ ${NARROW ? "" : `<details class="libraries"><summary>Libraries: <span>${chosen ?
     const { levels, rules } = choose();
     const heads = columns.map((column, index) => {
       const old = column.newest && !state.all ? "" : ` <small>${esc(column.date)}</small>`;
-      return `<th scope="col" tabindex="-1" class="name"><a tabindex="-1" href="${esc(column.page)}" title="${esc(`${column.label}, ${column.library} ${column.version}: ${column.headline}`)}"><span>${esc(column.label)} <small>${esc(column.version)}</small>${old}</span></a></th>`;
+      return `<th scope="col" tabindex="-1" class="name"><a tabindex="-1" href="${esc(column.page)}" title="${esc(`${column.label}, ${column.library} ${column.version}, by version ${column.attnspec} of the standard: ${column.headline}`)}"><span>${esc(column.label)} <small>${esc(column.version)}</small>${old}</span></a></th>`;
     });
     // Of a part of the suite no level is determined: what fails is first, and the levels are folded at the end.
     const part = columns.length > 0 && columns.every((column) => /^n*$/.test(column.levels));
@@ -250,7 +250,7 @@ ${NARROW ? "" : `<details class="libraries"><summary>Libraries: <span>${chosen ?
     const rule = RULES[NUMBER.get(what)];
     if (!column || (!rule && level < 0)) return;
     const [data, sentences] = await Promise.all([attnspec.load(column.slug), attnspec.load("rules")]);
-    const subtitle = `<a href="${esc(column.page)}">${esc(column.label)}</a>, ${esc(column.library)} ${esc(column.version)}, run of ${column.date}`;
+    const subtitle = `<a href="${esc(column.page)}">${esc(column.label)}</a>, ${esc(column.library)} ${esc(column.version)}, run of ${column.date}, version ${esc(column.attnspec)} of the standard`;
     const letter = rule ? column.letters[rule.index] : column.levels[level];
     const content = rule ? detail.body(data.cells[rule.id], data.findings) : detail.lacks(data.levels[matrix.levels[level].name], matrix.rules);
     const about = rule ? { title: `${rule.id} ${rule.title}`, address: rule.page, sentence: sentences[rule.id] } : { title: `Level ${matrix.levels[level].name}`, address: "" };
