@@ -134,7 +134,7 @@ def test_an_option_that_nothing_stands_for_cannot_be_given():
     form = OPERATIONS["sharded_attention"]
     names = {x.name: x.name for x in form.arguments.values() if x.required or x.name == "head_shards"}
     with pytest.raises(BackendError, match="a value that stands for their absence, got head_shards; write a"):
-        describe(lambda **options: options, operation=form.name, names=names, given=["head_shards"])
+        describe(lambda **options: options, operation="sharded_attention", names=names, given=["head_shards"])
 
 
 def test_an_offset_is_passed_as_positions_to_a_function_that_needs_these():
