@@ -27,7 +27,7 @@ from attnspec.conformance.attribution.common import (
     pure_traits,
     traits_of,
 )
-from attnspec.conformance.attribution.finding import Common, Diagnosis, Finding, Kind
+from attnspec.conformance.attribution.finding import Common, Diagnosis, Finding, Kind, simplicity
 from attnspec.conformance.attribution.merging import merged
 from attnspec.conformance.attribution.precision import (
     PRECISE,
@@ -162,7 +162,7 @@ def _causes(failures: Iterable[Verdict], judged: Sequence[Verdict]) -> list[Find
     """Group the failures of one backend by cause."""
     passing = [verdict for verdict in judged if verdict.status in ("pass", "deviation")]
     groups: Groups = {}
-    failing = sorted(failures, key=_simplicity)
+    failing = sorted(failures, key=simplicity)
     if never_returns(judged):
         return _exceptions(failing)
     unsteady = _unsteady(failing)
@@ -391,15 +391,6 @@ def _under_rule_first(failures: Sequence[Verdict], rule: str) -> tuple[Verdict, 
 
 def _first(failures: Sequence[Verdict], wanted: Callable[[Verdict], bool]) -> tuple[Verdict, ...]:
     return tuple(sorted(failures, key=lambda verdict: not wanted(verdict)))
-
-
-def _simplicity(verdict: Verdict) -> tuple[bool, int, bool, bool, bool, int, bool, str]:
-    """Return a sort key: single calls first, those of gradients last, then by dtypes, names and numbers."""
-    named, gradient = bool(verdict.variant or verdict.precision), traits.GRADIENT in verdict.traits
-    kind = 2 * (traits.RELATED in verdict.traits) + (traits.REFUSED in verdict.traits)
-    short, generated = verdict.dtype in SHORT, bool(verdict.group)
-    size = verdict.numbers
-    return verdict.status == "error", kind, gradient, short, not named, size, generated, verdict.case
 
 
 def _plainness(verdict: Verdict) -> tuple[bool, bool, bool, int, int, str]:

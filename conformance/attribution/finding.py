@@ -7,8 +7,9 @@ from functools import cache, cached_property
 from typing import Any, Literal
 
 from attnspec import rules
-from attnspec.conformance.traits import GRADIENT, RELATED
+from attnspec.conformance.traits import GRADIENT, REFUSED, RELATED
 from attnspec.conformance.verdict import Verdict
+from attnspec.dtypes import SHORT
 
 #: ``ended``: the process ended or hung. ``raised``: an exception. ``always``: no call returns a result.
 #: ``changed``: an input was changed. ``repeated``: a repeated call has another result. ``earlier``: a call
@@ -216,3 +217,12 @@ def with_argument(name: str, failures: Sequence[Verdict]) -> list[Verdict]:
         for verdict in failures
         if name in verdict.traits and verdict.group and RELATED not in verdict.traits
     ]
+
+
+def simplicity(verdict: Verdict) -> tuple[bool, int, bool, bool, bool, int, bool, str]:
+    """Return a sort key: single calls first, those of gradients last, then by dtypes, names and numbers."""
+    named, gradient = bool(verdict.variant or verdict.precision), GRADIENT in verdict.traits
+    kind = 2 * (RELATED in verdict.traits) + (REFUSED in verdict.traits)
+    short, generated = verdict.dtype in SHORT, bool(verdict.group)
+    size = verdict.numbers
+    return verdict.status == "error", kind, gradient, short, not named, size, generated, verdict.case
