@@ -25,6 +25,7 @@ GUIDES = {
     "conformance/running.md": "guide/running",
     "conformance/configuration.md": "guide/configuration",
     "conformance/sizes.md": "guide/sizes",
+    "conformance/ranks.md": "guide/ranks",
     "conformance/untrusted.md": "guide/untrusted",
     "conformance/protocol.md": "guide/protocol",
     "conformance/offline.md": "guide/offline",
