@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tests_support import command
 
 from attnspec.backends import BackendError, Unsupported, describe
 from attnspec.backends.user.slopes import distances_of, linear_bias, slopes_of
@@ -94,6 +95,23 @@ def test_distances_are_those_of_places_in_a_sequence():
     del rows["key_starts"]
     np.testing.assert_array_equal(distances_of(rows)[:3], [[3, 2, 1, 0], [0, 1, 2, 3], [1, 0, 1, 2]])
     assert slopes_of(rows | {"bias": linear_bias(rows)}).tolist() == [0.25]
+
+
+@pytest.mark.parametrize(("first", "rule"), [(0, ""), ("keys - queries", 'MASK-3 = "bottom-right"')])
+def test_init_finds_from_where_distances_are_counted(first, rule, here):
+    (here / "own.py").write_text(
+        "import numpy as np\n\nfrom attnspec.reference import attention\n\n\n"
+        "def attend(q, k, v, alibi_slopes=None):\n"
+        "    queries, keys = q.shape[-2], k.shape[-2]\n"
+        "    slopes = np.zeros(1) if alibi_slopes is None else alibi_slopes\n"
+        f"    distances = np.arange(queries)[:, None] + {first} - np.arange(keys)\n"
+        "    bias = -slopes[:, None, None] * np.abs(distances)\n"
+        "    return attention(q, k, v, bias=bias, dtype=q.dtype)\n"
+    )
+    text = command("init", "./own.py:attend", status=0).output
+    assert 'slopes = "alibi_slopes"' in text
+    assert rule in text
+    assert bool(rule) == ("[backend.dialect]" in text)
 
 
 def test_slopes_beside_a_bias_are_refused():
