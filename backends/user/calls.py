@@ -108,7 +108,7 @@ class Calls:
             for name, x in arguments.items()
         }
 
-    def shifted(self, convention: Convention, arrays: Mapping[str, Any]) -> dict[str, Any]:
+    def later_positions(self, convention: Convention, arrays: Mapping[str, Any]) -> dict[str, Any]:
         """Return positions that are all later, which changes no distance."""
         names = {"query_positions": "query", "key_positions": "key"}
         if not self.shift or not names.keys() <= convention.names.keys():
@@ -129,7 +129,7 @@ class Calls:
         """Make one call; None if it raises or, unless the results are raw, returns another number of them."""
         to = self.backend.to_library
         asked = [f"return_{name}" for name in convention.returns[1:] if name != OTHER]
-        options = {**convention.always, **self.shifted(convention, arrays), **(options or {})}
+        options = {**convention.always, **self.later_positions(convention, arrays), **(options or {})}
         given = {key: to(x) if isinstance(x, np.ndarray) else x for key, x in options.items()}
         asked += [key for key in given if key.startswith("return_")]
         names = ["output", *(key.removeprefix("return_") for key in asked)]
