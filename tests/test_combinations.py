@@ -3,7 +3,7 @@
 import pytest
 from click.testing import CliRunner
 
-from attnspec.backends import BackendError, expand
+from attnspec.backends import BackendError, expand, load
 from attnspec.backends.names import environment_of, expand_matrix
 from attnspec.conformance.cli.main import main
 from attnspec.conformance.render.reproduction import check_command
@@ -118,3 +118,10 @@ def test_each_process_has_one_of_several_values(monkeypatch):
 def test_the_command_for_a_case_of_a_program_has_the_environment():
     verdict = Verdict("program:./judge?TILE=64", "a-1-float32", "", ("NUM-1",), "fail", "float32")
     assert check_command(verdict).startswith("env TILE=64 attnspec check --program ./judge ")
+
+
+def test_a_loaded_backend_reads_the_variables_of_its_name(here, monkeypatch):
+    monkeypatch.setenv("BLOCK_SIZE", "16")  # so that it is put back
+    text = "import os\n\n\ndef attention(query, key, value):\n    return int(os.environ['BLOCK_SIZE'])\n"
+    (here / "sized.py").write_text(text)
+    assert load("./sized.py:attention?BLOCK_SIZE=64").attention(0, 0, 0) == 64

@@ -114,7 +114,7 @@ class _Calls:
             for convention, scale in product(self.conventions(named, names, known), scales):
                 call = self.draw(convention, heads, dtype) | scale
                 if self.agrees(convention, call):
-                    return self.described(convention, call, self.draw(convention, 2, dtype) | scale)
+                    return self.fit_of(convention, call, self.draw(convention, 2, dtype) | scale)
         raise BackendError(self.said(named, dtypes))
 
     def conventions(self, named: Convention, names: Mapping[str, str], known: Known) -> Iterator[Convention]:
@@ -136,7 +136,7 @@ class _Calls:
         arrays = {x: y for x, y in values.items() if isinstance(y, np.ndarray) and x not in call}
         return cast(call | {x: y for x, y in arrays.items() if x in convention.names}, dtype)
 
-    def described(self, convention: Convention, call: Call, grouped: Call) -> _Fit:
+    def fit_of(self, convention: Convention, call: Call, grouped: Call) -> _Fit:
         """Describe what calls of other dtypes, and of grouped heads, show."""
         why: dict[str, str] = {}
 

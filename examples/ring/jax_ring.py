@@ -46,7 +46,7 @@ def sharded_attention(
     left, right = window or (None, None)
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     shards = (tuple(np.asarray(cuts).tolist()) for cuts in (query_shards, key_shards))
-    over_ranks = compiled(*shards, len(batch), (left, 0 if is_causal else right), scale)
+    over_ranks = compile_ring(*shards, len(batch), (left, 0 if is_causal else right), scale)
     if sinks is None:
         sinks = jnp.full(query.shape[-3], -jnp.inf, query.dtype)
     output, lse = over_ranks(query, key, value, query_positions, key_positions, sinks)
@@ -54,7 +54,7 @@ def sharded_attention(
 
 
 @cache
-def compiled(query_shards, key_shards, batch, limits, scale):
+def compile_ring(query_shards, key_shards, batch, limits, scale):
     """Compile the whole computation, once for each mesh."""
     own, other = rows_of(query_shards), rows_of(key_shards)
     ranks, back = len(own), np.flatnonzero(own.ravel() >= 0)
