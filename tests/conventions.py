@@ -63,6 +63,35 @@ def of_two_alignments(query, key, value, causal=False, window_size=None):
     return _attend(query, key, value, is_causal=causal, window=window_size, query_offset=offset)
 
 
+def of_keys(q, k, v, causal=False, sliding_window=None):
+    """As models with a sliding window: the number of keys, that of the query among them."""
+    return _attend(q, k, v, is_causal=causal, window=sliding_window and (sliding_window - 1, None))
+
+
+def of_keys_needed(q, k, v, sliding_window):
+    return _attend(q, k, v, is_causal=True, window=(sliding_window - 1, None))
+
+
+def of_keys_and_one(q, k, v, causal=False, sliding_window=None):
+    """Wrong: it reads one key more if a row has more than four."""
+    more = k.shape[-2] > 4
+    return of_keys(q, k, v, causal, sliding_window and sliding_window + more)
+
+
+def of_left(q, k, v, window_left=-1):
+    window = None if window_left < 0 else (window_left, None)
+    return _attend(q, k, v, window=window, **_bottom_right(q, k))
+
+
+def of_both_sides(q, k, v, window_size=0):
+    return _attend(q, k, v, window=(window_size, window_size) if window_size > 0 else None)
+
+
+def of_window_that_closes(q, k, v, window=None):
+    """Causal with a window alone."""
+    return _attend(q, k, v, window=window and (window - 1, 0))
+
+
 def unscaled(query, key, value, sm_scale=1.0, causal=False):
     return _attend(query, key, value, scale=sm_scale, is_causal=causal)
 
@@ -123,3 +152,69 @@ def rope(features, *, offset=None, base=10000.0, interleaved=False, rotary_depth
     options = {"base": base, "interleaved": interleaved, "rotary_depth": rotary_depth}
     start = 0 if offset is None else offset
     return reference.rotary(features, offset=start, **options).astype(features.dtype)
+
+
+QKV = {"query": "q", "key": "k", "value": "v"}
+PLURAL = {"query": "queries", "key": "keys", "value": "values"}
+SCALED_BY_ONE = {"layout": "BHSD", "dialect": {"SCORE-2": "one"}}
+#: Function to what has to stand in the file that is written.
+CONVENTIONS = {
+    "flash_attn_func": {
+        "layout": "BSHD",
+        "axes": 4,
+        "names": QKV | {"scale": "softmax_scale", "is_causal": "causal", "window": "window_size"},
+        "dialect": {"MASK-3": "bottom-right"},
+        "ignore": ["dropout_p", "deterministic"],
+    },
+    "additive_only": {
+        "layout": "BHSD",
+        "axes": 4,
+        "returns": ["output", "lse"],
+        "names": PLURAL | {"bias": "attention_mask", "scale": "scaling"},
+    },
+    "true_ignores": {
+        "layout": "BHSD",
+        "mask": "ignore",
+        "names": QKV | {"mask": "attn_mask", "return_weights": "need_weights"},
+    },
+    "unscaled": SCALED_BY_ONE | {"names": {"scale": "sm_scale", "is_causal": "causal"}},
+    "unscaled_always": SCALED_BY_ONE,
+    "scaled_by_depth": {"layout": "BHSD", "given": ["scale"], "names": {"scale": "sm_scale"}},
+    "of_three_axes": {"layout": "BHSD", "mask": "attend", "axes": 3},
+    "of_two_alignments": {"names": {"is_causal": "causal"}, "ignore": ["window_size"], "layout": "BHSD"},
+    "of_keys": {
+        "layout": "BHSD",
+        "window": "keys",
+        "names": QKV | {"is_causal": "causal", "window": "sliding_window"},
+    },
+    "of_keys_needed": {
+        "layout": "BHSD",
+        "always": {"is_causal": True},
+        "window": "keys",
+        "names": {"window": "sliding_window"},
+    },
+    "of_left": {
+        "layout": "BHSD",
+        "always": {"is_causal": True},
+        "window": "left",
+        "open_side": -1,
+        "names": {"window": "window_left"},
+        "dialect": {"MASK-3": "bottom-right"},
+    },
+    "of_both_sides": {
+        "layout": "BHSD",
+        "window": "both",
+        "open_side": 0,
+        "names": {"window": "window_size"},
+    },
+    "of_window_that_closes": {"layout": "BHSD", "window": "keys", "names": {"query": "q"}},
+    "of_some_depths": {"layout": "BHSD", "depths": [64, 128], "names": {"query": "q", "scale": "sm_scale"}},
+}
+#: The keys of `of_keys` and of `of_left`.
+BY_KEYS = {"names": QKV | {"is_causal": "causal", "window": "sliding_window"}, "window": "keys"}
+BY_LEFT = {
+    "names": QKV | {"window": "window_left"},
+    "window": "left",
+    "always": {"is_causal": True},
+    "dialect": {"MASK-3": "bottom-right"},
+}

@@ -14,6 +14,7 @@ from attnspec.backends.user.convention import OTHER, PACKED, SIZES, Convention, 
 from attnspec.backends.user.defaults import options_without_default, with_defaults
 from attnspec.backends.user.signature import native_names, required_parameters
 from attnspec.backends.user.slopes import with_slopes
+from attnspec.backends.user.windows import with_own_window
 from attnspec.operations.letters import BATCH, HEADS
 
 _OPERATION = OPERATIONS["attention"]
@@ -36,6 +37,7 @@ def adapt(name: str, function: Callable[..., Any], convention: Convention, xp: A
     given_always = options_in_every_call(name, function, convention)
     positioned = "query_positions" in given_always and "query_offset" not in options
     options += ["query_offset"] if positioned or convention.past else []
+    taken = {*native, *convention.always}
     returned_always = [f"return_{output}" for output in convention.returns[1:] if output != OTHER]
     kind = inspect.Parameter
     signature = inspect.Signature(
@@ -53,8 +55,7 @@ def adapt(name: str, function: Callable[..., Any], convention: Convention, xp: A
         call = with_slopes(call, convention, xp) if convention.slopes else call
         outer = call["query"].shape[:-2]
         call = with_defaults(_add_axes(call, axes), given_always, convention, xp, _OPERATION)
-        if positioned:  # the positions have the offset
-            call.pop("query_offset", None)
+        call = {name: x for name, x in call.items() if not (positioned and name == "query_offset")}
         if packed:
             _check_packed(call)
         sizes = {own: _sizes(call)[size] for size, own in convention.sizes.items()}
@@ -62,7 +63,7 @@ def adapt(name: str, function: Callable[..., Any], convention: Convention, xp: A
         call = _split_past(call, convention.past)
         if "mask" in native and native["mask"] == native.get("bias"):
             call = _merge_mask_and_bias(call, xp)
-        call = with_own_meaning(call, convention)
+        call = with_own_mask(call, convention)
         call = _add_mask_axes(call, convention.mask_axes)
         heads = (1, 1, *call["query"].shape)[-3]  # an array of one axis is for the function to refuse
         for array in (*_OPERATION.arrays, *([] if packed else convention.past)):
@@ -82,7 +83,7 @@ def adapt(name: str, function: Callable[..., Any], convention: Convention, xp: A
         call = signature.bind(*arrays, **given).arguments
         wanted = [output for output in _OPERATION.outputs[1:] if call.get(f"return_{output}") is True]
         call = {option: value for option, value in call.items() if option not in returned_always}
-        call = without_always(call, convention.always, native)
+        call = without_always(with_own_window(call, convention, taken), convention.always, native)
         if convention.loop and axes is not None:
             results = call_each_entry(lambda entry: call_entry(entry, wanted), call, axes, xp)
         else:
@@ -161,21 +162,11 @@ def _merge_mask_and_bias(call: dict[str, Any], xp: Any) -> dict[str, Any]:
     return call | {name: x for name, x in (("mask", mask), ("bias", bias)) if x is not None}
 
 
-def with_own_meaning(call: dict[str, Any], convention: Convention) -> dict[str, Any]:
-    """Write the mask and the window as the function reads them."""
-    call = dict(call)
+def with_own_mask(call: dict[str, Any], convention: Convention) -> dict[str, Any]:
+    """Write the mask as the function reads it."""
     if convention.mask == "ignore" and call.get("mask") is not None:
-        call["mask"] = _inverted(call["mask"])
-    if convention.open_side is not None and isinstance(call.get("window"), tuple):
-        call["window"] = _with_open_sides(call["window"], convention.open_side)
+        return call | {"mask": _inverted(call["mask"])}
     return call
-
-
-def _with_open_sides(window: tuple[Any, ...], number: int) -> tuple[Any, ...]:
-    """Replace None by the number that opens a side of a window. A call with this number must be rejected."""
-    if number in window:
-        raise Unsupported(f"the function opens a side of a window by {number}")
-    return tuple(number if side is None else side for side in window)
 
 
 def _split_past(call: dict[str, Any], past: Sequence[str]) -> dict[str, Any]:

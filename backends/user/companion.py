@@ -10,12 +10,13 @@ import numpy as np
 from attnspec import OPERATIONS, Operation
 from attnspec.backends.captured import pass_on
 from attnspec.backends.errors import Unsupported
-from attnspec.backends.user.adapter import for_each_entry, passed_always, with_own_meaning, without_always
+from attnspec.backends.user.adapter import for_each_entry, passed_always, with_own_mask, without_always
 from attnspec.backends.user.convention import Convention, check_convention
 from attnspec.backends.user.defaults import with_defaults
 from attnspec.backends.user.scales import SCALES, with_scales
 from attnspec.backends.user.signature import native_names
 from attnspec.backends.user.slopes import with_slopes
+from attnspec.backends.user.windows import with_own_window
 from attnspec.operations import Argument, Output
 from attnspec.operations.letters import BATCH, HEADS
 from attnspec.sizes import sizes as sizes_of
@@ -69,13 +70,14 @@ def adapt_companion(
         call = _with_batch(call, form) if alone else call
         wanted = form.wanted(call)
         call = {argument: x for argument, x in call.items() if argument not in returned}
+        call = with_own_window(call, convention, {*native, *convention.always})
         call = without_always(call, convention.always, native, form)
         call = with_defaults(call, always, convention, xp, form)
         call = with_scales(call, convention.scales, xp) if convention.scales else call
         call = for_each_entry(call, xp, form) if convention.per_entry else call
         call = with_slopes(call, convention, xp) if convention.slopes else call
         sizes = {own: _size(size, operation, call) for size, own in convention.sizes.items()}
-        call = with_own_meaning(call, convention)
+        call = with_own_mask(call, convention)
         call = {argument: _turned(x) if argument in turned else x for argument, x in call.items()}
         call |= {
             argument: _without_query(call[argument], at)

@@ -18,7 +18,14 @@ from attnspec.backends.user.scales import GRANULARITIES, SCALES
 from attnspec.backends.user.signature import required_parameters
 from attnspec.backends.user.slopes import linear_bias
 from attnspec.backends.user.small_calls import KEYS, QUERIES, Call, cast, option_values, scales_of, small_call
-from attnspec.backends.user.trials import UNCONFIRMED, is_clear, number_of_open_sides, reason_to_ignore
+from attnspec.backends.user.trials import (
+    NUMBERS,
+    UNCONFIRMED,
+    is_clear,
+    number_of_open_sides,
+    reason_to_ignore,
+    right_side,
+)
 from attnspec.operations.aliases import SIZES, SLOPES, meant_in
 from attnspec.operations.letters import BATCH
 from attnspec.reference import function as reference
@@ -56,7 +63,8 @@ def infer_companion(
         taken = []
         partner = {other: names[other] for other in (_PARTNERS.get(option, ""),) if other in names}
         there = {**partner, option: names[option]}
-        for trial, options, meaning, variants in _trials(convention, option, there, call):
+        opens = number_of_open_sides(function, names[option])
+        for trial, options, meaning, variants in _trials(convention, option, there, call, opens):
             agrees = calls.agrees(trial, call | options, call | meaning)
             if agrees:
                 convention, dialect = trial, dialect | variants
@@ -64,9 +72,8 @@ def infer_companion(
             taken += [trial] if agrees is False else []
         else:
             if taken and is_clear(option, names[option]):
-                number = number_of_open_sides(function, names[option])
-                taken.sort(key=lambda trial: trial.open_side != number)
-                convention, why[option] = taken[0], UNCONFIRMED
+                convention = min(taken, key=lambda trial: trial.open_side != opens)
+                why[option] = UNCONFIRMED
     convention = calls.confirm_lengths(convention, call, why)
     convention = calls.confirm_scales(convention, fit, why)
     own = next((own for own in parameters if own.lower() in SLOPES and "bias" in form.arguments), "")
@@ -249,7 +256,7 @@ def _named(operation: str, parameters: Iterable[str], known: Known) -> tuple[dic
 
 
 def _trials(
-    convention: Convention, ours: str, own: Mapping[str, str], call: Mapping[str, Any]
+    convention: Convention, ours: str, own: Mapping[str, str], call: Mapping[str, Any], opens: int | None
 ) -> Iterator[tuple[Convention, dict[str, Any], dict[str, Any], dict[str, str]]]:
     """Yield guesses of what an option means: its call, the call of the reference, and the variants."""
     named = replace(convention, names={**convention.names, **own})
@@ -261,20 +268,29 @@ def _trials(
         for returns in ((), ("output", "lse"), ("output", "lse", OTHER)):
             yield replace(named, returns=returns), given, given, {}
     elif ours in ("is_causal", "window"):
-        for side in (None, -1) if ours == "window" else (None,):
-            there = replace(named, open_side=side) if ours == "window" else named
-            yield there, given, given, {}
+        for there, shown in _windows(named, given, opens) if ours == "window" else ((named, given),):
+            yield there, shown, shown, {}
             if "key_starts" in call:
                 ends = np.diff(call["key_starts"]) - np.diff(call["query_starts"])
-                yield there, given, given | {"query_offset": ends}, {"PACK-5": "bottom-right"}
+                yield there, shown, shown | {"query_offset": ends}, {"PACK-5": "bottom-right"}
             elif "block_table" not in call:
-                yield there, given, given | {"query_offset": KEYS - QUERIES}, {"MASK-3": "bottom-right"}
+                yield there, shown, shown | {"query_offset": KEYS - QUERIES}, {"MASK-3": "bottom-right"}
     elif ours.endswith(SCALES):
         for kind in ("head", "token", "tensor"):
             scales = {ours: scales_of(call, kind)[ours]}
             yield named, scales, scales, {}
     else:
         yield named, given, given, {}
+
+
+def _windows(
+    named: Convention, given: dict[str, Any], opens: int | None
+) -> Iterator[tuple[Convention, dict[str, Any]]]:
+    """Yield the ways in which a function may take a window, each with a window to try."""
+    for side in (None, -1):
+        yield replace(named, window="sides", open_side=side), given
+    for kind in NUMBERS:
+        yield replace(named, window=kind, open_side=opens), {"window": (1, right_side(kind, 1))}
 
 
 #: Options that need each other.

@@ -41,6 +41,7 @@ KEYS: Mapping[str, tuple[Any, str]] = {
     "mask_axes": (int, "an integer"),
     "sizes": _TABLE,
     "open_side": (int, "an integer"),
+    "window": _STRING,
     "per_entry": (bool, "true or false"),
     "one_query": (bool, "true or false"),
     "slopes": _STRING,

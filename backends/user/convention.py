@@ -51,6 +51,9 @@ class Convention:
     returns: tuple[str, ...] = ()
     #: The number that opens a side of a window, if None does not.
     open_side: int | None = None
+    #: How it takes a window: both sides, or as one number. This is the keys before the position of a query
+    #: (`left`), the same with that position (`keys`), or the keys on either side (`both`).
+    window: Literal["sides", "left", "keys", "both"] = "sides"
     #: Flags that it always applies. A call without such a flag is unsupported. A flag that the function has
     #: no parameter for is not passed.
     always: Mapping[str, Any] = field(default_factory=dict)
@@ -92,6 +95,7 @@ def check_convention(name: str, convention: Convention, operation: str = "attent
     for what, got, expected in (
         ("layout", convention.layout, LAYOUTS),
         ("mask", convention.mask, ("attend", "ignore")),
+        ("window", convention.window, ("sides", "left", "keys", "both")),
         ("axes", convention.axes, (None, 2, 3, 4) if convention.loop else (None, 3, 4)),
         ("mask_axes", convention.mask_axes, (None, 2, 3, 4, 5)),
         ("past", len(convention.past), (0, 2)),

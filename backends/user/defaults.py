@@ -24,6 +24,8 @@ _FILLED: Mapping[str, Any] = {
     "query_segment_ids": 0,
     "key_segment_ids": 0,
 }
+#: A window of one number that excludes no key, for a function without a number that opens it.
+_WIDE = 2**30
 _POSITIONS = ("query_positions", "key_positions")
 _LENGTHS = {"query_lengths": "L", "key_lengths": "S"}
 
@@ -40,7 +42,10 @@ def default_of(option: str, form: Operation, call: Mapping[str, Any], convention
         depth = sum(call[name].shape[-1] for name in _QUERIES if name in call)
         return max(depth, 1) ** -0.5
     if option == "window":
-        return None if convention.open_side is None else (None, None)
+        number = convention.open_side
+        if convention.window != "sides":
+            return _WIDE if number is None else number
+        return number if number is None else (number, number)
     if argument.default is not None:
         return argument.default
     sizes = _sizes(form, call)

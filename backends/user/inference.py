@@ -101,6 +101,7 @@ def _table(inference: Inference, operation: str) -> dict[str, Any]:
         "slopes": convention.slopes,
         "scales": convention.scales,
         "open_side": convention.open_side,
+        "window": "" if convention.window == "sides" else convention.window,
         "sizes": convention.sizes,
         "returns": convention.returns,
         "given": convention.given,

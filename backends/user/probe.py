@@ -157,7 +157,12 @@ class _Probe(Calls):
         """Yield conventions of calls without options, most likely first."""
         always = ({},) if "is_causal" not in self.on_or_needed() else ({}, {"is_causal": True})
         always = self.known.choices("always", always)
-        for names, each, *shape in product(self.choices_of_names(), always, layouts, returns, axes):
+        needed = "window" in self.names() and "window" not in self.known.keys
+        # A window that the function needs may be one number.
+        windows: tuple[Any, ...] = ("sides", "keys") if needed else (self.known.convention.window,)
+        for names, each, window, *shape in product(
+            self.choices_of_names(), always, windows, layouts, returns, axes
+        ):
             layout, returned, number = shape
             if layout == PACKED and number not in (None, 4):
                 continue
@@ -165,6 +170,7 @@ class _Probe(Calls):
                 self.known.convention,
                 names={**names, **self.known.convention.names},
                 layout=layout,
+                window=window,
                 axes=number,
                 returns=returned,
                 sizes=self.sizes(),
@@ -296,7 +302,7 @@ class _Probe(Calls):
             others = {name: used for name, used in convention.names.items() if beside or used != own}
             named = replace(convention, names={**others, ours: own, **self.partner(ours)})
             arrays = self.drop_batch(named, self.arrays)
-            for trial in trials(named, ours, self.inputs):
+            for trial in trials(named, ours, self.inputs, number_of_open_sides(self.function, own)):
                 at_end = "MASK-3" in trial.variants if ours in ("is_causal", "window") else self.at_end
                 if self.at_end not in (None, at_end):
                     continue  # one variant is about both
@@ -337,14 +343,14 @@ class _Probe(Calls):
         if not ours or not is_clear(ours[0], own):
             return None
         named = replace(convention, names={**convention.names, ours[0]: own})
+        # A default of -1 on both sides says that -1 opens a side.
+        number = number_of_open_sides(self.function, own)
         arrays = self.drop_batch(named, self.arrays)
         taken = [
             trial
-            for trial in trials(named, ours[0], self.inputs)
+            for trial in trials(named, ours[0], self.inputs, number)
             if self.run(trial.convention, arrays, self.drop_batch(named, trial.options)) is not None
         ]
-        # A default of -1 on both sides says that -1 opens a side.
-        number = number_of_open_sides(self.function, own)
         taken.sort(key=lambda trial: trial.convention.open_side != number)
         right = any(self.confirms(x.convention, arrays, x.options, x.meaning) for x in taken)
         if not taken or right:

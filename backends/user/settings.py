@@ -154,6 +154,7 @@ def settings_of_table(where: str, name: str, table: Mapping[str, Any]) -> Settin
         always=table.get("always", {}),
         given=tuple(table.get("given", ())),
         open_side=table.get("open_side"),
+        window=table.get("window", "sides"),
         per_entry=table.get("per_entry", False),
         one_query=table.get("one_query", False),
         slopes=table.get("slopes", ""),

@@ -1,10 +1,11 @@
 """Guesses what the parameters of a function are by their names, and the calls that would confirm a guess."""
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,8 +50,11 @@ class Trial:
     also: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = ()
 
 
-def trials(named: Convention, ours: str, inputs: Inputs) -> Iterator[Trial]:
-    """Yield calls that would confirm that a parameter is a given canonical argument."""
+def trials(named: Convention, ours: str, inputs: Inputs, opens: int | None = None) -> Iterator[Trial]:
+    """Yield calls that would confirm that a parameter is a given canonical argument.
+
+    `opens` is the number that opens a side of a window, as its default says.
+    """
     queries, keys = inputs.mask.shape[-2:]
     at_end = {"query_offset": keys - queries}
     if ours == "mask":
@@ -59,6 +63,7 @@ def trials(named: Convention, ours: str, inputs: Inputs) -> Iterator[Trial]:
         yield Trial(replace(named, mask="ignore"), given, given, {}, "True means: do not attend")
     elif ours in ("is_causal", "window"):
         yield from _of_alignments(named, ours, at_end)
+        yield from _of_numbers(named, at_end, opens) if ours == "window" else ()
     elif ours in POSITIONS:
         yield from _of_positions(named, ours, inputs)
     elif ours.startswith("return_"):
@@ -88,7 +93,34 @@ def _of_alignments(named: Convention, ours: str, at_end: dict[str, Any]) -> Iter
     for (side, why), at in sides:
         calls = [(given, given | at) for given in ({"window": w} for w in ((1, 1), (1, None), (None, 1)))]
         variants = {"MASK-3": "bottom-right"} if at else {}
-        yield Trial(replace(named, open_side=side), *calls[0], variants, why, also=tuple(calls[1:]))
+        yield Trial(
+            replace(named, window="sides", open_side=side), *calls[0], variants, why, also=tuple(calls[1:])
+        )
+
+
+#: What one number for a window may be.
+NUMBERS: Mapping[Literal["left", "keys", "both"], str] = MappingProxyType(
+    {
+        "keys": "one number, of the keys that end at the position of the query",
+        "left": "one number, of the keys before the position of the query",
+        "both": "one number, of the keys on either side",
+    }
+)
+
+
+def _of_numbers(named: Convention, at_end: dict[str, Any], opens: int | None) -> Iterator[Trial]:
+    """Yield calls of a window as one number, of both alignments."""
+    for (kind, why), at in product(NUMBERS.items(), ({}, at_end)):
+        calls = [({"window": (n, right_side(kind, n))},) * 2 for n in (1, 2)]
+        calls = [(given, meaning | at) for given, meaning in calls]
+        variants = {"MASK-3": "bottom-right"} if at else {}
+        number = replace(named, window=kind, open_side=opens)
+        yield Trial(number, *calls[0], variants, why, also=tuple(calls[1:]))
+
+
+def right_side(kind: str, left: int) -> int:
+    """Return the right side of a window that one number of this kind can express."""
+    return left if kind == "both" else 0
 
 
 def _of_positions(named: Convention, ours: str, inputs: Inputs) -> Iterator[Trial]:
@@ -137,8 +169,10 @@ def is_clear(ours: str, own: str) -> bool:
 
 
 def number_of_open_sides(function: Callable[..., Any], own: str) -> int | None:
-    """Return the negative number that a window has on both sides by default, or None."""
+    """Return the number below 1 that a window is by default, or has on both sides, or None."""
     default = inspect.signature(function).parameters[own].default
+    if type(default) is int:
+        return default if default <= 0 else None
     sides = set(default) if isinstance(default, tuple | list) and default else {None}
     number = sides.pop()
     return number if not sides and type(number) is int and number < 0 else None

@@ -1,7 +1,19 @@
-"""Functions that take slopes of ALiBi in place of a bias."""
+"""Functions that take slopes of ALiBi in place of a bias, or one number for a window."""
+
+import inspect
 
 import numpy as np
 import pytest
+from conventions import (
+    BY_KEYS,
+    BY_LEFT,
+    QKV,
+    of_both_sides,
+    of_keys,
+    of_keys_and_one,
+    of_left,
+    of_window_that_closes,
+)
 from tests_support import command
 
 from attnspec.backends import BackendError, Unsupported, describe
@@ -127,3 +139,35 @@ def test_a_parameter_of_slopes_has_a_hint():
         """Attend."""
 
     assert 'write slopes = "alibi_slopes" in attnspec.toml' in check(attend, rules=["SCORE-4"]).text
+
+
+@pytest.mark.parametrize(
+    ("function", "keys", "passes"),
+    [(of_keys, BY_KEYS, True), (of_left, BY_LEFT, True), (of_keys_and_one, BY_KEYS, False)],
+)
+def test_a_window_of_one_number_is_judged(function, keys, passes):
+    backend = describe(function, dtypes=["float32"], **keys)
+    verdicts = check(backend, rules=["MASK-8"]).report.results.verdicts
+    assert ("MASK-8" not in {verdict.rule for verdict in verdicts if verdict.bad}) == passes
+    assert sum(verdict.status in ("pass", "deviation", "fail") for verdict in verdicts) >= 5
+
+
+@pytest.mark.parametrize(
+    ("function", "kind", "window", "message"),
+    [
+        (of_keys, "keys", (1, 1), "closes the right side of a window by causality alone"),
+        (of_keys, "keys", (1.5, 0), "takes a window as one integer, got 1.5"),
+        (of_both_sides, "both", (1, 2), "takes a window of as many keys on both sides"),
+        (of_window_that_closes, "keys", (1, None), "ends at the position of the query"),
+        (of_window_that_closes, "keys", (None, 0), "takes a window as one integer, got None"),
+        (of_both_sides, "both", (0, 0), "opens a side of a window by 0"),
+    ],
+)
+def test_a_window_that_one_number_cannot_express_is_unsupported(function, kind, window, message):
+    own = next(own for own in inspect.signature(function).parameters if "window" in own)
+    names = QKV | {"window": own} | ({"is_causal": "causal"} if function is of_keys else {})
+    backend = describe(function, names=names, window=kind, open_side=0)
+    with pytest.raises(Unsupported, match=message):
+        backend.attention(*np.ones((3, 1, 1, 3, 2)), window=window)
+    with pytest.raises(BackendError, match="window: expected sides or left or keys or both, got 'wide'"):
+        describe(function, names=names, window="wide")

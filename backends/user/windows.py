@@ -1,0 +1,60 @@
+"""Windows as a function takes them: with a number that opens a side, or as one number of keys."""
+
+from collections.abc import Container, Mapping
+from typing import Any
+
+from attnspec.backends.errors import Unsupported
+from attnspec.backends.user.convention import Convention
+
+
+def with_own_window(call: Mapping[str, Any], convention: Convention, taken: Container[str]) -> dict[str, Any]:
+    """Write the window of a call as the function takes it.
+
+    `taken` has the options that the function takes or always applies. One number says how far a query looks
+    back, and causality closes the right side. If the function has no causality, the number closes it.
+    """
+    call = dict(call)
+    window = call.get("window")
+    if not isinstance(window, tuple) or len(window) != 2:
+        return call
+    if convention.window == "sides":
+        call["window"] = _with_open_sides(window, convention.open_side)
+        return call
+    left, right = window
+    causal, closed = "is_causal" in taken, right == 0 or call.get("is_causal") is True
+    _check_right_side(window, convention.window, causal=causal, closed=closed)
+    if right == 0 and causal and convention.window != "both":
+        call["is_causal"] = True
+    if type(left) is int:
+        call["window"] = _closed(left + (convention.window == "keys"), convention.open_side)
+    elif left is None and (right is None or causal):
+        del call["window"]
+    else:
+        raise Unsupported(f"the function takes a window as one integer, got {left}")
+    return call
+
+
+def _check_right_side(window: tuple[Any, Any], kind: str, *, causal: bool, closed: bool) -> None:
+    """Decline a window with a right side that one number cannot express."""
+    left, right = window
+    if kind == "both":
+        if left != right:
+            raise Unsupported("the function takes a window of as many keys on both sides")
+    elif not causal and right != 0:
+        raise Unsupported("the window of the function ends at the position of the query")
+    elif right is not None and not closed:
+        raise Unsupported("the function closes the right side of a window by causality alone")
+
+
+def _with_open_sides(window: tuple[Any, ...], number: int | None) -> tuple[Any, ...]:
+    """Replace None by the number that opens a side of a window."""
+    if number is None:
+        return window
+    return tuple(number if side is None else _closed(side, number) for side in window)
+
+
+def _closed(side: Any, number: int | None) -> Any:
+    """Return a side, unless it is the number that opens one: such a call must be rejected."""
+    if number is not None and side == number:
+        raise Unsupported(f"the function opens a side of a window by {number}")
+    return side
