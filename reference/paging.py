@@ -116,5 +116,5 @@ def after_padding(call: Call, keys: int, padding: Any, like: Array) -> Mask:
 
 @step
 def offset_at_the_end(_call: Call, offset: Any, end: Any, queries: int) -> Any:
-    """Return the position of query 0. By default the last query is at the last key (PAGE-7)."""
+    """Return the position of query 0. By default the last query is at the last place (PAGE-7)."""
     return end - queries if offset is None else offset

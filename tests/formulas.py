@@ -1,4 +1,4 @@
-"""The formulas of the chapter numerics, read from the page and evaluated an element at a time."""
+"""The formulas of two chapters, numerics and gradients, read from the pages and evaluated by element."""
 
 import math
 import re
@@ -10,7 +10,8 @@ import numpy as np
 import attnspec
 from attnspec.dtypes import FORMATS, SHORT
 
-PAGE = (Path(attnspec.__file__).parent / "numerics.md").read_text(encoding="utf-8")
+_FOLDER = Path(attnspec.__file__).parent
+PAGE = "".join((_FOLDER / f"{name}.md").read_text(encoding="utf-8") for name in ("numerics", "gradients"))
 FUNCTIONS = {
     "exp": np.exp,
     "expm1": np.expm1,
@@ -24,6 +25,7 @@ FUNCTIONS = {
 }
 _BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FORMULA = re.compile(r"(\w+)(?:\[(.*?)\]|\((.*?)\))? = (.*)", re.DOTALL)
+_SAME = re.compile(r"The profiles ([^.]*) are `matrix` in half precision\.")
 _PROFILE = re.compile(r"^\| `([\w-]+)` \| ([\w, ]+) \|((?: \S+ \|){7})$", re.MULTILINE)
 #: Other texts of formulas, to show that a difference is seen.
 CHANGES = {}
@@ -44,11 +46,13 @@ def sections():
 
 @cache
 def profiles():
-    """The table of profiles: the parameters of each, by its name and a dtype."""
+    """The parameters of each profile, by its name and a dtype: a table, and which are `matrix`."""
     found = {}
     for name, dtypes, cells in _PROFILE.findall(PAGE):
         numbers = [2.0 ** int(x[2:]) if "^" in x else int(x) for x in cells.replace("|", " ").split()]
         found |= {(name, dtype): dict(zip(_PARAMETERS, numbers, strict=True)) for dtype in dtypes.split(", ")}
+    for name in re.findall("`(.*?)`", _SAME.search(" ".join(PAGE.split()))[1]):
+        found |= {(name, dtype): found["matrix", dtype] for dtype in SHORT}
     return found
 
 

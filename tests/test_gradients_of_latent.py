@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import wraps
+from itertools import product
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from attnspec.backends import load
 from attnspec.conformance.judge.dtypes import in_each
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.suite.latent import SIZES, problem
+from attnspec.dtypes import FORMATS
 from attnspec.reference import (
     ArgumentError,
     alibi_bias,
@@ -20,6 +22,8 @@ from attnspec.reference import (
     latent_attention,
     latent_attention_vjp,
 )
+from attnspec.reference.budget.arithmetic import PLAIN, Arithmetic
+from attnspec.reference.budget.gradients import gradient_budget
 from attnspec.reference.exact.evaluate import evaluate as exact
 from attnspec.reference.rational.evaluate import evaluate as rational
 
@@ -140,3 +144,21 @@ def test_a_function_without_the_gradient_of_a_part_is_unsupported_there(part):
         call["bias"] = random.normal(size=(*call["query"].shape[:-1], call["latent"].shape[-2]))
     case = Case("latent-own-float64", "", "latent", "latent_attention_vjp", ("LATENT-5",), call)
     assert judge(backend, case).status == "unsupported"
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_budget_holds_for_keys_that_are_off_by_their_errors_beside_a_softcap(seed):
+    """Stored keys move the slope of the softcap too, as in latent attention."""
+    random, work = np.random.default_rng(seed), FORMATS["float64"]
+    query, key, g = (random.normal(size=(1, 2, depth)) for depth in (3, 3, 2))
+    value, off = np.array([[[5.0, 0.0], [-5.0, 0.0]]]), 1e-3
+    call = {"query": query, "key": key, "value": value, "d_output": g, "softcap": 1.0}
+    words = dict.fromkeys(("uniform_rows", "capped_bias", "capped_infinity"), False)
+    errors = np.zeros(query.shape), np.full(key.shape, off), np.zeros(value.shape), np.zeros(g.shape)
+    arithmetic = Arithmetic(work, work, work, "full", PLAIN)
+    allowed = gradient_budget(call | words, {}, arithmetic, errors)
+    wanted = attention_vjp(**call)
+    for signs in product((-1, 1), repeat=key.size):
+        found = attention_vjp(**call | {"key": key + off * np.array(signs).reshape(key.shape)})
+        for name, one, other in zip(("d_query", "d_key"), found, wanted, strict=False):
+            assert (np.abs(one - other) <= allowed[name]).all()

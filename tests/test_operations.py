@@ -51,6 +51,12 @@ def test_sources_and_help_have_the_arguments_and_outputs(operation):
         assert text.index("ArgumentError") < text.index(f">>> from attnspec.reference import {operation}")
 
 
+def test_the_rule_of_two_axes_names_the_operations_that_take_them():
+    named = set(re.findall(r"`(\w+)`", find_rule("SHAPE-2").sentence.partition(" arrays ")[0]))
+    takes = {operation for operation, form in OPERATIONS.items() if form.headless}
+    assert named | {f"{name}_vjp" for name in named} & {*OPERATIONS} == takes
+
+
 def test_a_call_without_a_required_argument_names_the_operation():
     for function in public("attention"):
         with pytest.raises(TypeError, match=r"^attention\(\): missing a required argument: 'value'$"):

@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 from formulas import Numbers, Zeros, formulas, profiles, symbols
 
-from attnspec.conformance.relations.rounding_bias import signed_mean
+from attnspec.conformance.relations.rounding_bias import signed_mean, signed_sum
 from attnspec.dtypes import FORMATS, SHORT
 from attnspec.reference import alibi_bias, rotary, rotary_frequencies
 from attnspec.reference.budget.budget import budget
@@ -353,6 +353,25 @@ def signed_mean_by_page(dtype, accuracy, profile):
     assert form.name == dtype
 
 
+def signed_mean_of_a_gradient_by_page(dtype, accuracy, profile):
+    """The same for a gradient, with factors that are rounded and with factors that are exact."""
+    if dtype not in SHORT or profile:
+        return
+    factor, other = random(4, 3), random(3, 2, scale=1e-3)
+    gradient, allowed, cast = factor @ other, np.full((4, 2), 0.1), accuracy == "cast"
+    known = {"factor": factor, "other": other, "gradient": gradient, "gradient_budget": allowed}
+    known |= {"rows": range(4), "columns": range(2), "terms_of_sum": range(3), "short": np.ones((4, 3))}
+    page = formulas("The signed mean of a gradient")
+    bounds = [
+        Numbers(symbols(dtype, accuracy) | known | {"sign": sign}, page)["bound"]
+        for sign in (np.ones((4, 2)), np.sign(gradient))
+    ]
+    got = gradient.copy()
+    got[0, 0] += bounds[0]
+    share = signed_sum(got, gradient, allowed, dtype=dtype, cast=(factor, other) if cast else None)
+    yield share, bounds[0] / min(bounds)
+
+
 CODES, POSITIONS = "Projections, indexers and codes", "Rotary embedding and ALiBi"
 CALLS["after-bias"] = {**CALLS["all options"], "capped_bias": True}
 OTHERS = {
@@ -365,6 +384,7 @@ OTHERS = {
     "positions": positions_by_page,
     "frequencies": frequencies_by_page,
     "signed mean": signed_mean_by_page,
+    "signed mean of a gradient": signed_mean_of_a_gradient_by_page,
 }
 #: The budgets that need the formulas of a section. All may need those of the others.
 USES = {
@@ -374,5 +394,6 @@ USES = {
     "Shards": ["shards"],
     "Frequencies": ["frequencies"],
     "The signed mean": ["signed mean"],
+    "The signed mean of a gradient": ["signed mean of a gradient"],
 }
 PROBLEMS = {name: partial(attention_by_page, name) for name in CALLS} | OTHERS

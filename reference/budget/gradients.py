@@ -84,7 +84,7 @@ def _of_heads(  # noqa: PLR0915  # the formulas of the chapter, one after the ot
         of_output = inherited[3] * (np.abs(output) + output_error)
         delta = delta[0], delta[1] + of_output.sum(axis=-1, keepdims=True)
     t = _product(weights, _differences(r, delta, h, arithmetic), allowed & active, arithmetic)
-    sloped = _through_the_cap(t, arguments, arithmetic)
+    sloped = _through_the_cap(t, arguments, arithmetic, inherited)
     scaled = _of_products(sloped, arguments, arithmetic)
 
     ranks = arguments.get("ranks", 1)
@@ -213,7 +213,9 @@ def _product(weights: _Pair, factor: _Pair, where: NDArray[np.bool_], arithmetic
     return np.where(where, p * w, 0), np.where(where, error, 0)
 
 
-def _through_the_cap(t: _Pair, arguments: Mapping[str, Any], arithmetic: Arithmetic) -> _Pair:
+def _through_the_cap(
+    t: _Pair, arguments: Mapping[str, Any], arithmetic: Arithmetic, inherited: Inherited | None
+) -> _Pair:
     """Return the gradient of what the softcap is applied to: times its slope, if there is one."""
     (value, error), work, softcap = t, arithmetic.work, arguments.get("softcap")
     if softcap is None:
@@ -221,7 +223,8 @@ def _through_the_cap(t: _Pair, arguments: Mapping[str, Any], arithmetic: Arithme
     plain = {"scale": arguments.get("scale")}
     if arguments.get("capped_bias"):
         plain |= {name: arguments[name] for name in ("bias", "capped_bias") if name in arguments}
-    x, x_error = scores_and_errors(arguments["query"], arguments["key"], plain, arithmetic)
+    arrays = arguments["query"], arguments["key"]
+    x, x_error = scores_and_errors(*arrays, plain, arithmetic, inherited and inherited[:2])
     if has_capped_infinity(arguments) and "bias" in arguments:
         infinite = np.broadcast_to(arguments["bias"] == -np.inf, x.shape)
         x, x_error = np.where(infinite, -LARGEST * softcap, x), np.where(infinite, 0, x_error)

@@ -118,7 +118,7 @@ LEFT_PADDING = replace(
 )
 OFFSET_AT_THE_END = replace(
     QUERY_OFFSET,
-    meaning="position of query 0; by default the last query is at the last key",
+    meaning="position of query 0; by default the last query is at the last place",
     rule="PAGE-7",
     default=None,
     refusals=_PER_ENTRY,

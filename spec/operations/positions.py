@@ -235,7 +235,9 @@ ALIBI_BIAS = Operation(
     (
         replace(QUERY_OFFSET, role=("form",), rule="POS-8", matters_with=()),
         replace(QUERY_POSITIONS, role=("form",), matters_with=()),
-        replace(KEY_POSITIONS, role=("form",)),
+        replace(
+            KEY_POSITIONS, role=("form",), meaning=KEY_POSITIONS.meaning.removesuffix("; negative for no key")
+        ),
         _given("slopes", "slope of each head, instead of the sequence", "POS-26", ("Hq",), "lse"),
     ),
     (Output("bias", (BATCH, "Hq", "L", "S"), rule="POS-8"),),
