@@ -117,7 +117,7 @@ def guides(known: Known, address: Address) -> Part:
         pages.append(Page(page, relink(_COMMENT.sub("", text), source, page, address)))
         title = plain(text.splitlines()[0].lstrip("# "))
         names.append(
-            Name("page", title, f"{page}.html", _start(text).partition(". ")[0], (source,), _start(text))
+            Name("page", title, f"{page}.html", _start(text).partition(". ")[0], (source,), _words_of(text))
         )
         if source != "CHANGELOG.md":
             names += _sections(title, page, text)
@@ -156,7 +156,7 @@ def _start(text: str) -> str:
 
 
 def _questions(readme: str) -> list[Name]:
-    """Return the frequently questions_of questions. Each leads to the rule that answers it."""
+    """Return the frequently asked questions. Each leads to the rule that answers it."""
     names = []
     for question, answer, rules in questions_of(readme):
         rule = rules[0]
@@ -166,7 +166,7 @@ def _questions(readme: str) -> list[Name]:
 
 
 def questions_of(readme: str) -> list[tuple[str, str, list[str]]]:
-    """Read the frequently questions_of questions: question, answer, and the rules that answer it."""
+    """Read the frequently asked questions: question, answer, and the rules that answer it."""
     questions = []
     for line in readme.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]

@@ -44,7 +44,7 @@ def front(known: Known) -> Part:
             ("try", "playground", "calculator", "judge one row", "allowed error of my output"),
         ),
         Name("page", "Licence", "spec/versions.html#rights", "the MIT licence", ("license", "copyright")),
-        Name("page", "Questions", "questions.html", "frequently questions_of questions, with answers"),
+        Name("page", "Questions", "questions.html", "frequently asked questions, with answers"),
         Name("page", "Rules", "rules/index.html", "all rules, by chapter"),
         Name("page", "Operations", "operations/index.html", "every argument, with its other names"),
         Name("page", "Cases", "cases/index.html", "golden vectors and generated cases, by chapter"),
@@ -76,7 +76,7 @@ def front(known: Known) -> Part:
 
 
 def _questions(known: Known) -> Page:
-    """Return the page of the frequently questions_of questions of the standard."""
+    """Return the page of the frequently asked questions of the standard."""
     readme = (known.root / "spec" / "README.md").read_text(encoding="utf-8")
     return make_page("questions", "questions.md", questions=questions_of(readme))
 

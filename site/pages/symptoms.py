@@ -72,6 +72,7 @@ def symptoms(known: Known) -> Part:
             f"symptoms.html#{row['symptom'].place}",
             " ".join(f"{rule}: {known.rules[rule].title}." for rule in row["symptom"].rules[:1]),
             tuple(word.strip() for word in row["symptom"].words.split(",")),
+            row["symptom"].answer,
         )
         for row in rows
     ]

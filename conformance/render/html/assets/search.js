@@ -111,7 +111,7 @@
       const also = words ? words.split("|") : [];
       const place = names.length;
       const shown = plain(`${name} ${title}`);
-      names.push({ kind, name, title, address, text, shown: ` ${shown}`, tight: tight(name), last: tight(name.split(/[.:/]/).pop()), also: also.map(tight), size: shown.length });
+      names.push({ kind, name, title, address, text, shown: ` ${shown}`, tight: tight(name), last: tight(name.split(/[.:/]/).pop()), also: also.map(tight), aliases: ` ${plain(also.join(" "))}`, size: shown.length });
       const worth = new Map();
       const put = (text_, weight) => terms(text_).forEach((word) => worth.set(word, Math.max(weight, worth.get(word) || 0)));
       // A long text has something of everything.
@@ -121,7 +121,10 @@
       put(also.join(" "), 0.9);
       // The number of a rule says nothing of it without its letters.
       put(kind === "rule" ? name.replace(/\d+/g, "") : name, 1);
-      for (const phrase of [name, ...also]) if (plain(phrase).includes(" ") || /\d/.test(phrase)) phrases.set(tight(phrase), [...(phrases.get(tight(phrase)) || []), place]);
+      for (const phrase of [name, ...also]) {
+        const key = tight(called(phrase));
+        if (plain(phrase).includes(" ") || /\d/.test(phrase)) phrases.set(key, [...(phrases.get(key) || []), place]);
+      }
       for (const [word, weight] of worth) {
         if (!index.has(word)) index.set(word, []);
         index.get(word).push([place, weight]);
@@ -130,8 +133,10 @@
     return { names, index, phrases, vocabulary: null };
   }
 
-  // What a whole query is worth as a name: 0 is the name itself, -1 is no name.
-  function rank(one, asked) {
+  // What a whole query, read in several ways, is worth as a name: 0 is the name itself, -1 is no name.
+  const rank = (one, readings) => readings.map((asked) => rankOf(one, asked)).reduce((a, b) => (a < 0 || (b >= 0 && b < a) ? b : a), -1);
+
+  function rankOf(one, asked) {
     if (one.tight === asked) return 0;
     if (one.last === asked || one.also.includes(asked)) return 1;
     const few = one.kind !== "entry" && one.kind !== "case";
@@ -181,15 +186,17 @@
         if (named) add(new Map(named.map((name) => [name, 1])), product && !few ? 0.2 : 0.6);
       }
     // Of a question, what it asks for.
-    const asked = tight(/^\s*what\b/i.test(query) ? plain(query).split(" ").filter((word) => !IDLE.has(word)).join(" ") : query);
+    const asked = [tight(query)];
+    if (/^\s*what\b/i.test(query)) asked.push(tight(plain(query).split(" ").filter((word) => !IDLE.has(word)).join(" ")));
+    const readings = asked.filter(Boolean);
     const found = [];
     names.forEach((one, place) => {
-      const how = rank(one, asked);
+      const how = rank(one, readings);
       const [sum, covered] = points.get(place) || [0, 0];
       const share = whole ? covered / whole : 0;
       if (how < 0 && share < 0.2) return;
-      // A section is found by its title rather than by its text, which is long.
-      const named = one.kind === "section" && words.filter((word) => one.shown.includes(` ${word}`)).length * 2 > words.length;
+      // A section is found by its title and its other names rather than by its text, which is long.
+      const named = one.kind === "section" && words.filter((word) => one.shown.includes(` ${word}`) || one.aliases.includes(` ${word}`)).length * 2 > words.length;
       const score = how < 0 ? (sum / whole) * Math.sqrt(share) * (named ? 1 : WORTH[one.kind]) * (1 - Math.min(one.size, 400) / 2000) : 0;
       const main = one.tight.startsWith("attention") ? 0 : 1;
       const far = words.every((word) => one.shown.includes(` ${word}`)) ? 0 : 1;
@@ -221,20 +228,30 @@
     return row[b.length];
   }
 
-  function corrected(index, query) {
+  // The most frequent word that has the letters of another one in another order.
+  const sorted = (word) => [...word].sort().join("");
+  const transposed = (index, word) => index.vocabulary.find((one) => one.length === word.length && one !== word && sorted(one) === sorted(word));
+
+  function readVocabulary(index) {
     if (!index.vocabulary) {
       const count = new Map();
       for (const one of index.names) for (const word of `${one.shown} ${one.also.join(" ")}`.split(" ")) if (word.length > 2) count.set(word, (count.get(word) || 0) + 1);
       index.vocabulary = [...count].sort((a, b) => b[1] - a[1]).map(([word]) => word);
+      index.every = new Set(index.names.flatMap((one) => `${one.shown} ${one.aliases} ${plain(one.text || "")}`.split(" ")));
     }
+  }
+
+  // A word of four letters or more that occurs nowhere, though its stem may: "maks" is not "make".
+  const swapped = (index, word) => word.length > 3 && !index.every.has(word) && !ALIKE.has(stem(word)) && transposed(index, word);
+
+  function corrected(index, query) {
     const known = new Set(index.vocabulary);
     const words = plain(query).split(" ");
     return words
       .map((word) => {
         if (word.length < 3 || known.has(word)) return word;
-        const sorted = (text) => [...text].sort().join("");
-        const swapped = index.vocabulary.find((one) => one.length === word.length && sorted(one) === sorted(word));
-        if (swapped) return swapped;
+        const other = transposed(index, word);
+        if (other) return other;
         const limit = word.length < 8 || words.length > 3 ? 1 : 2;
         for (let most = 1; most <= limit; most++) {
           const near = index.vocabulary.find((one) => distance(word, one, most) <= most);
@@ -261,7 +278,8 @@
     let meant = "";
     let all = hits(index, query);
     // A word that no name has may be a misspelling.
-    const strange = terms(query).some((word) => word.length > 2 && !IDLE.has(word) && !ALIKE.has(word) && meanings(index, word, true).size === 1 && !index.index.has(word));
+    readVocabulary(index);
+    const strange = plain(query).split(" ").some((word) => swapped(index, word)) || terms(query).some((word) => word.length > 2 && !IDLE.has(word) && !ALIKE.has(word) && meanings(index, word, true).size === 1 && !index.index.has(word));
     if (!all.length || strange) {
       meant = corrected(index, query);
       const others = meant === plain(query) ? [] : hits(index, meant);

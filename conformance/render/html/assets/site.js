@@ -235,9 +235,16 @@
     picture.parentElement.tabIndex = 0;
   });
 
+  // The text by which a row is filtered. The names of threads are not part of it.
+  function filtered(row) {
+    const copy = row.cloneNode(true);
+    copy.querySelectorAll(".threads").forEach((part) => part.remove());
+    return copy.textContent.toLowerCase();
+  }
+
   // Tables with a filter. The text of the filter is kept in the address.
   document.querySelectorAll("input[data-filter]").forEach((input) => {
-    const rows = [...document.querySelectorAll(`table.${input.dataset.filter} tbody tr`)].map((row) => [row, row.textContent.toLowerCase()]);
+    const rows = [...document.querySelectorAll(`table.${input.dataset.filter} tbody tr`)].map((row) => [row, filtered(row)]);
     const choice = document.querySelector(`select[data-choice="${input.dataset.filter}"]`);
     const count = input.parentElement.querySelector("output");
     const filter = () => {
