@@ -1,33 +1,42 @@
-"""Attention by an operation of a form: calls of attention are packed or paged, and their results unpacked."""
+"""Attention by an operation of a form: calls are stored as the form stores them, and results restored."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from inspect import Parameter, Signature
-from math import inf, prod
+from math import inf
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from attnspec import OPERATIONS
 from attnspec.backends.backend import Backend, parameters
+from attnspec.backends.constraints import fits
 from attnspec.backends.errors import Unsupported
-from attnspec.operations.letters import BATCH
-from attnspec.operations.operation import Shape
+from attnspec.backends.stored_codes import code, encodings
+from attnspec.backends.stored_latent import Latent
+from attnspec.backends.stored_lists import MASKS, blocks_of_call, with_lists
+from attnspec.backends.stored_rows import LENGTHS, Rows
+from attnspec.operations import Shape
+from attnspec.operations.stacks import name_of
 
-#: The forms in which any call of attention can be stored.
-FORMS = ("packed_attention", "paged_attention", "packed_paged_attention")
-#: The positions of a page, and the number in places that no sequence has.
-_PAGE, _UNREAD = 16, 1000.0
+LOW_PRECISION = "low_precision_attention"
+_LAYERS = {name: form.layers for name, form in OPERATIONS.items() if form.layers}
+#: The forms in which calls of attention can be stored, those first that can store any of them.
+FORMS = (
+    *("packed_attention", "paged_attention", "packed_paged_attention"),
+    *sorted(
+        (name for name, layers in _LAYERS.items() if not {*layers} <= {"packed", "paged", "sharded"}),
+        key=lambda name: len(_LAYERS[name]),
+    ),
+    LOW_PRECISION,
+)
 #: What a query with nothing to attend to has (MASK-6, SOFT-7, SOFT-8).
 _EMPTY = {"lse": -inf, "max": -inf}
-_LENGTHS = {"L": "query_lengths", "S": "key_lengths"}
 
 
 def attention_of_form(backend: Backend) -> Backend:
-    """Let a backend without attention compute it by its packed or paged operation.
+    """Let a backend without attention compute it by the operation of a form or of a stack of forms.
 
     Each batch entry is a sequence. Rows past a length are cut out of packed rows. Pages lie in any order.
+    Codes and latent vectors hold the numbers exactly. Lists and blocks hold the keys that masks allow.
     """
     if backend.function("attention") is not None:
         return backend
@@ -35,8 +44,10 @@ def attention_of_form(backend: Backend) -> Backend:
     if form is None:
         return backend
     companions = dict(backend.companions)
-    if f"{form}_vjp" in companions:
+    if f"{form}_vjp" in OPERATIONS and backend.function(f"{form}_vjp") is not None:
         companions["attention_vjp"] = _by_form(backend, f"{form}_vjp", "attention_vjp")
+    elif {"quantized", "latent"}.intersection(_LAYERS.get(form, ())) or form == LOW_PRECISION:
+        companions["attention_vjp"] = _decline_gradients(form)
     attention = _by_form(backend, form, "attention")
     notes = (*backend.notes, f"calls of attention are made as calls of {form}")
     return replace(backend, attention=attention, companions=companions, notes=notes)
@@ -44,176 +55,120 @@ def attention_of_form(backend: Backend) -> Backend:
 
 def _by_form(backend: Backend, form: str, operation: str) -> Callable[..., Any]:
     """Return a function with the arguments of an operation that a function of a form can compute."""
-    function, whole = backend.function(form), OPERATIONS[operation]
-    assert function is not None  # noqa: S101 - for the type checker: the caller has asked
-    taken = parameters(function)
-    packed = "packed" in OPERATIONS[form.removesuffix("_vjp")].layers
-    shapes = {argument.name: argument.shape for argument in (*whole.arguments.values(), *whole.forward)}
-    shapes |= {result.name: result.shape for result in whole.results}
+    whole, storage = OPERATIONS[operation], _Storage.of(backend, form, operation)
 
     def compute(*arrays: Any, **options: Any) -> Any:
         given = dict(zip(whole.arrays, arrays, strict=True))
         given |= {name: x for name, x in options.items() if x is not None and x is not False}
-        stored = _Stored.of(backend, form, given)
-        if "d_lse" in given and "sinks" in given and "query_lengths" in given and packed:
+        rows = Rows.of(backend, storage.layers, given)
+        if "d_lse" in given and "sinks" in given and "query_lengths" in given and rows.packed:
             raise Unsupported("a row that is cut out has a cotangent, which its sink would get")
-        # Rows past a length are cut out of packed rows, and every call of pages has the lengths of keys.
-        apart = ("query_offset", *(_LENGTHS.values() if packed else ()))
-        call = {name: stored.store(x, shapes.get(name, ())) for name, x in given.items() if name not in apart}
-        call |= stored.own(call) | stored.offset(given, own="query_offset" in taken)
-        stored_arrays = [call.pop(name) for name in OPERATIONS[form].arrays]
-        results = function(*stored_arrays, **call)
-        several = results if isinstance(results, tuple | list) else (results,)
+        latent = Latent.of(backend, given) if "latent" in storage.layers else None
+        results = storage.results(rows, latent, given)
         sinks = {"lse": given.get("sinks")}
         outputs = tuple(
-            stored.restore(x, shapes[name], _EMPTY.get(name, 0.0), sinks.get(name))
-            for name, x in zip(whole.wanted(given), several, strict=True)
+            rows.restore(results[name], storage.letters[name], _EMPTY.get(name, 0.0), sinks.get(name))
+            for name in whole.wanted(given)
         )
         return outputs if len(outputs) > 1 else outputs[0]
 
-    offered = [name for name in (*whole.options, *(x.name for x in whole.forward)) if name in taken]
-    offered += [] if "query_offset" in offered else ["query_offset"]
-    offered += [name for name in _LENGTHS.values() if packed and name not in offered]
-    offered += ["key_lengths"] if not packed and "key_lengths" not in offered else []
-    left = ("return_weights",)
     kinds = [Parameter(name, Parameter.POSITIONAL_ONLY) for name in whole.arrays]
-    kinds += [Parameter(x, Parameter.KEYWORD_ONLY, default=None) for x in offered if x not in left]
-    compute.__dict__ |= {"__signature__": Signature(kinds), "copies": True}  # which callers read
+    kinds += [Parameter(name, Parameter.KEYWORD_ONLY, default=None) for name in storage.offered(operation)]
+    signature = {"__signature__": Signature(kinds), "copies": True, "form": form}  # which callers read
+    compute.__dict__ |= signature
     return compute
 
 
 @dataclass(frozen=True)
-class _Stored:
-    """One call of attention as a form stores it."""
+class _Storage:
+    """How a function of a form stores calls of an operation."""
 
     backend: Backend
-    packed: bool
-    paged: bool
-    batch: tuple[int, ...]
-    sizes: dict[str, int]  # the lengths of the axes L and S
-    used: dict[str, NDArray[np.int64]]  # of each sequence, the part of them that it has
+    form: str
+    layers: tuple[str, ...]
+    plain: str  # the form without packed rows and pages
+    letters: Mapping[str, Shape]  # of the arrays before they are put into rows and pages, and of the results
 
     @classmethod
-    def of(cls, backend: Backend, form: str, given: dict[str, Any]) -> "_Stored":
-        """Read the sizes of a call."""
-        layers = OPERATIONS[form.removesuffix("_vjp")].layers
-        if len(given["query"].shape) < 3:
-            raise Unsupported("a call without heads has no place in the layout")
-        batch = tuple(given["query"].shape[:-3])
-        sizes = {"L": given["query"].shape[-2], "S": given["key"].shape[-2]}
-        used = {}
-        for letter, name in _LENGTHS.items():
-            length = given.get(name, sizes[letter])
-            length = length if isinstance(length, int) else backend.to_numpy(length)
-            used[letter] = np.broadcast_to(np.asarray(length, np.int64), batch).reshape(-1)
-        return cls(backend, "packed" in layers, "paged" in layers, batch, sizes, used)
+    def of(cls, backend: Backend, form: str, operation: str) -> "_Storage":
+        """Derive the storage from the declarations."""
+        layers, whole = _LAYERS.get(form.removesuffix("_vjp"), ()), OPERATIONS[operation]
+        inner = tuple(layer for layer in layers if layer not in ("packed", "paged"))
+        plain = LOW_PRECISION if form == LOW_PRECISION else name_of(inner)
+        known = [*OPERATIONS[plain].arguments.values(), *whole.arguments.values(), *whole.forward]
+        letters = {argument.name: argument.shape for argument in known}
+        return cls(
+            backend, form, layers, plain, letters | {result.name: result.shape for result in whole.results}
+        )
 
     @property
-    def count(self) -> int:
-        """The number of sequences."""
-        return prod(self.batch)
+    def taken(self) -> frozenset[str]:
+        """The arguments that the function takes."""
+        function = self.backend.function(self.form)
+        assert function is not None  # noqa: S101 - for the type checker: the caller has asked
+        return parameters(function)
 
-    @property
-    def table(self) -> NDArray[np.int64]:
-        """The pages of each sequence, ``(G, T)``."""
-        pages = -(-self.sizes["S"] // _PAGE)
-        order = np.random.default_rng(0).permutation(self.count * pages)
-        return order.reshape(self.count, pages)
+    def offered(self, operation: str) -> list[str]:
+        """Name the options of an operation that the function takes, or that the storage stands for."""
+        whole = OPERATIONS[operation]
+        apart = {"query_offset"}
+        apart |= {*LENGTHS.values()} if "packed" in self.layers else set()
+        apart |= {"key_lengths"} if "paged" in self.layers else set()
+        apart |= {*MASKS} if "listed" in self.layers else set()
+        names = (*whole.options, *(argument.name for argument in whole.forward))
+        return [name for name in names if name in self.taken | apart and name != "return_weights"]
 
-    def own(self, call: dict[str, Any]) -> dict[str, Any]:
-        """Return the arguments that attention does not have, in the place of those that it has."""
-        put, own = self.backend.to_library, {}
-        for letter, side in (("L", "query"), ("S", "key")):
-            if self.packed and (side == "query" or not self.paged):
-                own[f"{side}_starts"] = put(np.append(0, np.cumsum(self.used[letter])))
-        if self.paged:
-            own |= {f"{name}_pages": call.pop(name) for name in ("key", "value")}
-            own |= {"block_table": put(self.table), "key_lengths": put(self.used["S"])}
-        return own
+    def results(self, rows: Rows, latent: Latent | None, given: dict[str, Any]) -> dict[str, Any]:
+        """Call the function with the first of several encodings that it takes. Return the results by name."""
+        function, form = self.backend.function(self.form), OPERATIONS[self.form]
+        assert function is not None  # noqa: S101 - for the type checker: the caller has asked
+        declined: Exception | None = None
+        for call in self._calls(rows, latent, given):
+            options = {name: x for name, x in call.items() if name not in form.arrays}
+            try:
+                results = function(*(call[name] for name in form.arrays), **options)
+            except (Unsupported, NotImplementedError) as error:
+                declined = error
+                continue
+            several = results if isinstance(results, tuple | list) else (results,)
+            named = dict(zip(form.wanted(call), several, strict=True))
+            return latent.restore(named) if latent else named
+        raise declined or AssertionError("calls: expected some, got none")
 
-    def offset(self, given: dict[str, Any], *, own: bool) -> dict[str, Any]:
-        """Return an offset for each sequence, where positions of queries matter."""
-        if "query_positions" in given or not {"is_causal", "window"} & {*given}:
-            return {}
-        offset = given.get("query_offset", 0)
-        offset = offset if isinstance(offset, int) else self.backend.to_numpy(offset)
-        offset = np.broadcast_to(np.asarray(offset, np.int64), self.batch).reshape(-1)
-        if own:
-            return {"query_offset": self.backend.to_library(offset.copy())}
-        at_end = self.paged or self.backend.dialect.get("PACK-5") == "bottom-right"
-        if not np.array_equal(offset, self.used["S"] - self.used["L"] if at_end else 0 * offset):
-            raise Unsupported("its function takes no query_offset, and aligns this call otherwise")
-        return {}
+    def _calls(self, rows: Rows, latent: Latent | None, given: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """Yield the calls that stand for one of attention: one, or one for each encoding of codes."""
+        taken, arrays = self.taken, OPERATIONS[self.plain].arrays
+        blocks = blocks_of_call(rows, given, taken) if "block_sparse" in self.layers else {}
+        if "listed" in self.layers:
+            given = with_lists(rows, given, taken, latent=latent is not None)
+        numbers = latent.store(given, taken) if latent else given
+        sources = [name.removesuffix("_codes") for name in arrays if name.endswith("_codes")]
+        held = [rows.backend.to_numpy(numbers[name]) for name in sources]
+        # Rows past a length are cut out of packed rows, and every call of pages has the lengths of keys.
+        apart = ("query_offset", *(LENGTHS.values() if rows.packed else ()))
+        offset = rows.offset(given, own="query_offset" in taken)
+        for encoding in encodings(held, taken, sum(rows.sizes.values())) if sources else ("",):
+            call, shared = code(rows.backend, self.plain, numbers, taken, encoding)
+            stored = {
+                name: rows.store(x, self.letters.get(name, ()))
+                for name, x in call.items()
+                if name not in apart
+            }
+            keys = tuple(name for name in arrays if "S" in OPERATIONS[self.plain].arguments[name].shape)
+            stored |= rows.own(stored, keys) | offset | shared | blocks
+            if misfit := fits(rows.backend.constraints, stored, self.form):
+                raise Unsupported(f"it {misfit}")
+            yield stored
 
-    def store(self, array: Any, letters: Shape) -> Any:
-        """Store an array of attention with axes of these letters."""
-        if BATCH not in letters or isinstance(array, int):
-            return array
-        xp, inner = self.backend.xp, letters[1:]
-        if {"L", "S"} <= {*inner}:  # a mask or a bias, which may lack axes
-            if self.packed and not self.paged and self.count > 1:
-                raise Unsupported("a mask of several packed sequences would be too large")
-            heads = array.shape[-3] if len(array.shape) > 2 else 1
-            array = xp.broadcast_to(array, (*self.batch, heads, self.sizes["L"], self.sizes["S"]))
-        array = xp.reshape(array, (self.count, *array.shape[len(self.batch) :]))
-        if self.paged and "S" in inner:
-            array = self._with_room(array, 1 + inner.index("S"))
-            array = self._in_pages(array) if inner[-1] in ("D", "Dv") else array
-        for axis, letter in self._rows(inner):
-            if len(array.shape) > len(inner):  # the axis of sequences is still there
-                sides = (*range(1, axis + 1), 0, *range(axis + 1, len(array.shape)))
-                array = xp.permute_dims(array, sides)
-                array = xp.reshape(array, (*array.shape[:axis], -1, *array.shape[axis + 2 :]))
-            array = xp.take(array, self.backend.to_library(self._places(letter)), axis=axis)
-        return array
 
-    def restore(self, array: Any, letters: Shape, empty: float, sinks: Any = None) -> Any:
-        """Return a result in the shape that attention gives it.
+def _decline_gradients(form: str) -> Callable[..., Any]:
+    """Make a function of gradients that declines every call."""
 
-        Rows past a length are empty, and their lse is the sink of their head.
-        """
-        if BATCH not in letters:
-            return array
-        xp, inner = self.backend.xp, letters[1:]
-        for axis, letter in self._rows(inner):
-            places, size = self._places(letter), self.count * self.sizes[letter]
-            back = np.full(size, len(places))
-            back[places] = np.arange(len(places))
-            shape = (*array.shape[:axis], 1, *array.shape[axis + 1 :])
-            own = None if sinks is None else xp.astype(sinks[:, None], array.dtype)
-            filler = self._full(array, shape, empty) if own is None else own
-            array = xp.take(xp.concat([array, filler], axis=axis), self.backend.to_library(back), axis=axis)
-        if rows := self._rows(inner):
-            axis = rows[0][0]
-            split = (*array.shape[:axis], self.count, -1, *array.shape[axis + 1 :])
-            sides = (axis, *(side for side in range(len(split)) if side != axis))
-            array = xp.permute_dims(xp.reshape(array, split), sides)
-        return xp.reshape(array, (*self.batch, *array.shape[1:]))
+    def decline(*_: Any, **__: Any) -> Any:
+        raise Unsupported(f"gradients of {form} are not an operation")
 
-    def _rows(self, inner: Shape) -> list[tuple[int, str]]:
-        """Return the axes whose rows a form packs, with their letters."""
-        packed = {"L", "S"} if not self.paged else {"L"}
-        return [(axis, letter) for axis, letter in enumerate(inner) if self.packed and letter in packed]
-
-    def _places(self, letter: str) -> NDArray[np.int64]:
-        """Return the rows, of all rows of all sequences, that are within the length of theirs."""
-        size = self.sizes[letter]
-        return np.concatenate([g * size + np.arange(n) for g, n in enumerate(self.used[letter])])
-
-    def _with_room(self, array: Any, axis: int) -> Any:
-        """Lengthen the axis of keys to whole pages."""
-        more = -self.sizes["S"] % _PAGE
-        shape = (*array.shape[:axis], more, *array.shape[axis + 1 :])
-        return self.backend.xp.concat([array, self._full(array, shape, _UNREAD)], axis=axis)
-
-    def _full(self, like: Any, shape: tuple[int, ...], number: float) -> Any:
-        """Make an array of one number, with the dtype of another array."""
-        dtype = self.backend.to_numpy(like[(slice(0, 0),) * len(shape)]).dtype
-        return self.backend.to_library(np.full(shape, number).astype(dtype))
-
-    def _in_pages(self, array: Any) -> Any:
-        """Cut keys or values ``(G, Hkv, T * K, D)`` into pages ``(P, Hkv, K, D)``, in any order."""
-        xp, (count, heads, _, depth) = self.backend.xp, array.shape
-        array = xp.permute_dims(xp.reshape(array, (count, heads, -1, _PAGE, depth)), (0, 2, 1, 3, 4))
-        pages = xp.reshape(array, (-1, heads, _PAGE, depth))
-        return xp.take(pages, self.backend.to_library(np.argsort(self.table.ravel())), axis=0)
+    options = [*OPERATIONS["attention_vjp"].arguments]
+    decline.__dict__["__signature__"] = Signature(
+        [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=None) for name in options]
+    )
+    return decline

@@ -36,6 +36,15 @@ def numbers(seed: int, stream: int, shape: tuple[int, ...]) -> NDArray[np.float3
     return np.multiply(result, np.float32(1 / 64), dtype=np.float32).reshape(shape)
 
 
+def short_numbers(seed: int, stream: int, shape: tuple[int, ...]) -> NDArray[np.float32]:
+    """Return an array of multiples of 1/2 from -3/2 to 3/2: octets modulo 7, less 3, times 1/2.
+
+    Codes of 4 bits hold these numbers exactly, with scales that may differ.
+    """
+    result = octets(seed, stream, int(np.prod(shape, dtype=np.int64))) % np.uint8(7)
+    return ((result.astype(np.float32) - np.float32(3)) / np.float32(2)).reshape(shape)
+
+
 _MASK = 2**64 - 1
 
 
@@ -84,6 +93,7 @@ class Formula:
     #: The number of different rows of queries and of keys, a power of 2 up to 256. 0 if all are different.
     words: int = 16
     seed: int = 0
+    short: bool = False  # whether queries, keys and values are multiples of 1/4 and 1/2, which codes hold
     #: The options of the call. `is_causal`, `query_offset`, `window`, `query_lengths`, `key_lengths`,
     #: `scale`, `softcap` and `dropout_rate` have their values; a tuple gives one number for each batch
     #: entry. `mask`, `bias` and `dropout_mask` have the letters of their axes, such as ``("L", "S")``.
@@ -93,7 +103,7 @@ class Formula:
     @property
     def codes(self) -> NDArray[np.float32]:
         """The different rows of keys, ``(words, D)``. Those of queries are half of them."""
-        return numbers(self.seed, STREAMS["codes"], (self.words, self.depth))
+        return self._numbers("codes", (self.words, self.depth))
 
     @property
     def query_words(self) -> NDArray[np.uint8]:
@@ -108,9 +118,7 @@ class Formula:
     @property
     def value(self) -> NDArray[np.float32]:
         """The values, ``(*B, Hkv, S, Dv)``."""
-        return numbers(
-            self.seed, STREAMS["value"], (*self.batch, self.key_heads, self.keys, self.value_depth)
-        )
+        return self._numbers("value", (*self.batch, self.key_heads, self.keys, self.value_depth))
 
     @property
     def d_output(self) -> NDArray[np.float32]:
@@ -164,9 +172,12 @@ class Formula:
         if self.words:
             halves = self.codes * np.float32(0.5)
             return halves[self.query_words], self.codes[self.key_words]
-        query = numbers(self.seed, STREAMS["query"], (*self.batch, self.heads, self.queries, self.depth))
-        key = numbers(self.seed, STREAMS["key"], (*self.batch, self.key_heads, self.keys, self.depth))
+        query = self._numbers("query", (*self.batch, self.heads, self.queries, self.depth))
+        key = self._numbers("key", (*self.batch, self.key_heads, self.keys, self.depth))
         return query * np.float32(0.5), key
+
+    def _numbers(self, name: str, shape: tuple[int, ...]) -> NDArray[np.float32]:
+        return (short_numbers if self.short else numbers)(self.seed, STREAMS[name], shape)
 
     def _words(self, name: str, shape: tuple[int, ...]) -> NDArray[np.uint8]:
         result = octets(self.seed, STREAMS[name], int(np.prod(shape, dtype=np.int64)))

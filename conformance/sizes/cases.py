@@ -10,6 +10,7 @@ from attnspec.conformance.sizes.groups import (
     addresses,
     backward,
     backward_of_some,
+    codes,
     covering,
     decode,
     heads,
@@ -31,6 +32,7 @@ _GROUPS = {
     "views": views,
     "long": long,
     "sampled": sampled,
+    "codes": codes,
     "backward": backward,
     "backward-of-some": backward_of_some,
 }

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from attnspec.backends import Backend
+from attnspec.backends.attention_of_form import LOW_PRECISION
 from attnspec.conformance.judge.budget import required
 from attnspec.conformance.judge.expected import value_variants
 from attnspec.conformance.judge.failure import Missing
@@ -123,6 +124,9 @@ def precisions(backend: Backend, dtype: str) -> tuple[Precision, ...]:
     """Return the precision of the standard, then that of a variant that a backend declares."""
     profile, plain = backend.profile, replace(backend, dialect={})
     standard = Precision(required(plain, dtype), None, profile)
+    if getattr(backend.attention, "form", "") == LOW_PRECISION and standard.accuracy == "cast":
+        profile = profile if "fp8" in profile else "fp8"  # its weights may have 8 bits (QUANT-11)
+        standard = replace(standard, profile=profile)
     if dtype == "float64" and "NUM-2" in backend.dialect:
         return standard, Precision("full", backend.dialect["NUM-2"], profile, "NUM-2")
     if dtype in SHORT and backend.dialect.get("NUM-5") == "storage":

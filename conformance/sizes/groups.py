@@ -314,3 +314,25 @@ def backward_of_some() -> Iterator[Problem]:
         given = formula_option(option, number, (2,), queries, keys)
         formula = Formula(queries, keys, depth, depth, (2,), *heads, words=0, seed=number, options=given)
         yield Problem(formula, ("float32", "bfloat16", "float32", "float16")[number % 4], operation=_VJP)
+
+
+#: L, and S past tiles, blocks of scales and lengths of lists.
+_LENGTHS_OF_SHORT = ((1, 257), (17, 513), (129, 640), (1, 1025), (65, 2048), (1, 4097))
+_OPTIONS_OF_SHORT = ("plain", "is_causal", "key_lengths", "left", "sinks", "softcap", "mask", "bias", "scale")
+
+
+def codes() -> Iterator[Problem]:
+    """Numbers that codes of 4 and 8 bits hold with scales of several sizes, past tiles and splits."""
+    for (line, option), (place, (queries, keys)) in product(
+        enumerate(_OPTIONS_OF_SHORT), enumerate(_LENGTHS_OF_SHORT)
+    ):
+        number = len(_LENGTHS_OF_SHORT) * line + place
+        batch, heads = (
+            ((2,), (1,), (3,))[number // 2 % 3],
+            ((4, 2), (8, 1), (3, 3), (8, 2))[(line + place) % 4],
+        )
+        depth = (64, 128, 96, 40)[(line + place // 2) % 4]
+        options = formula_option(option, number, batch, queries, keys)
+        sizes = (queries, keys, depth, (depth, 64)[line % 2], batch, *heads)
+        dtype = ("float32", "bfloat16", "float32", "float16")[(line + place // 3) % 4]
+        yield Problem(Formula(*sizes, seed=number, short=True, options=options), dtype)

@@ -1,0 +1,300 @@
+"""Kernels of codes, latent vectors, lists and blocks at real sizes: correct ones pass, wrong ones fail."""
+
+from dataclasses import replace
+from functools import partial, wraps
+
+import numpy as np
+import pytest
+
+from attnspec import OPERATIONS
+from attnspec.backends import Unsupported, load
+from attnspec.backends.attention_of_form import FORMS, LOW_PRECISION, attention_of_form
+from attnspec.backends.backend import no_attention
+from attnspec.backends.constraints import Constraints
+from attnspec.backends.stored_codes import ENCODINGS
+from attnspec.conformance.gallery import entry
+from attnspec.conformance.judge.judge import judge
+from attnspec.conformance.sizes.cases import sized_cases
+from attnspec.formula import Formula
+from attnspec.reference import attention
+
+PORTABLE = load("numpy-portable")
+SINGLE = (
+    "quantized_attention",
+    "block_sparse_attention",
+    "listed_attention",
+    "latent_attention",
+    LOW_PRECISION,
+)
+
+
+def of_form(form, function, dtypes=PORTABLE.dtypes, **changes):
+    """A backend with a function for one form alone, as attention."""
+    changes |= {"attention": no_attention, "companions": {form: function}, "dtypes": dtypes}
+    return attention_of_form(replace(PORTABLE, **changes))
+
+
+def statuses(backend, cases):
+    """The statuses of some cases, each judged as a run does."""
+    return [judge(backend, replace(item)).status for item in cases]
+
+
+def cases(group, most=2**24, **formula):
+    """The sized cases of a group that take no long time, with some numbers in their formula."""
+    return [
+        item
+        for item in sized_cases()
+        if item.group == f"sizes: {group}" and item.work <= most
+        if all(getattr(item.formula, name) == number for name, number in formula.items())
+    ]
+
+
+@pytest.mark.parametrize("form", FORMS[3:])
+def test_a_correct_kernel_passes(form):
+    few = 4 if form in SINGLE else 1
+    chosen = [item for group in ("codes", "covering", "sampled") for item in cases(group, 2**23)[::5][:few]]
+    found = statuses(of_form(form, PORTABLE.companions[form]), chosen)
+    assert {*found} <= {"pass", "unsupported"}
+    assert found.count("pass") > 0.6 * len(found)
+
+
+CORRECT = {
+    "codes_decoded_to_the_dtype_of_the_query": "quantized_attention",
+    "scales_multiplied_by_two_factors": "quantized_attention",
+    "weights_of_eight_bits_raised": LOW_PRECISION,
+    "listed_keys_gathered": "listed_attention",
+    "latent_absorbed": "latent_attention",
+    "latent_absorbed_and_stored": "latent_attention",
+    "latent_part_by_part": "latent_attention",
+}
+
+
+@pytest.mark.parametrize("name", CORRECT)
+def test_a_kernel_that_computes_otherwise_passes(name):
+    form, whole = CORRECT[name], entry(name).backend()
+    backend = of_form(form, whole.companions[form], whole.dtypes, accuracy=whole.accuracy)
+    chosen = [*cases("codes")[::7], *cases("covering", 2**22)[::60], *cases("decode", 2**22)[::9]]
+    found = statuses(backend, chosen)
+    assert {*found} <= {"pass", "unsupported"}
+    assert found.count("pass") > 0.7 * len(found)
+
+
+@pytest.mark.parametrize("name", ["numpy-portable", "latent_gradients_absorbed"])
+def test_gradients_of_latent_vectors_pass(name):
+    whole = PORTABLE if name == "numpy-portable" else entry(name).backend()
+    own = {form: whole.companions[form] for form in ("latent_attention", "latent_attention_vjp")}
+    backend = attention_of_form(replace(whole, attention=no_attention, companions=own))
+    chosen = [*cases("backward", 2**27)[:5], *cases("backward-of-some", 2**26)]
+    found = statuses(backend, chosen)
+    assert {*found} <= {"pass", "unsupported"}
+    assert found.count("pass") > 0.5 * len(found)
+
+
+# Wrong kernels, each right for as many keys as the suite has.
+
+
+CODES = [f"{name}_{part}" for name in ("key", "value") for part in ("codes", "scales", "zero_points")]
+
+
+def cut(most, *names):
+    """Leave out keys past a number: the arrays of these names, with their axis of keys last but one."""
+
+    def change(call):
+        return call | {name: call[name][..., :most, :] for name in names if name in call}
+
+    return change
+
+
+def scales_of_the_block_before(call):
+    """Take the scales of the last keys past a multiple of 128 from the first of the block."""
+    changed = dict(call)
+    for name in ("key_scales", "value_scales"):
+        scales = call[name].copy()
+        last = (scales.shape[-2] - 1) // 128 * 128
+        if last:
+            scales[..., last:, :] = scales[..., last - 1 : last, :]
+        changed[name] = scales
+    return changed
+
+
+def shorter_lists(call):
+    return call | {"key_indices": call["key_indices"][..., :640]}
+
+
+def fewer_blocks(call):
+    if "block_mask" in call:
+        mask = call["block_mask"].copy()
+        mask[..., 4:] = False
+        return call | {"block_mask": mask}
+    return call | {"block_counts": np.minimum(call["block_counts"], 4)}
+
+
+def narrow_latent(call):
+    call = call | {"key_weight": call["key_weight"].copy()}
+    call["key_weight"][:, 128:] = 0
+    return call
+
+
+WRONG = {
+    "scales of the block before": ("quantized_attention", scales_of_the_block_before),
+    "codes past 512": (
+        "quantized_attention",
+        cut(512, *CODES),
+    ),
+    "lists past 640": ("listed_attention", shorter_lists),
+    "a fifth block": ("block_sparse_attention", fewer_blocks),
+    "latent vectors past 512": ("latent_attention", cut(512, "latent", "key_rotary")),
+    "features of a latent past 128": ("latent_attention", narrow_latent),
+    "codes past 1024 with queries in codes": (
+        LOW_PRECISION,
+        cut(1024, *CODES),
+    ),
+}
+#: Options that would not fit fewer keys.
+_OF_KEYS = ("mask", "bias", "key_lengths", "key_segment_ids", "dropout_mask", "key_positions")
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_kernel_that_is_wrong_at_sizes_alone_fails(name):
+    form, change = WRONG[name]
+    right, names = PORTABLE.companions[form], OPERATIONS[form].arrays
+
+    @wraps(right)
+    def wrong(*given, **options):
+        if {*options}.intersection(_OF_KEYS):
+            raise Unsupported("it has other keys")
+        call = change(dict(zip(names, given, strict=True)) | options)
+        arrays = [call.pop(each) for each in names]
+        return right(*arrays, **call)
+
+    backend = of_form(form, wrong, ("float32",))
+    short = [item for item in cases("covering", 2**22, key_heads=1) if item.formula.keys <= 128]
+    short = [item for item in short if item.formula.depth + item.formula.value_depth < 100]
+    assert {*statuses(backend, short[::12])} <= {"pass", "unsupported"}
+    chosen = [item for item in cases("codes", 2**26) if item.dtype == "float32" and item.formula.keys > 640]
+    found = statuses(backend, chosen[:4])
+    assert found.count("fail") > found.count("pass")
+
+
+def test_weights_of_8_bits_are_allowed_beside_queries_in_codes_alone():
+    item = next(item for item in cases("codes", 2**27) if item.dtype == "bfloat16" and not item.named)
+    short = entry("weights_of_eight_bits_raised").backend()
+    right = short.companions[LOW_PRECISION]
+    backend = of_form(LOW_PRECISION, right, ("bfloat16",), accuracy="cast")
+    assert judge(backend, item).status == "pass"
+
+    def of_numbers(query, key_codes, value_codes, *, key_scales, value_scales, return_lse=False):
+        ones = np.ones((1,), query.dtype)
+        codes = np.rint(np.asarray(query, np.float64) * 4).astype(np.int8)
+        options = {"key_scales": key_scales, "value_scales": value_scales, "return_lse": return_lse}
+        return right(ones / 4, codes, key_codes, value_codes, **options)
+
+    assert judge(of_form("quantized_attention", of_numbers, ("bfloat16",)), item).status == "fail"
+
+
+@pytest.mark.parametrize("granularity", ["", "tensor", "head", "token"])
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize(
+    "form", ["quantized_attention", "paged_quantized_attention", "packed_quantized_latent_attention"]
+)
+def test_each_encoding_and_shape_of_scales(form, encoding, granularity):
+    right, seen = PORTABLE.companions[form], []
+
+    @wraps(right)
+    def only(*arrays, **options):
+        if options["encoding"] != encoding:
+            raise NotImplementedError(options["encoding"])
+        seen.extend(options[name] for name in options if name.endswith("_scales"))
+        return right(*arrays, **options)
+
+    backend = of_form(form, only, constraints=Constraints(scales=granularity))
+    random = np.random.default_rng(0)
+    shapes = ((2, 4, 3, 64), (2, 2, 400, 64), (2, 2, 400, 32))
+    query, key, value = (random.integers(-3, 4, shape) / 2 for shape in shapes)
+    result = backend.attention(query, key, value)
+    np.testing.assert_allclose(result, attention(query, key, value), rtol=1e-12, atol=1e-14)
+    several = {"": 3, "token": 3, "head": 1 if "latent" in form else 2, "tensor": 1}[granularity]
+    assert [len(np.unique(scales)) for scales in seen] == [several] * len(seen)
+
+
+def test_other_numbers_are_codes_of_8_bits_with_one_scale():
+    item = cases("covering")[0]
+    seen = []
+
+    @wraps(PORTABLE.companions["quantized_attention"])
+    def look(*arrays, **options):
+        seen.append(options)
+        return PORTABLE.companions["quantized_attention"](*arrays, **options)
+
+    assert judge(of_form("quantized_attention", look), item).status == "pass"
+    assert seen[0]["encoding"] == "int8"
+    assert {float(number) for name in ("key_scales", "value_scales") for number in seen[0][name].ravel()} == {
+        1 / 64
+    }
+    third = np.full((1, 1, 2, 4), 1 / 3)
+    with pytest.raises(Unsupported, match="more digits than codes of 8 bits hold"):
+        of_form("quantized_attention", look).attention(third, third, third)
+
+
+def test_a_list_stands_for_masks_that_the_function_does_not_take():
+    right = PORTABLE.companions["listed_attention"]
+
+    def plain(query, key, value, *, key_indices, return_lse=False):
+        return right(query, key, value, key_indices=key_indices, return_lse=return_lse)
+
+    backend = of_form("listed_attention", plain)
+    for named in ({"is_causal"}, {"window", "is_causal"}, {"key_lengths"}, {"mask"}, set()):
+        found = [
+            item for item in cases("codes") + cases("covering") if {*item.named} - {"query_offset"} == named
+        ]
+        judged = [judge(backend, replace(item)) for item in found[:6]]
+        several = {"heads with one list have several masks"}
+        assert all(x.status == "pass" or x.reason in several for x in judged), (named, judged)
+        assert any(x.status == "pass" for x in judged)
+
+
+def test_blocks_are_given_as_a_mask_or_as_lists():
+    right = PORTABLE.companions["block_sparse_attention"]
+
+    def masked(query, key, value, *, query_block, key_block, block_mask, is_causal=False):
+        blocks = {"query_block": query_block, "key_block": key_block, "block_mask": block_mask}
+        seen.append(block_mask)
+        return right(query, key, value, is_causal=is_causal, **blocks)
+
+    def listed(query, key, value, *, query_block, key_block, block_counts, block_indices, is_causal=False):
+        blocks = {"query_block": query_block, "key_block": key_block}
+        seen.append(block_counts < block_indices.shape[-1])
+        blocks |= {"block_counts": block_counts, "block_indices": block_indices}
+        return right(query, key, value, is_causal=is_causal, **blocks)
+
+    formula = Formula(300, 300, 16, 16, heads=2, key_heads=1, options={"is_causal": True})
+    item = replace(cases("covering")[0], formula=formula, dtype="float32")
+    for function in (masked, listed):
+        seen = []
+        assert judge(of_form("block_sparse_attention", function), item).status == "pass"
+        assert 0 < np.mean(seen[0]) < 1  # some blocks are not active
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"profile": "tf32"}, "may be rounded in its profile"),
+        ({"profile": "flushed"}, "may be rounded in its profile"),
+        ({"dialect": {"SCORE-2": "one"}}, "default scale of another depth"),
+    ],
+)
+def test_what_latent_vectors_cannot_stand_for_is_declined(changes, reason):
+    query, key = np.ones((1, 4, 3, 40), np.float32), np.ones((1, 2, 5, 40), np.float32)
+    backend = partial(of_form, "latent_attention", PORTABLE.companions["latent_attention"])
+    with pytest.raises(Unsupported, match=reason):
+        backend(**changes).attention(query, key, key)
+    wide = np.zeros((1, 512, 1, 512), np.float32)
+    with pytest.raises(Unsupported, match="would be too large"):
+        backend().attention(wide, wide, wide)
+
+
+def test_gradients_of_codes_are_declined():
+    backend = of_form("quantized_attention", PORTABLE.companions["quantized_attention"])
+    verdict = judge(backend, cases("backward")[0])
+    assert verdict.status == "unsupported"
+    assert "gradients of quantized_attention are not an operation" in verdict.reason
