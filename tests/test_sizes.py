@@ -18,7 +18,7 @@ from attnspec.conformance.sizes.sized import SizedCase
 from attnspec.formula import Formula
 
 portable = load("numpy-portable")
-GROUPS = ("covering", "decode", "views", "long", "sampled", "backward", "backward-of-some")
+GROUPS = ("covering", "codes", "decode", "views", "long", "sampled", "backward", "backward-of-some")
 DTYPES = ("float32", "bfloat16", "float16", "float64")
 
 

@@ -275,6 +275,17 @@ def test_blocks_are_given_as_a_mask_or_as_lists():
         assert 0 < np.mean(seen[0]) < 1  # some blocks are not active
 
 
+@pytest.mark.parametrize("layers", ["packed", "packed_paged", "paged"])
+def test_blocks_are_shared_by_sequences_of_one_row(layers):
+    form = f"{layers}_block_sparse_attention"
+    random = np.random.default_rng(0)
+    query, key, value = (random.integers(-3, 4, (3, 2, keys, 8)) / 2 for keys in (300, 400, 400))
+    options = {"is_causal": True, "key_lengths": np.array([400, 130, 257]), "query_offset": 100}
+    options |= {"query_lengths": np.array([200, 300, 129])}
+    result = of_form(form, PORTABLE.companions[form]).attention(query, key, value, **options)
+    np.testing.assert_allclose(result, attention(query, key, value, **options), rtol=1e-12, atol=1e-14)
+
+
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
@@ -291,6 +302,14 @@ def test_what_latent_vectors_cannot_stand_for_is_declined(changes, reason):
     wide = np.zeros((1, 512, 1, 512), np.float32)
     with pytest.raises(Unsupported, match="would be too large"):
         backend().attention(wide, wide, wide)
+
+
+def test_gradients_that_heads_may_store_before_they_are_added_are_declined():
+    own = {form: PORTABLE.companions[form] for form in ("latent_attention", "latent_attention_vjp")}
+    backend = attention_of_form(replace(PORTABLE, attention=no_attention, companions=own))
+    item = next(item for item in cases("backward", 2**28) if item.formula.heads > item.formula.key_heads)
+    assert judge(backend, replace(item, dtype="bfloat16")).reason.startswith("the gradients of heads that")
+    assert judge(backend, replace(item, dtype="float32")).status == "pass"
 
 
 def test_gradients_of_codes_are_declined():
