@@ -10,6 +10,10 @@ GRADIENT = "gradient"
 NOTHING, ONE_QUERY = "empty axes", "one query"
 #: More keys or queries than a tile of some size.
 TILED, TILED_32, TILED_64 = "tiles", "tiles of 32", "tiles of 64"
+#: A row whose largest score comes after the first tile of some size, so that a running maximum rises.
+RISING, RISING_32, RISING_64 = "rising past 16 keys", "rising past 32 keys", "rising past 64 keys"
+#: Sequences of packed rows that do not all have the same length, and a length that fills its last page.
+UNEQUAL, WHOLE_PAGES = "unequal sequences", "whole pages"
 #: A window without one of its bounds.
 OPEN_LEFT, OPEN_RIGHT = "open on the left", "open on the right"
 #: A score so large, or a row of scores so low, that the exponential is outside the range of float32.
@@ -20,6 +24,10 @@ ARBITRARY = "arbitrary numbers"
 SIZED_GROUPS = "sizes: "
 #: How traits of sizes begin, and what is in them.
 MORE_THAN, NOT_A_MULTIPLE = "more than ", " not a multiple of "
+#: A depth that vectors of eight numbers do not fill.
+ODD_DEPTH = f"features{NOT_A_MULTIPLE}8"
+#: Traits that most calls have.
+USUAL = (NO_SCALE, ODD_DEPTH)
 
 
 def negative(option: str) -> str:

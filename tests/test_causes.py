@@ -9,7 +9,9 @@ from made_verdicts import PORTABLE, ended, fail, found, ok, table
 from reported import ERROR, FAIL, PASS
 
 from attnspec import Case, find_case
-from attnspec.conformance.attribution.causes import message_words
+from attnspec.conformance.attribution.causes import findings
+from attnspec.conformance.attribution.exceptions import message_words
+from attnspec.conformance.attribution.finding import Diagnosis, Twin
 from attnspec.conformance.judge.budget import budgets_of
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.judge.traits import describe, numbers, traits
@@ -108,7 +110,7 @@ def test_traits_of_numbers_and_sizes():
         arguments = {"query": x, "key": keys, "value": keys, **options}
         return {*traits(Case("c", "", "errors", "attention", ("ERR-3",), arguments))} - {*options}
 
-    plain = {"no scale", "one query", "tiles", "tiles of 32", "tiles of 64"}
+    plain = {"no scale", "one query", "features not a multiple of 8", "tiles", "tiles of 32", "tiles of 64"}
     assert of() == of(key_lengths=np.array([3, 3])) == plain
     assert of(scale=-1.0) == plain - {"no scale"} | {"negative scale"}
     assert of(key_lengths=np.array([0, 3])) >= {"key_lengths of 0", "key_lengths by entry", "empty row"}
@@ -120,15 +122,47 @@ def test_traits_of_numbers_and_sizes():
     }
     assert "large scores" in of(**large), "they overflow"
     case = find_case("masking-empty-last")
-    assert traits(case) == ("empty row", "mask", "no scale")
+    assert traits(case) == ("empty row", "features not a multiple of 8", "mask", "no scale")
     assert numbers(case.calls) == sum(array.size for array in case.arguments.values())
     for name, trait in (
         ("errors-depth-float32", "refused"),
         ("numerics-number-that-is-none-query-7-float32", "special numbers"),
         ("notation-lse-float32", "shared heads"),
         ("errors-earlier-calls-mask-1-float32", "related"),
+        ("packing-causal-float32", "unequal sequences"),
+        ("paging-batch-float32", "whole pages"),
+        ("quantization-attention-grouped-float32", "shared heads"),
     ):
         assert trait in describe(find(name))[0]
+
+
+def test_a_row_rises_after_a_tile_if_its_largest_score_is_allowed_there():
+    keys = np.zeros((1, 90, 8), np.float32)
+    keys[:, 40] = 1
+    call = {"query": np.ones((1, 1, 8), np.float32), "key": keys, "value": keys}
+
+    def rising(**options):
+        own = traits(Case("c", "", "errors", "attention", ("ERR-3",), call | options))
+        return [trait for trait in own if "rising" in trait]
+
+    assert rising() == ["rising past 16 keys", "rising past 32 keys"]
+    assert rising(key_lengths=40) == rising(scale=-1.0) == []
+    assert rising(window=(None, -20), query_offset=50) == [], "the key is not allowed"
+
+
+def test_what_nan_shows_comes_last_and_a_named_bug_gives_the_rule():
+    bad = [fail(2, "NUM-11", "special numbers"), fail(1, "MASK-9"), fail(1, "MASK-4")]
+    right = [ok(30), ok(30, "special numbers")]
+    (first, *_) = found(*bad, *right)
+    assert first.rule == "MASK-4"
+    for rule, expected in (("MASK-9", "MASK-9"), ("SOFT-1", "MASK-4")):
+        diagnosis = Diagnosis((Twin(("bug",), "Do so.", rule),), 5, 9, 0.0, 9)
+        failures = [verdict for group in bad for verdict in group]
+        passing = [verdict for group in right for verdict in group]
+        (named, *_) = findings(
+            failures, [*failures, *passing], diagnoses={failures[0].backend: {first.rule: diagnosis}}
+        )
+        assert (named.rule, named.verdict.main_rule) == (expected, expected)
 
 
 def slightly_off(case, share):

@@ -68,11 +68,13 @@ def probe(backend: Backend, function: Callable[..., Any], known: Known) -> Infer
         if not shown:
             continue
         inference = probes[first := min(shown)].infer(shown[first])
-        if first == depths[0]:
+        # A depth whose results are wrong is taken, and the suite judges it.
+        refused = [depth for depth in depths if depth not in shown and not probes[depth].takes(shown[first])]
+        if first == depths[0] or not refused:
             return inference
-        others = ", ".join(str(depth) for depth in depths if depth not in shown)
-        why = f"with depths {others} it raised an error or did not compute attention"
-        return replace(inference, depths=tuple(shown), why={**inference.why, "depths": why})
+        why = f"with depths {', '.join(map(str, refused))} it raised an error"
+        taken = tuple(depth for depth in depths if depth not in refused)
+        return replace(inference, depths=taken, why={**inference.why, "depths": why})
     raise _no_call_error(_maker(backend, function, known, {})(depths[0]), depths)
 
 
@@ -150,6 +152,10 @@ class _Probe(Calls):
                     return True
             self.frozen = True
         return False
+
+    def takes(self, convention: Convention) -> bool:
+        """Whether a call without options returns something."""
+        return self.run(convention, self.drop_batch(convention, self.arrays)) is not None
 
     def plainest_conventions(
         self, layouts: tuple[Any, ...], returns: tuple[Any, ...], axes: tuple[Any, ...]

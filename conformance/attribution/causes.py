@@ -6,18 +6,17 @@ repeatable have separate causes, and so have results of a lower precision and tr
 should be 0. Other failures are divided by their common traits.
 """
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Literal, cast
+from typing import cast
 
 from attnspec.conformance import traits
 from attnspec.conformance.attribution.blame import are_gradients, broken_rule, is_uniform, owners
 from attnspec.conformance.attribution.common import (
     CLEAR,
     calls_of,
-    calls_without_scale,
+    calls_of_usual_trait,
     clarity,
     common_traits,
     count_of,
@@ -27,6 +26,7 @@ from attnspec.conformance.attribution.common import (
     pure_traits,
     traits_of,
 )
+from attnspec.conformance.attribution.exceptions import exception_key, never_returns
 from attnspec.conformance.attribution.finding import Common, Diagnosis, Finding, Kind, simplicity
 from attnspec.conformance.attribution.merging import merged
 from attnspec.conformance.attribution.precision import (
@@ -47,8 +47,6 @@ _MOST_CAUSES = 4
 _MOST_WAYS = 4
 #: The largest number of causes that are compared with the gallery.
 _MOST_DIAGNOSED = 3
-#: With fewer calls than this, it is not said that no call returns.
-_FEW = 5
 #: The order in which kinds of causes are shown. Within a kind, larger causes come first.
 _ORDER = {
     "ended": 0,
@@ -65,10 +63,6 @@ _ORDER = {
 }
 #: Messages of libraries about writing to a read-only input, which would have changed the input.
 _UNWRITABLE = ("read-only", "more than one element of the written-to tensor")
-#: Names of dtypes, and template arguments of C++. The same error has others in another dtype.
-_DTYPES = re.compile(
-    r"\[with [^\]]*\]|<[^<>]*>|\b\w*(?:float|double|half|bool|int|complex)\w*\b", re.IGNORECASE
-)
 #: What tells failures of one cause from others: a kind, and details such as the line that raised.
 Key = tuple[str, ...]
 Groups = dict[Key, list[Verdict]]
@@ -92,8 +86,19 @@ def findings(
         by_rule, diagnosed = (diagnoses or {}).get(backend, {}), diagnosed_causes(causes)
         for cause in causes:
             diagnosis = by_rule.get(cause.rule) if cause in diagnosed else None
-            found.append(replace(cause, seed=seed, diagnosis=diagnosis).with_variant_first())
+            found.append(_named(replace(cause, seed=seed, diagnosis=diagnosis)).with_variant_first())
     return found
+
+
+def _named(cause: Finding) -> Finding:
+    """Put a cause under the rule of the one wrong implementation that has its results on every call."""
+    diagnosis = cause.diagnosis
+    if diagnosis is None or diagnosis.path or len(diagnosis.twins) != 1:
+        return cause
+    rule = diagnosis.twins[0].rule
+    if rule not in {verdict.main_rule for verdict in cause.failures}:
+        return cause
+    return replace(cause, rule=rule, failures=_under_rule_first(cause.failures, rule))
 
 
 def diagnosed_causes(causes: Sequence[Finding]) -> list[Finding]:
@@ -120,35 +125,6 @@ def unmet(verdicts: Iterable[Verdict]) -> list[Finding]:
                 if verdict.status == "should not met":
                     groups.setdefault((backend, verdict.main_rule), []).append(verdict)
     return [Finding(rule, tuple(sorted(group, key=_plainness))) for (_, rule), group in groups.items()]
-
-
-def never_returns(verdicts: Iterable[Verdict]) -> Literal["", "every call raises", "no call returns"]:
-    """Tell whether no call that should return a result did.
-
-    Calls that are not offered do not count. Of fewer calls than five, this is never said.
-    """
-    judged = [
-        verdict
-        for verdict in verdicts
-        if verdict.case and verdict.status != "unsupported" and traits.REFUSED not in verdict.traits
-    ]
-    raised = [verdict for verdict in judged if verdict.raised is not None and verdict.raised.type]
-    if len(judged) < _FEW or any(not verdict.ended for verdict in judged if verdict not in raised):
-        return ""
-    return "every call raises" if len(raised) == len(judged) else "no call returns"
-
-
-def exception_key(verdict: Verdict) -> Key:
-    """Return what tells an exception from others: its type, its place, and the words of its message."""
-    raised = verdict.raised
-    if raised is None:
-        return ()
-    return raised.type, raised.file, str(raised.line), message_words(raised.message)
-
-
-def message_words(message: str) -> str:
-    """Return the words of a message without numbers, shapes and dtypes, to compare messages."""
-    return " ".join(re.findall(r"[^\W\d_]{2,}", _DTYPES.sub(" ", message.partition("\n")[0])))
 
 
 def _by_backend(verdicts: Iterable[Verdict]) -> dict[str, list[Verdict]]:
@@ -343,7 +319,7 @@ def _by_traits(failures: Sequence[Verdict], passing: Sequence[Verdict]) -> Itera
             pure = pure_traits(calls_of(left), passing)
             common = pure if pure.traits else common
         if number == 0 and not _separates(common):
-            default = _without_scale(left, passing)
+            default = _of_usual_trait(left, passing)
             common = default if default.traits else common
         # Remaining failures without common traits are not divided further.
         unclear = clarity(common) < CLEAR and not is_pure(common)
@@ -367,8 +343,11 @@ def _cause(
         rule = "GRAD-19" if are_gradients(failures) else "NUM-3"
         return Finding(rule, _under_rule_first(failures, rule), common, kind, "float16")
     # A single call has too many traits that others lack.
-    clear = len(failures) > 1 and (_separates(common) or common == _without_scale(failures, passing))
-    rule = broken_rule(failures, common if clear else Common(), passing)
+    clear = len(failures) > 1 and (_separates(common) or common == _of_usual_trait(failures, passing))
+    # NaN shows any bug, so that the rules about NaN come last.
+    plain = [verdict for verdict in failures if traits.SPECIAL not in verdict.traits]
+    shown_by = plain if plain and traits.SPECIAL not in common.traits else failures
+    rule = broken_rule(shown_by, common if clear else Common(), passing)
     several = len({verdict.main_rule for verdict in failures}) > 1
     mixed = not kind and not clear and several and not is_uniform(failures)
     shown = if_significant(common)
@@ -376,8 +355,8 @@ def _cause(
     return Finding(rule, _under_rule_first(failures, rule), shown, kind, mixed=mixed)
 
 
-def _without_scale(failures: Sequence[Verdict], passing: Sequence[Verdict]) -> Common:
-    return calls_without_scale(calls_of(failures), passing, owners()[traits.NO_SCALE])
+def _of_usual_trait(failures: Sequence[Verdict], passing: Sequence[Verdict]) -> Common:
+    return calls_of_usual_trait(calls_of(failures), passing, owners())
 
 
 def _separates(common: Common) -> bool:

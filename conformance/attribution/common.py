@@ -18,7 +18,8 @@ _USUAL = 0.85
 _FEW, _PURE, _RARE = 5, 0.9, 0.05
 #: At least this share of the calls with the traits fails, unless no other call does.
 _PREDICTS = 0.5
-#: That all of some calls lack a scale is no chance if it has a smaller probability than this.
+_USUALS = tuple((trait,) for trait in traits.USUAL)
+#: That all failing calls have a usual trait is no chance if it has a smaller probability than this.
 _CHANCE = 0.05
 #: Calls with the traits must fail at least this many times as often as other calls.
 _OFTENER = 3
@@ -75,16 +76,21 @@ def pure_traits(failing: Sequence[Verdict], passing: Sequence[Verdict]) -> Commo
     return max(pure, key=lambda common: (common.failing, -len(common.traits)), default=Common())
 
 
-def calls_without_scale(failing: Sequence[Verdict], passing: Sequence[Verdict], owner: str) -> Common:
-    """Count the calls without a scale if these alone fail, as they do where the default is wrong.
+def calls_of_usual_trait(
+    failing: Sequence[Verdict], passing: Sequence[Verdict], owners: Mapping[str, str]
+) -> Common:
+    """Count the calls with a trait of most calls, such as no scale, if these alone fail.
 
-    Most calls have no scale, so that this must be no chance, or a case of the rule on the default must fail.
+    As most calls have the trait, this must be no chance, or a case of the rule that owns it must fail.
     """
-    common = count_of((traits.NO_SCALE,), failing, passing)
-    share = common.judged / max(common.judged + common.of_others, 1)
-    shown = any(owner in verdict.rules[:1] for verdict in failing)
-    alone = common.failing > 1 and not common.others and common.of_others
-    return common if alone and (shown or share**common.failing < _CHANCE) else Common()
+    for trait in traits.USUAL:
+        common = count_of((trait,), failing, passing)
+        share = common.judged / max(common.judged + common.of_others, 1)
+        shown = any(owners.get(trait) in verdict.rules[:1] for verdict in failing)
+        alone = common.failing > 1 and not common.others and common.of_others
+        if alone and (shown or share**common.failing < _CHANCE):
+            return common
+    return Common()
 
 
 def is_pure(common: Common) -> bool:
@@ -104,7 +110,7 @@ def if_significant(common: Common) -> Common:
     once = common.failing == 1 < common.judged
     often = not once and common.of_others and rate >= _OFTENER * other and common.failing >= common.others
     # Most calls have no scale, so calls with one that fail too show that the scale is not the cause.
-    usual = common.traits == (traits.NO_SCALE,) and common.others
+    usual = common.traits in _USUALS and common.others
     predicts = (rate >= _PREDICTS and not usual) or (not common.others and rate >= _RARE)
     return common if (often and predicts) or is_pure(common) else Common()
 
@@ -117,7 +123,7 @@ def clarity(common: Common) -> float:
     """
     passing = common.judged - common.failing
     share = 5 * common.failing / (5 * common.failing + 4 * common.others + passing)
-    usual = common.traits in ((), (traits.NO_SCALE,)) and 2 * common.failing < common.judged
+    usual = common.traits in ((), *_USUALS) and 2 * common.failing < common.judged
     return share * _USUAL if usual else share
 
 

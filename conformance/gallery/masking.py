@@ -30,6 +30,8 @@ ENTRIES = rows(
     ("causal_without_the_diagonal", "by_causality", "MASK-3", "A",
      lambda call: call.j < base.position(call) if call.is_causal else True,
      "Disallow the key at the query's own position."),
+    ("first_key_never_attended", "allowed", "MASK-1", "A", lambda call: base.allowed(call) & (call.j > 0),
+     "Begin at the second key."),
     ("causal_reversed", "by_causality", "MASK-3", "A",
      lambda call: call.j >= base.position(call) if call.is_causal else True,
      "Allow what comes after the query."),

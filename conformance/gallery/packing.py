@@ -147,6 +147,13 @@ def each_sequence_aligned_at_its_end(call: Packed, sequences: Array) -> Any:
     return np.append(ahead, 0)[sequences]
 
 
+@wrong("offset_of_row", "PACK-5", "A")
+def sequences_aligned_by_the_longest(call: Packed, sequences: Array) -> Any:
+    """Move all sequences by the longest number of keys less the longest number of queries."""
+    longest = [int(np.diff(starts).max(initial=0)) for starts in (call.key_starts, call.query_starts)]
+    return np.full(sequences.shape, longest[0] - longest[1], np.int64)
+
+
 @wrong("check_declared", "PACK-6", "U")
 def boundaries_clamped_to_the_row(call: Call, operation: str, given: Arguments) -> Any:
     """Take a boundary past the row for its end."""

@@ -63,6 +63,14 @@ def last_page_left_out(call: Call, pages: Array, table: Array, new: Any, lengths
     return np.where(partly, 0, result) if result.ndim > 3 else np.where(partly[0, 0], 0, result)
 
 
+@wrong("end_of_keys", "PAGE-1", "V")
+def last_page_left_out_if_it_is_full(call: Call, given: Arguments) -> Any:
+    """Divide the length by the page and add no page for the rest, which is 0."""
+    end = np.asarray(base.end_of_keys(call, given))
+    page = given["key"].shape[-2]
+    return np.where((end > 0) & (end % max(page, 1) == 0), end - page, end)
+
+
 @wrong("held", "PAGE-1", "H")
 def heads_and_positions_of_a_page_exchanged(
     call: Call, pages: Array, table: Array, new: Any, lengths: Any

@@ -245,6 +245,23 @@ def scales_of_keys_for_values(
     return base.keys_and_values(call, query, key, (value[0], shared, value[2]), encoding)
 
 
+@wrong("keys_and_values", "QUANT-8", "D")
+def scales_of_value_heads_tiled(
+    call: Call, query: Array, key: Quantised, value: Quantised, encoding: str
+) -> Any:
+    """Repeat the codes of values for the query heads of a group, and the scales for all groups in turn."""
+    shared = max(value[0].shape[-3], 1) if value[0].ndim > 2 else 1
+    group = query.shape[-3] // shared if query.ndim > 2 else 1
+    if group < 2 or value[1] is None or value[1].ndim < 3 or value[1].shape[-3] < 2:
+        return base.keys_and_values(call, query, key, value, encoding)
+    codes, scales, zero_points = value
+    if zero_points is not None and zero_points.ndim > 2 and zero_points.shape[-3] > 1:
+        zero_points = np.repeat(zero_points, group, -3)
+    value = np.repeat(codes, group, -3), np.concatenate([scales] * group, -3), zero_points
+    keys, values = base.keys_and_values(call, query, key, value, encoding)
+    return np.repeat(keys, group, -3), values
+
+
 @wrong("keys_and_values", "QUANT-8", "Z", "vllm-project/vllm#51091")
 def last_scales_reset_to_one(
     call: Call, query: Array, key: Quantised, value: Quantised, encoding: str

@@ -15,24 +15,31 @@ from attnspec.conformance.traits import (
     MORE_QUERIES,
     NO_SCALE,
     NOTHING,
+    ODD_DEPTH,
     ONE_QUERY,
     OPEN_LEFT,
     OPEN_RIGHT,
     OTHER_DEPTH,
     REFUSED,
     RELATED,
+    RISING,
+    RISING_32,
+    RISING_64,
     SHARED,
     SPECIAL,
     TILED,
     TILED_32,
     TILED_64,
+    UNEQUAL,
     VIEWED,
+    WHOLE_PAGES,
     by_entry,
     negative,
     zero,
 )
 from attnspec.operations.gradients import primal
 from attnspec.reference.masking import allowed_keys
+from attnspec.sizes import bound
 
 #: A score above this, or a row of scores all below its negative, counts as large.
 _LARGE = 80.0
@@ -40,6 +47,9 @@ _LARGE = 80.0
 _ROUNDED = 0.999
 #: More keys, or queries, than these fill a tile.
 _TILES = {TILED: 16, TILED_32: 32, TILED_64: 64}
+_RISING = {RISING: 16, RISING_32: 32, RISING_64: 64}
+#: The numbers of a vector, and the most products of scores that are made to describe a call.
+_VECTOR, _MOST = 8, 2**22
 #: Options that are one number, or one number for each batch entry.
 _NUMBERS = ("query_offset", "key_lengths", "query_lengths")
 _MASKING = OPERATIONS["attention"].names("masks")
@@ -83,7 +93,10 @@ def traits_of_call(case: Case) -> set[str]:
     if case.layout:
         found.add(VIEWED)
     found |= {GRADIENT} if operation.differentiates else set()
-    return found | _of_attention(case.arguments) if primal(case.operation) == "attention" else found
+    if primal(case.operation) == "attention":
+        return found | _of_attention(case.arguments)
+    reduces = OPERATIONS[primal(case.operation)].reduces == "attention"
+    return found | _of_form(case) if reduces else found
 
 
 def options(case: Case) -> set[str]:
@@ -108,7 +121,25 @@ def _of_attention(arguments: Mapping[str, Any]) -> set[str]:
         ONE_QUERY: queries == 1,
         NOTHING: 0 in (*query.shape, *key.shape),
         LARGE: _has_large_scores(arguments),
+        ODD_DEPTH: query.shape[-1] % _VECTOR != 0,
         EMPTY: _has_empty_row((*query.shape[:-1], keys), arguments),
+        **{trait: max(queries, keys) > size for trait, size in _TILES.items()},
+        **_of_numbers(arguments),
+    }
+    return {trait for trait, holds in has.items() if holds} | _rising(arguments)
+
+
+def _of_form(case: Case) -> set[str]:
+    """Return the traits of a call of a form, or of a stack of forms."""
+    arguments, letters = case.arguments, bound(case.operation, case.arguments)[0].letters
+    queries, keys = letters.get("L", 0), letters.get("S", letters.get("T", 0) * letters.get("K", 0))
+    rows = [np.diff(arguments[name]) for name in ("query_starts", "key_starts") if name in arguments]
+    lengths = np.asarray(arguments.get("key_lengths", 0)) if "block_table" in arguments else np.zeros(1)
+    has = {
+        SHARED: letters.get("Hkv", 0) not in (0, letters.get("Hq")),
+        ONE_QUERY: queries == 1,
+        UNEQUAL: any(counts.size > 1 and counts.min() < counts.max() for counts in rows),
+        WHOLE_PAGES: bool(((lengths > 0) & (lengths % letters.get("K", 1) == 0)).any()),
         **{trait: max(queries, keys) > size for trait, size in _TILES.items()},
         **_of_numbers(arguments),
     }
@@ -130,20 +161,51 @@ def _of_numbers(arguments: Mapping[str, Any]) -> dict[str, bool]:
 
 def _has_large_scores(arguments: Mapping[str, Any]) -> bool:
     query, key = (arguments[name].astype(np.float64) for name in ("query", "key"))
-    scale = arguments.get("scale", query.shape[-1] ** -0.5 if query.shape[-1] else 1.0)
-    bias = arguments.get("bias")
-    if key.ndim > 2 and key.shape[-3] and query.shape[-3] % key.shape[-3] == 0:
-        key = np.repeat(key, query.shape[-3] // key.shape[-3], axis=-3)
+    if arguments.get("bias") is None and _are_small(query, key, _scale(arguments)):
+        return False
     try:
-        if bias is None and _are_small(query, key, scale):
-            return False
-        with np.errstate(all="ignore"):
-            products = query @ np.swapaxes(key, -1, -2)
-            scores = scale * products + (0 if bias is None else bias)
+        products, scores = _scores(arguments)
     except (ValueError, TypeError):
         return False
     overflows = np.isfinite(query).all() and np.isfinite(key).all() and not np.isfinite(products).all()
     return bool(overflows or (np.abs(scores[np.isfinite(scores)]) > _LARGE).any())
+
+
+def _scale(arguments: Mapping[str, Any]) -> Any:
+    depth = arguments["query"].shape[-1]
+    return arguments.get("scale", depth**-0.5 if depth else 1.0)
+
+
+def _scores(arguments: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Return the products of queries and keys, and the scores with their bias."""
+    query, key = (arguments[name].astype(np.float64) for name in ("query", "key"))
+    bias = arguments.get("bias")
+    if key.ndim > 2 and key.shape[-3] and query.shape[-3] % key.shape[-3] == 0:
+        key = np.repeat(key, query.shape[-3] // key.shape[-3], axis=-3)
+    with np.errstate(all="ignore"):
+        products = query @ np.swapaxes(key, -1, -2)
+        return products, _scale(arguments) * products + (0 if bias is None else bias)
+
+
+def _rising(arguments: Mapping[str, Any]) -> set[str]:
+    """Return the tiles after the first of which the largest score of some row lies."""
+    query, key = arguments["query"], arguments["key"]
+    if key.shape[-2] <= min(_RISING.values()) or query.size * key.shape[-2] > _MOST:
+        return set()
+    masking = {name: arguments[name] for name in _MASKING if name in arguments}
+    try:
+        scores = _scores(arguments)[1]
+        scores = np.where(allowed_keys(scores.shape, **masking), scores, -np.inf)
+    except (SpecError, ValueError, TypeError):
+        return set()
+    found = set()
+    for trait, size in _RISING.items():
+        first, later = (
+            part.max(axis=-1, initial=-np.inf) for part in (scores[..., :size], scores[..., size:])
+        )
+        if bool(((later > first) & np.isfinite(first)).any()):
+            found.add(trait)
+    return found
 
 
 def _are_small(query: Any, key: Any, scale: Any) -> bool:

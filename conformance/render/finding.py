@@ -6,8 +6,8 @@ from functools import cache
 from math import isfinite
 
 from attnspec.conformance import traits
-from attnspec.conformance.attribution.causes import exception_key, never_returns
 from attnspec.conformance.attribution.common import traits_of
+from attnspec.conformance.attribution.exceptions import exception_key, never_returns
 from attnspec.conformance.attribution.finding import Common, Diagnosis, Finding
 from attnspec.conformance.attribution.precision import PRECISE, TRACES, absolute_error
 from attnspec.conformance.outside import one_line, plain
@@ -42,6 +42,11 @@ _TRAITS = {
     traits.TILED: "with more than 16 keys or queries",
     traits.TILED_32: "with more than 32 keys or queries",
     traits.TILED_64: "with more than 64 keys or queries",
+    traits.RISING: "with a row whose largest score comes after its first 16 keys",
+    traits.RISING_32: "with a row whose largest score comes after its first 32 keys",
+    traits.RISING_64: "with a row whose largest score comes after its first 64 keys",
+    traits.UNEQUAL: "with sequences of several lengths",
+    traits.WHOLE_PAGES: "with a length that fills its last page",
     traits.ONE_QUERY: "with one query",
     traits.OPEN_LEFT: "with a window open on the left",
     traits.OPEN_RIGHT: "with a window open on the right",

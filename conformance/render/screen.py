@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from attnspec import rules
-from attnspec.conformance.attribution.causes import never_returns
+from attnspec.conformance.attribution.exceptions import never_returns
 from attnspec.conformance.attribution.levels import ACCEPTED, count_by_rule
 from attnspec.conformance.attribution.report import Outcome, Report
 from attnspec.conformance.claim import claim_of

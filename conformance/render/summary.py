@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from attnspec import levels
-from attnspec.conformance.attribution.causes import never_returns
+from attnspec.conformance.attribution.exceptions import never_returns
 from attnspec.conformance.attribution.finding import Finding
 from attnspec.conformance.attribution.known_failures import Stale
 from attnspec.conformance.attribution.levels import NOT_SHOWN

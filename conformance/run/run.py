@@ -17,7 +17,7 @@ from types import FrameType
 from typing import TextIO
 
 from attnspec import __version__
-from attnspec.conformance.attribution.causes import never_returns
+from attnspec.conformance.attribution.exceptions import never_returns
 from attnspec.conformance.attribution.finding import Diagnosis
 from attnspec.conformance.attribution.sample import FEWEST_CASES, cases_to_diagnose
 from attnspec.conformance.outside import plain
