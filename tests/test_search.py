@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from inspect import Parameter, Signature
 
 import numpy as np
 import pytest
@@ -9,7 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests_support import attnspec
 
-from attnspec.backends import load
+from attnspec import OPERATIONS
+from attnspec.backends import BackendError, load
+from attnspec.backends.backend import no_attention
+from attnspec.backends.constraints import Constraints
 from attnspec.conformance.gallery import entry
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.render.text import verdict_text
@@ -151,3 +155,45 @@ def test_a_backend_without_a_searched_operation_is_not_passed(here):
     ended = attnspec("check", "./over_ranks.py:sharded_attention", "--search", "5", cwd=here)
     assert ended.returncode not in (0, 1), ended.stdout
     assert "no operation that --search draws calls of" in ended.stdout + ended.stderr
+
+
+def kernel(form, *taken):
+    """The portable function of a form with few arguments."""
+    right, declared = PORTABLE.companions[form], OPERATIONS[form]
+
+    def few(*arrays, **options):
+        return right(*arrays, **options)
+
+    kinds = [Parameter(name, Parameter.POSITIONAL_ONLY) for name in declared.arrays]
+    required = [argument.name for argument in declared.named if argument.required]
+    kinds += [Parameter(name, Parameter.KEYWORD_ONLY) for name in (*required, *taken)]
+    few.__signature__ = Signature(kinds)
+    return few
+
+
+_LIMITED = {"depths": (16, 32), "heads": "equal", "one_query": True}
+
+
+@pytest.mark.parametrize(
+    ("form", "taken", "limits"),
+    [
+        ("quantized_attention", ("key_scales", "value_scales"), _LIMITED),
+        ("paged_quantized_attention", ("is_causal",), {}),
+        ("packed_quantized_latent_attention", ("latent_scales", "encoding"), _LIMITED),
+        ("latent_attention", ("scale",), {"value_depth": "key"}),
+        ("block_sparse_attention", ("block_mask",), _LIMITED),
+        ("block_sparse_attention", ("block_counts", "block_indices"), {}),
+    ],
+)
+def test_calls_are_drawn_for_functions_with_few_arguments_and_sizes(form, taken, limits):
+    declared = {"companions": {form: kernel(form, *taken)}, "constraints": Constraints(**limits)}
+    backend = replace(PORTABLE, attention=no_attention, **declared)
+    assert search(backend, 3) is None  # an error if no call is drawn
+
+
+def test_a_function_that_takes_no_drawn_call_is_said_to_take_none():
+    few = kernel("listed_attention")
+    few.__signature__ = Signature([*few.__signature__.parameters.values()][:3])  # without lists
+    backend = replace(PORTABLE, attention=no_attention, companions={"listed_attention": few})
+    with pytest.raises(BackendError, match="expected a function that takes some drawn call, got none"):
+        search(backend, 5)

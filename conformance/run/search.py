@@ -19,7 +19,7 @@ from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.suite.drawn_stacks import OPTIONS as OPTIONS_OF_FORMS
 from attnspec.conformance.suite.drawn_stacks import Sizes, draw_call, options_of
 from attnspec.conformance.suite.options import EXCLUSIVE, OPTIONS, draw_option
-from attnspec.conformance.suite.problem import Problem, Shape, grid
+from attnspec.conformance.suite.problem import Problem, Shape, fitted, grid
 from attnspec.conformance.verdict import Verdict
 from attnspec.dialect import in_dtype
 from attnspec.golden import write_cases
@@ -30,6 +30,8 @@ _LONG = (9, 17, 33, 65)
 #: The resolution of the numbers. Integers come first, because examples shrink to simple numbers.
 _GRAINS = (1, 4, 64)
 _AMPLITUDES = (1.0, 0.125, 4.0, 16.0)
+#: Arguments of codes, each of which has a default.
+_OF_CODES = ("_scales", "_zero_points", "encoding")
 #: Values are never infinite: times a weight that underflows to 0 they give NaN in correct code.
 _SPECIAL = (*product(("query", "key"), (np.nan, np.inf, -np.inf)), ("value", np.nan))
 
@@ -82,6 +84,11 @@ def search(backend: Backend, number: int, seed: int | None = None) -> Counterexa
         put()
     except _Found:
         return found[0]
+    except hypothesis.errors.Unsatisfiable as error:
+        raise BackendError(
+            f"backend {backend.name}: expected a function that takes some drawn call, got none: "
+            "its arguments and constraints leave no call"
+        ) from error
     except hypothesis.errors.Flaky:  # the failure is not repeatable
         return replace(found[0], verdict=replace(found[0].verdict, repeatable=False))
     return None
@@ -111,19 +118,25 @@ def calls_of_form(draw: st.DrawFn, backend: Backend, operation: str) -> Case:
     layers = OPERATIONS[operation].layers
     count = draw(st.integers(1, 3))
     queries, keys = (draw(st.lists(st.integers(0, most), min_size=count, max_size=count)) for most in (5, 9))
-    heads, shared = draw(st.integers(1, 3)), draw(st.integers(1, 2))
+    groups, shared = draw(st.integers(1, 3)), draw(st.integers(1, 2))
+    depths = draw(st.integers(1, 5)), draw(st.integers(1, 5))
+    fit = fitted(Shape((groups * shared,), 0, 0, *depths, groups), backend.constraints)
+    queries = [1] * count if backend.constraints.one_query else queries
     sizes = Sizes(
-        heads=(heads * shared, shared),
-        depths=(draw(st.integers(1, 5)), draw(st.integers(1, 5))),
+        heads=(groups * shared, fit.key_outer[0]),
+        depths=(fit.depth, fit.value_depth),
         queries=tuple(queries) if "packed" in layers else (queries[0],) * count,
         keys=tuple(keys),
         page=draw(st.integers(1, 4)),
         rest=(draw(st.integers(0, 2)), draw(st.integers(0, 2))),
+        encoding="" if backend.has(operation, "encoding") else "int8",
     )
     names = [name for name in options_of(layers) if draw(st.integers(0, 3)) == 3]
     random = np.random.default_rng(draw(st.integers(0, 2**16)))
     dtype = draw(st.sampled_from(backend.dtypes))
     arguments = draw_call(random, dtype, layers, sizes, *names)
+    lacking = [name for name in arguments if name.endswith(_OF_CODES) and not backend.has(operation, name)]
+    arguments = {name: x for name, x in arguments.items() if name not in lacking}
     gradients = f"{operation}_vjp"
     if gradients in OPERATIONS and backend.function(gradients) is not None and draw(st.booleans()):
         shape = output_shapes(operation, arguments)["output"]
