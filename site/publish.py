@@ -96,6 +96,10 @@ def _finished(text: str, name: str, base: str, repository: str) -> str:
         ]
     text = text.replace("<head>", "<head>\n" + "\n".join(tags), 1)
     if repository:
+        copy = (
+            f'<p>In a clone of the <a href="{escape(repository)}">repository</a>, run these two commands.</p>'
+        )
+        text = re.sub(r'<p id="copy">.*?</p>', lambda _: copy, text, count=1)
         link = (
             f'<p class="source"><a href="{escape(repository)}">Repository, questions and corrections</a></p>'
         )

@@ -4,6 +4,7 @@ import json
 import lzma
 import re
 import shutil
+import subprocess
 import sys
 from collections import Counter
 from dataclasses import replace
@@ -234,6 +235,27 @@ def test_the_page_of_a_rule_says_of_each_backend_what_the_matrix_says(site):
     assert backends[-1].results_of("MASK-1") == {"unsupported": 1}
 
 
+def test_the_readme_shows_what_the_suite_prints_of_its_function(tmp_path):
+    readme = (SITE.parent / "README.md").read_text(encoding="utf-8")
+    code = readme.partition("This is `my_attention.py`:\n\n```python\n")[2].partition("```")[0]
+    (tmp_path / "my_attention.py").write_text(code, encoding="utf-8")
+    command = "attnspec check ./my_attention.py:attention --case masking-empty-first-float32"
+    run = subprocess.run(
+        [sys.executable, "-m", *command.split()], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 1, run.stderr
+    shown = readme.partition("```text\n")[2].partition("```")[0]
+    assert " ".join(shown.split()) in " ".join(run.stdout.split())
+
+
+def test_a_window_that_is_a_number_of_keys_is_marked(site):
+    (row,) = re.findall(r'<tr id="window">.*', site.page("operations/attention"))
+    own, _, counts = row.partition("as a number of keys")
+    assert "<code>window_size</code>" in own
+    assert "<code>sliding_window</code>" in counts
+    assert "sliding_window" not in own
+
+
 @pytest.mark.parametrize("path", ["rules/index", "findings/index", "cases/masking"])
 def test_long_tables_have_a_filter_with_a_count(site, path):
     text = site.page(path)
@@ -247,8 +269,7 @@ def test_the_front_page_has_true_figures(site):
     text = site.page("index")
     assert text.count('<section class="card">') == 3
     assert "pip install --editable .\nattnspec check ./my_attention.py:attention" in text
-    assert 'src="_static/report.png" width="' in text
-    assert (site.folder / "html" / "_static" / "report.png").is_file()
+    assert '<pre class="shot" tabindex="0">MASK-6 A row with nothing to attend to gives zero\n' in text
     assert f"{len(rules())} rules in {len(CHAPTERS)} chapters" in text
     promises = sum("Rank: promise\n" in path.read_text(encoding="utf-8") for path in SCRIPTS.rglob("*.py"))
     (bugs,) = re.findall(r"(\d+) of the \d+ break a documented promise", text)

@@ -210,6 +210,15 @@ def test_the_rule_about_numbers_that_are_not_finite_is_named(keys, values, got, 
     assert named[-1]["rule"] == rule
 
 
+def test_a_printed_number_may_be_off_by_half_of_its_last_digit():
+    (row,) = computed([[[1.0], [[0.0], [0.0], [0.0]], [[1.0], [1.0], [3.0]], {}, "float32"]])
+    halves = read({"output": "1.6667"})["halves"]
+    calls = [[row, [1.6667]], [row, [1.6667], halves], [row, [1.6668], halves]]
+    assert computed(calls, "within") == [False, True, False]
+    assert read({"output": "-1.50e-2"})["halves"] == pytest.approx([5e-5])
+    assert read({"output": "[2.]"})["halves"] == [0]
+
+
 @pytest.mark.parametrize("number", ["nan", "-Infinity"])
 @pytest.mark.parametrize(("allowed", "rule"), [(False, "MASK-6"), (True, "NUM-11")])
 def test_a_row_that_is_not_finite_is_wrong_and_the_rule_is_named(number, allowed, rule):

@@ -11,6 +11,12 @@
     return x;
   }
 
+  // Half of the last digit of a printed number: 0.00005 of 1.6667. A number without digits after the point is taken as exact.
+  function half(word) {
+    const [, digits, power] = /^[+-]?\d*\.(\d+)(?:e([+-]?\d+))?$/i.exec(word) || [];
+    return digits ? 0.5 * 10 ** (Number(power || 0) - digits.length) : 0;
+  }
+
   // The words of a line, without the brackets around them.
   const words = (line) => line.replace(/[[\](){}]/g, " ").split(/[\s,;]+/).filter(Boolean);
   const row = (line, name) => words(line).map((word) => number(word, name));
@@ -51,6 +57,7 @@
     const keys = rows("keys").map((line) => round(line, "keys"));
     const values = rows("values").map((line) => round(line, "values"));
     const got = row(text("output"), "output");
+    const halves = words(text("output")).map(half);
     if (!query.length) throw new Error("query: expected a row of numbers, got none");
     keys.forEach((key, j) => {
       if (key.length !== query.length) throw new Error(`keys: expected depth ${query.length} as in query, got ${key.length} in row ${j}`);
@@ -73,7 +80,7 @@
     const position = optional("position");
     if (position === null && (is_causal || bounds.length)) throw new Error(`position: expected the position of the query, with causal or a window, got none; ${keys.length - 1} is that of the last key, and in a call it is the row plus query_offset (MASK-7)`);
     return {
-      dtype, query, keys, values, got,
+      dtype, query, keys, values, got, halves,
       options: {
         scale: optional("scale"),
         softcap,

@@ -110,9 +110,9 @@
     return { keys: shown(weights), output, lse, allowed, allowed_lse, count };
   }
 
-  // Whether each element is within its allowed error of the exact one.
-  function within(row, got) {
-    return got.length === row.output.length && got.every((x, c) => row.allowed[c] === Infinity || Object.is(x, row.output[c]) || Math.abs(x - row.output[c]) <= row.allowed[c]);
+  // Whether each element is within its allowed error of the exact one, give or take half of its last printed digit.
+  function within(row, got, halves = []) {
+    return got.length === row.output.length && got.every((x, c) => row.allowed[c] === Infinity || Object.is(x, row.output[c]) || Math.abs(x - row.output[c]) <= row.allowed[c] + (halves[c] || 0));
   }
 
   // Common mistakes that give the output instead: the rule, and what was done.

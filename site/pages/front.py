@@ -1,7 +1,6 @@
 """The front page, and the page about citing."""
 
 import re
-import struct
 from collections import Counter
 from pathlib import Path
 
@@ -17,7 +16,7 @@ _QUESTIONS = (
     ("What does a query with nothing to attend to give?", "zeros", ("MASK-6", "SOFT-7", "GRAD-10")),
     (
         "To which corner is a causal mask aligned?",
-        "top left, unless there is an offset",
+        "top left, unless there is an offset (FlashAttention, MLX: bottom right)",
         ("MASK-3", "MASK-7"),
     ),
     ("Is a window inclusive?", "yes, both bounds", ("MASK-8",)),
@@ -68,7 +67,6 @@ def front(known: Known) -> Part:
         # The page of the matrix takes its place. Sphinx lists it in the contents.
         pages.append(make_page("results/index", "results.md"))
     copied: dict[str, str | Path] = {
-        "_static/report.png": known.root / "site" / "pictures" / "report.png",
         "_static/preview.png": known.root / "site" / "pictures" / "matrix.png",
         "files/LICENSE": known.root / "LICENSE",
     }
@@ -113,14 +111,14 @@ def _front(known: Known) -> Page:
             of_libraries,
         ),
     )
-    with Path(known.root / "site" / "pictures" / "report.png").open("rb") as file:
-        picture = struct.unpack(">II", file.read(24)[16:])
+    readme = (known.root / "README.md").read_text(encoding="utf-8")
+    printed = readme.partition("```text\n")[2].partition("```")[0]
     return make_page(
         "index",
         "front.md",
         rules=len(known.rules),
         doors=doors,
-        picture=picture,
+        printed=printed,
         figures=figures(known),
         questions=_QUESTIONS,
         chapters=CHAPTERS,

@@ -7,7 +7,7 @@ from pages.page import Name, Page, Part, make_page
 
 from attnspec import OPERATIONS, Operation
 from attnspec.operations import Argument
-from attnspec.operations.aliases import ALIASES, OF_COMPANIONS
+from attnspec.operations.aliases import ALIASES, COUNTS, OF_COMPANIONS
 from attnspec.tables import call, kind_of, shape_of
 
 
@@ -54,7 +54,8 @@ def _row(argument: Argument, *, forward: bool) -> dict[str, Any]:
         "argument": argument,
         "forward": forward,
         "kind": [part for part in (kind_of(argument), whole) if part],
-        "also": _also(argument.name),
+        "also": [name for name in _also(argument.name) if name not in COUNTS],
+        "counts": [name for name in _also(argument.name) if name in COUNTS],
         "default": "" if argument.required else repr(argument.default),
         "refused": [rule for rule in refusals if rule != argument.rule],
     }

@@ -59,6 +59,9 @@ ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 
+#: Names of a window that give a number of keys, the query's own position included, in place of two bounds.
+COUNTS = frozenset({"sliding_window", "attention_window"})
+
 #: Other names of the arguments of companions, for those alone.
 OF_COMPANIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
