@@ -103,8 +103,14 @@
     return JSON.parse(await new Response(stream).text());
   }
 
+  // Names of functions and arguments in a text: cache_seqlens, mx.fast.
+  const identifiersOf = (text) => new Set((text.match(/[a-z]\w*(?:[_.][a-z]\w*)+/gi) || []).map(tight));
+  // A name that more texts have says little.
+  const RARE = 6;
+
   function prepare(rows) {
     const names = [];
+    const identifiers = new Map(); // of each name of a function or an argument, the numbers of names whose text has it
     const phrases = new Map(); // of each name of several words, the numbers of names
     const index = new Map(); // of each stem, the numbers of names with what it is worth there
     for (const [kind, name, title, address, words, text] of rows) {
@@ -121,6 +127,7 @@
       put(also.join(" "), 0.9);
       // The number of a rule says nothing of it without its letters.
       put(kind === "rule" ? name.replace(/\d+/g, "") : name, 1);
+      for (const key of identifiersOf(text || "")) identifiers.set(key, [...(identifiers.get(key) || []), place]);
       for (const phrase of [name, ...also]) {
         const key = tight(called(phrase));
         if (plain(phrase).includes(" ") || /\d/.test(phrase)) phrases.set(key, [...(phrases.get(key) || []), place]);
@@ -130,7 +137,7 @@
         index.get(word).push([place, weight]);
       }
     }
-    return { names, index, phrases, vocabulary: null };
+    return { names, index, phrases, identifiers, vocabulary: null };
   }
 
   // What a whole query, read in several ways, is worth as a name: 0 is the name itself, -1 is no name.
@@ -177,6 +184,14 @@
       if (!best.size && words.length > 1) return; // a word that no name has says nothing
       add(best, PRODUCT.has(word) && !few ? 0.3 : 1);
     });
+    // The text that explains the name of a function or an argument.
+    const exact = new Set();
+    for (const key of identifiersOf(called(query))) {
+      const places = index.identifiers.get(key) || [];
+      if (!places.length || places.length > RARE || index.phrases.has(key)) continue;
+      add(new Map(places.map((place) => [place, 1])), 1);
+      places.forEach((place) => exact.add(place));
+    }
     // Words in a row that are a name, as in key_padding_mask.
     const row = plain(called(query)).split(" ");
     for (let start = 0; start < row.length; start++)
@@ -196,7 +211,7 @@
       const share = whole ? covered / whole : 0;
       if (how < 0 && share < 0.2) return;
       // A section is found by its title and its other names rather than by its text, which is long.
-      const named = one.kind === "section" && words.filter((word) => one.shown.includes(` ${word}`) || one.aliases.includes(` ${word}`)).length * 2 > words.length;
+      const named = one.kind === "section" && (exact.has(place) || words.filter((word) => one.shown.includes(` ${word}`) || one.aliases.includes(` ${word}`)).length * 2 > words.length);
       const score = how < 0 ? (sum / whole) * Math.sqrt(share) * (named ? 1 : WORTH[one.kind]) * (1 - Math.min(one.size, 400) / 2000) : 0;
       const main = one.tight.startsWith("attention") ? 0 : 1;
       const far = words.every((word) => one.shown.includes(` ${word}`)) ? 0 : 1;
