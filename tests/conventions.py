@@ -92,6 +92,16 @@ def of_window_that_closes(q, k, v, window=None):
     return _attend(q, k, v, window=window and (window - 1, 0))
 
 
+def in_float32(q, k, v):
+    return _attend(*(x.astype(np.float32) for x in (q, k, v))).astype(q.dtype)
+
+
+def of_another_lse(q, k, v):
+    """Wrong: the logarithm of the denominator is to base two, and the maximum is not."""
+    output, lse, most = _attend(q, k, v, return_lse=True, return_max=True)
+    return output, most + (lse - most) / np.log(2).astype(lse.dtype)
+
+
 def unscaled(query, key, value, sm_scale=1.0, causal=False):
     return _attend(query, key, value, scale=sm_scale, is_causal=causal)
 
@@ -182,6 +192,7 @@ CONVENTIONS = {
     "scaled_by_depth": {"layout": "BHSD", "given": ["scale"], "names": {"scale": "sm_scale"}},
     "of_three_axes": {"layout": "BHSD", "mask": "attend", "axes": 3},
     "of_two_alignments": {"names": {"is_causal": "causal"}, "ignore": ["window_size"], "layout": "BHSD"},
+    "in_float32": {"layout": "BHSD", "names": QKV, "dialect": {"NUM-2": "float32"}},
     "of_keys": {
         "layout": "BHSD",
         "window": "keys",

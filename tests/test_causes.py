@@ -165,6 +165,12 @@ def test_what_nan_shows_comes_last_and_a_named_bug_gives_the_rule():
         assert (named.rule, named.verdict.main_rule) == (expected, expected)
 
 
+def test_a_cause_in_calls_of_a_form_has_a_rule_that_fails():
+    for operation, rule in (("packed_attention", "PACK-5"), ("attention", "MASK-3")):
+        bad = fail(4, "PACK-5", "is_causal", operation=operation)
+        assert found(*[bad], ok(30))[0].rule == rule
+
+
 def slightly_off(case, share):
     """Judge a golden vector of which each element is wrong by a share of the rounding of float32."""
 

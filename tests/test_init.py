@@ -57,6 +57,16 @@ def test_a_known_argument_that_is_ignored_is_named_in_the_report():
     assert "not tested, because it is ignored: window_size\n" in text
 
 
+def test_a_result_of_the_shape_of_an_lse_is_judged_although_it_is_another():
+    CliRunner().invoke(main, ["init", "conventions:of_another_lse"])
+    text = Path("attnspec.toml").read_text()
+    assert 'returns = ["output", "lse"]  # result 2 has the shape of an lse, and other numbers' in text
+    assert "fails: " in check(load("."), rules=["SOFT-6"], quick=True).text
+    Path("attnspec.toml").write_text(text.replace('"lse"', '"_"'))
+    text = check(load("."), rules=["SOFT-6"], quick=True).text
+    assert "not judged, because returns calls it _: result 2\n" in text
+
+
 def test_every_conclusion_has_its_reason():
     CliRunner().invoke(main, ["init", "conventions:flash_attn_func"])
     text = Path("attnspec.toml").read_text()

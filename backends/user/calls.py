@@ -151,6 +151,8 @@ class Calls:
         got: Mapping[str, Any],
         arrays: Mapping[str, Any],
         options: Mapping[str, Any] | None = None,
+        *,
+        tolerance: float = 0.02,
     ) -> bool:
         """Whether results are close to those of the reference with the given options."""
         if got["output"].shape != (*arrays["query"].shape[:-1], arrays["value"].shape[-1]):
@@ -162,6 +164,7 @@ class Calls:
         output, lse, weights = attention(*wide, **options, return_lse=True, return_weights=True)
         expected = {"output": output, "lse": lse, "weights": weights}
         return all(
-            x.shape == expected[name].shape and np.allclose(x.astype(np.float64), expected[name], 0.02, 0.02)
+            x.shape == expected[name].shape
+            and np.allclose(x.astype(np.float64), expected[name], tolerance, tolerance)
             for name, x in got.items()
         )

@@ -153,6 +153,12 @@ class _Calls:
         query = call[self.form.arrays[0]]
         floating = next(x for x in (query, *call.values()) if "float" in str(getattr(x, "dtype", "")))
         limits = infer_dtypes(self.backend, str(floating.dtype), takes, why)
+        deeper = {
+            x: _deeper(y) if self.form.arguments[x].shape[-1:] == ("Dv",) else y for x, y in call.items()
+        }
+        if self.agrees(convention, deeper) is None:
+            limits["value_depth"] = "key"
+            why["value_depth"] = "it raised an error with values of another depth"
         agrees = self.agrees(convention, grouped)
         if agrees is None:
             limits["heads"] = "equal"
@@ -281,6 +287,11 @@ def _trials(
             yield named, scales, scales, {}
     else:
         yield named, given, given, {}
+
+
+def _deeper(array: Any) -> Any:
+    """Return values with two more features."""
+    return np.concatenate([array, array[..., :2]], axis=-1)
 
 
 def _windows(

@@ -46,6 +46,8 @@ _RETURNS = (
 )
 _LAYOUTS: tuple[Literal["BHSD", "BSHD", "BS(HD)"], ...] = ("BHSD", "BSHD", "BS(HD)")
 _POWERS = {"1 / sqrt(D)": -0.5, "1": 0.0, "1 / D": -1.0, "sqrt(D)": 0.5}
+#: A tolerance that results of float32 keep, and one that they exceed.
+_PRECISIONS = (1e-4, 1e-10)
 #: What a required parameter with an unknown name may be. A call has to show it.
 _CANDIDATES = ("sinks", "bias", "mask", "scale", "is_causal", "key_lengths", "query_lengths")
 #: Arguments that change nothing without causality or a window, so that these are inferred first.
@@ -212,7 +214,8 @@ class _Probe(Calls):
             for parameter in inspect.signature(self.function).parameters.values()
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
         ]
-        convention = self.confirm_slopes(convention)
+        convention = self.with_lse(self.confirm_slopes(convention))
+        self.note_precision(convention)
         if ignored:
             self.why["ignore"] = reason_to_ignore(ignored)
         shared = [own for own in convention.names.values() if [*convention.names.values()].count(own) > 1]
@@ -334,6 +337,32 @@ class _Probe(Calls):
                 return trial
         self.why["slopes"] = UNCONFIRMED
         return convention
+
+    def with_lse(self, convention: Convention) -> Convention:
+        """Take another result for the lse if it has its shape, so that its wrong numbers are judged."""
+        if OTHER not in convention.returns or "lse" in convention.returns:
+            return convention
+        at = convention.returns.index(OTHER)
+        returns = (*convention.returns[:at], "lse", *convention.returns[at + 1 :])
+        arrays = self.drop_batch(convention, self.arrays)
+        got = self.run(named := replace(convention, returns=returns), arrays)
+        if got is None or got["lse"].shape != arrays["query"].shape[:-1]:
+            return convention
+        self.why["returns"] = f"result {at + 1} has the shape of an lse, and other numbers"
+        return named
+
+    def note_precision(self, convention: Convention) -> None:
+        """Record that float64 is computed in float32, if it is."""
+        if "float64" not in self.backend.dtypes or "dtypes" in self.known.keys:
+            return
+        arrays = {x: y.astype(np.float64) for x, y in self.drop_batch(convention, self.arrays).items()}
+        got = self.run(convention, arrays)
+        if got is None or got["output"].dtype != np.float64:
+            return
+        own = {"output": got["output"]}
+        if [self.agrees(own, arrays, tolerance=tolerance) for tolerance in _PRECISIONS] == [True, False]:
+            self.variants["NUM-2"] = "float32"
+            self.why["NUM-2"] = "float64 is computed in float32"
 
     def partner(self, ours: str) -> dict[str, str]:
         """Map the argument that one needs to the function's name of it."""

@@ -17,7 +17,7 @@ from attnspec.backends.library.library import Library
 from attnspec.backends.names import own_options
 from attnspec.backends.outcome import OUTCOMES, Outcome
 from attnspec.backends.user.configuration import FUNCTION_KEYS, check_keys
-from attnspec.backends.user.convention import Convention
+from attnspec.backends.user.convention import OTHER, Convention
 from attnspec.backends.user.place import find, near
 from attnspec.dtypes import DTYPES
 from attnspec.operations.aliases import meant
@@ -166,6 +166,9 @@ def settings_of_table(where: str, name: str, table: Mapping[str, Any]) -> Settin
     fields |= {key: tuple(table[key]) for key in ("ignore", "claims") if key in table}
     if known := ", ".join(own for own in fields.get("ignore", ()) if meant(own)):
         fields["notes"] = (f"not tested, because it is ignored: {known}",)
+    if unnamed := [str(n) for n, name in enumerate(convention.returns, 1) if name == OTHER]:
+        note = f"not judged, because returns calls it {OTHER}: result {', '.join(unnamed)}"
+        fields["notes"] = (*fields.get("notes", ()), note)
     if "companions" in table:
         fields["companions"] = _companions(where, name, table["companions"])
     if "deviations" in table:

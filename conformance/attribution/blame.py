@@ -89,7 +89,10 @@ def broken_rule(failures: Sequence[Verdict], common: Common, passing: Sequence[V
         return _gradient_rule(failures, common)
     if not common.traits and is_rounding(failures):
         return "NUM-3"
-    return _owner(failures, common) or _rule_of_most_cases(failures, passing, common)
+    owner = _owner(failures, common)
+    if _are_forms(failures) and not any(owner == verdict.main_rule for verdict in failures):
+        owner = ""  # a rule of attention, where a form has one of its own
+    return owner or _rule_of_most_cases(failures, passing, common)
 
 
 def is_uniform(failures: Sequence[Verdict]) -> bool:
@@ -100,6 +103,12 @@ def is_uniform(failures: Sequence[Verdict]) -> bool:
 def are_gradients(failures: Sequence[Verdict]) -> bool:
     """Whether all failures are calls of gradients."""
     return bool(failures) and all(traits.GRADIENT in verdict.traits for verdict in failures)
+
+
+def _are_forms(failures: Sequence[Verdict]) -> bool:
+    """Whether all failures are calls of a form, or of a stack of forms."""
+    names = {verdict.operation for verdict in failures}
+    return all(name in OPERATIONS and OPERATIONS[name].layers for name in names)
 
 
 def _resembled_rule(failures: Sequence[Verdict]) -> str:

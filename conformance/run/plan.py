@@ -6,7 +6,7 @@ beside the expected values. `attnspec.conformance.run.cases` makes the cases of 
 
 import gzip
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from attnspec import SpecError, claimable, find_rule
+from attnspec.conformance.traits import LARGE, ONE_QUERY, RELATED, RISING_64, SPECIAL, UNEQUAL, WHOLE_PAGES
 
 
 @dataclass(frozen=True)
@@ -232,7 +233,21 @@ def smallest(dtype: str = "") -> frozenset[str]:
         if shows - done:
             names.add(outline.name)
             done |= shows
-    return frozenset(names)
+    return frozenset(names | set(_of_sizes(dtypes)))
+
+
+def _of_sizes(dtypes: Collection[str]) -> Iterator[str]:
+    """Name the plainest call of each size that changes the path of a kernel."""
+    plain = [
+        case
+        for case in index()
+        if case.quick and case.dtype in dtypes and not {RELATED, SPECIAL, LARGE} & {*case.traits}
+    ]
+    for wanted in ({RISING_64}, {UNEQUAL}, {WHOLE_PAGES}, {WHOLE_PAGES, ONE_QUERY}):
+        having = (case for case in plain if wanted <= {*case.traits})
+        plainest = min(having, key=lambda case: (len(case.calls[0].arguments), case.numbers), default=None)
+        if plainest is not None:
+            yield plainest.name
 
 
 def _size(outline: Outline) -> tuple[object, ...]:

@@ -33,6 +33,8 @@ ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "seqused_k",
             "cache_seqlens",
             "seq_lens",
+            "context_lens",
+            "kv_seq_lens",
             "nonpad_kv_seqlen",
             "actual_seq_lengths_kv",
         ),
