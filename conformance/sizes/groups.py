@@ -334,5 +334,5 @@ def codes() -> Iterator[Problem]:
         depth = (64, 128, 96, 40)[(line + place // 2) % 4]
         options = formula_option(option, number, batch, queries, keys)
         sizes = (queries, keys, depth, (depth, 64)[line % 2], batch, *heads)
-        dtype = ("float32", "bfloat16", "float32", "float16")[(line + place // 3) % 4]
+        dtype = ("bfloat16", "float32", "float16", "float32")[(line + place // 3) % 4]
         yield Problem(Formula(*sizes, seed=number, short=True, options=options), dtype)
