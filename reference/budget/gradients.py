@@ -103,11 +103,12 @@ def _of_heads(  # noqa: PLR0915  # the formulas of the chapter, one after the ot
     k_error = None if k_error is None else repeat_heads(k_error, met.shape)
     keys = repeat_heads(key, met.shape), k_error
     results = {"d_query": _matrix(scaled, keys, of_row + scaling + of_parts, across, arithmetic, least)}
-    d_key = _matrix(_turned(scaled), (query, q_error), of_column + scaling, down, arithmetic, of_key)
+    d_key = _matrix(_turned(scaled), (query, q_error), of_column + scaling, down, arithmetic)
     dropped = _dropped(weights, kept, dropping, arithmetic)
-    d_value = _matrix(_turned(dropped), (g, g_error), of_column, down, arithmetic, of_key)
+    d_value = _matrix(_turned(dropped), (g, g_error), of_column, down, arithmetic)
     for name, (gradient, error) in (("d_key", d_key), ("d_value", d_value)):
-        results[name] = _of_group(gradient, shared), _of_group(error, shared)
+        total = _of_group(error, shared)
+        results[name] = _of_group(gradient, shared), total + of_key * (total > 0)
     budgets = {name: rounded(*pair, arithmetic.storage) for name, pair in results.items()}
     if "bias" in arguments:
         added = sloped if arguments.get("capped_bias") else t
