@@ -102,6 +102,16 @@ def of_another_lse(q, k, v):
     return output, most + (lse - most) / np.log(2).astype(lse.dtype)
 
 
+def with_padding(q, k, v, key_padding_mask=None):
+    """As encoders: a boolean for each key of each entry, True at padding."""
+    if key_padding_mask is not None:
+        if key_padding_mask.shape != (q.shape[0], k.shape[2]):
+            raise ValueError(f"expected (batch, keys), got {key_padding_mask.shape}")
+        key_padding_mask = ~key_padding_mask[:, None, None, :]
+    _four(q, k, v)
+    return _attend(q, k, v, mask=key_padding_mask)
+
+
 def unscaled(query, key, value, sm_scale=1.0, causal=False):
     return _attend(query, key, value, scale=sm_scale, is_causal=causal)
 
@@ -192,6 +202,13 @@ CONVENTIONS = {
     "scaled_by_depth": {"layout": "BHSD", "given": ["scale"], "names": {"scale": "sm_scale"}},
     "of_three_axes": {"layout": "BHSD", "mask": "attend", "axes": 3},
     "of_two_alignments": {"names": {"is_causal": "causal"}, "ignore": ["window_size"], "layout": "BHSD"},
+    "with_padding": {
+        "layout": "BHSD",
+        "axes": 4,
+        "mask": "ignore",
+        "mask_of_keys": True,
+        "names": QKV | {"mask": "key_padding_mask"},
+    },
     "in_float32": {"layout": "BHSD", "names": QKV, "dialect": {"NUM-2": "float32"}},
     "of_keys": {
         "layout": "BHSD",

@@ -12,6 +12,7 @@ from attnspec.backends.captured import pass_on
 from attnspec.backends.errors import BackendError, Unsupported
 from attnspec.backends.user.convention import OTHER, PACKED, SIZES, Convention, check_convention
 from attnspec.backends.user.defaults import options_without_default, with_defaults
+from attnspec.backends.user.masks import merge_mask_and_bias, with_own_mask
 from attnspec.backends.user.signature import native_names, required_parameters
 from attnspec.backends.user.slopes import with_slopes
 from attnspec.backends.user.windows import with_own_window
@@ -33,7 +34,7 @@ def adapt(name: str, function: Callable[..., Any], convention: Convention, xp: A
     check_convention(name, convention)
     native = _native_names(name, function, convention)
     options = [canonical for canonical in native if canonical not in _OPERATION.arrays]
-    options += ["bias"] if convention.slopes else []
+    options += convention.options
     given_always = options_in_every_call(name, function, convention)
     positioned = "query_positions" in given_always and "query_offset" not in options
     options += ["query_offset"] if positioned or convention.past else []
@@ -62,8 +63,8 @@ def adapt(name: str, function: Callable[..., Any], convention: Convention, xp: A
         call = for_each_entry(call, xp) if convention.per_entry else call
         call = _split_past(call, convention.past)
         if "mask" in native and native["mask"] == native.get("bias"):
-            call = _merge_mask_and_bias(call, xp)
-        call = with_own_mask(call, convention)
+            call = merge_mask_and_bias(call, xp)
+        call = with_own_mask(call, convention, native, xp)
         call = _add_mask_axes(call, convention.mask_axes)
         heads = (1, 1, *call["query"].shape)[-3]  # an array of one axis is for the function to refuse
         for array in (*_OPERATION.arrays, *([] if packed else convention.past)):
@@ -139,34 +140,6 @@ def without_always(
         if call.get(option, form.arguments[option].default) != value:
             raise Unsupported(f"the function always applies {option} = {value}")
     return {option: value for option, value in call.items() if option not in always or option in native}
-
-
-def _inverted(mask: Any) -> Any:
-    """Invert a mask; one of integers too, which the function must reject."""
-    if not any(kind in str(mask.dtype) for kind in ("bool", "int")):
-        raise Unsupported(f"the function takes an inverted mask, and {mask.dtype} cannot be inverted")
-    return ~mask
-
-
-def _merge_mask_and_bias(call: dict[str, Any], xp: Any) -> dict[str, Any]:
-    """Combine mask and bias into one argument, for a function that tells them apart by the dtype."""
-    mask, bias = call.pop("mask", None), call.pop("bias", None)
-    for name, array, kind in (("mask", mask, "bool"), ("bias", bias, "float")):
-        if array is not None and kind not in str(array.dtype):
-            raise Unsupported(
-                f"the function tells mask and bias apart by the dtype: a {name} of {array.dtype} "
-                "cannot be passed"
-            )
-    if mask is not None and bias is not None:  # a mask is a bias of minus infinity (MASK-2)
-        mask, bias = None, xp.where(mask, bias, -float("inf"))
-    return call | {name: x for name, x in (("mask", mask), ("bias", bias)) if x is not None}
-
-
-def with_own_mask(call: dict[str, Any], convention: Convention) -> dict[str, Any]:
-    """Write the mask as the function reads it."""
-    if convention.mask == "ignore" and call.get("mask") is not None:
-        return call | {"mask": _inverted(call["mask"])}
-    return call
 
 
 def _split_past(call: dict[str, Any], past: Sequence[str]) -> dict[str, Any]:

@@ -10,9 +10,10 @@ import numpy as np
 from attnspec import OPERATIONS, Operation
 from attnspec.backends.captured import pass_on
 from attnspec.backends.errors import Unsupported
-from attnspec.backends.user.adapter import for_each_entry, passed_always, with_own_mask, without_always
+from attnspec.backends.user.adapter import for_each_entry, passed_always, without_always
 from attnspec.backends.user.convention import Convention, check_convention
 from attnspec.backends.user.defaults import with_defaults
+from attnspec.backends.user.masks import with_own_mask
 from attnspec.backends.user.scales import SCALES, with_scales
 from attnspec.backends.user.signature import native_names
 from attnspec.backends.user.slopes import with_slopes
@@ -77,7 +78,7 @@ def adapt_companion(
         call = for_each_entry(call, xp, form) if convention.per_entry else call
         call = with_slopes(call, convention, xp) if convention.slopes else call
         sizes = {own: _size(size, operation, call) for size, own in convention.sizes.items()}
-        call = with_own_mask(call, convention)
+        call = with_own_mask(call, convention, native, xp)
         call = {argument: _turned(x) if argument in turned else x for argument, x in call.items()}
         call |= {
             argument: _without_query(call[argument], at)

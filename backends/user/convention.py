@@ -18,7 +18,7 @@ SIZES = ("batch", "query_heads", "key_heads", "queries", "keys", "depth", "value
 #: Those that a function of packed rows or of pages may take too.
 OF_FORMS = ("longest_queries", "longest_keys", "page")
 #: What describes attention alone.
-_OF_ATTENTION = ("loop", "mask_axes", "past")
+_OF_ATTENTION = ("loop", "mask_axes", "mask_of_keys", "past")
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,8 @@ class Convention:
     sizes: Mapping[str, str] = field(default_factory=dict)
     #: The number of axes of its mask and bias, which get leading axes of length one.
     mask_axes: int | None = None
+    #: Whether its mask has one boolean for each key, `(*B, S)`.
+    mask_of_keys: bool = False
     #: The parameters for the keys and the values before the queries. A query offset is passed as these.
     #: They have heads before positions if heads and depth share an axis.
     past: tuple[str, ...] = ()
@@ -71,6 +73,11 @@ class Convention:
     scales: str = ""
     #: Whether distances are counted from the last query and the last key, as the dialect of causality says.
     from_end: bool = False
+
+    @property
+    def options(self) -> list[str]:
+        """The options that the function expresses by parameters for others."""
+        return [*(["bias"] if self.slopes else []), *(["key_lengths"] if self.mask_of_keys else [])]
 
     @property
     def others(self) -> tuple[str, ...]:

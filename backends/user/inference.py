@@ -96,6 +96,7 @@ def _table(inference: Inference, operation: str) -> dict[str, Any]:
         **inference.limits,
         "always": convention.always,
         "mask": convention.mask if "mask" in why else "",
+        "mask_of_keys": convention.mask_of_keys,
         "per_entry": convention.per_entry,
         "one_query": convention.one_query,
         "slopes": convention.slopes,

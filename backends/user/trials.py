@@ -61,6 +61,11 @@ def trials(named: Convention, ours: str, inputs: Inputs, opens: int | None = Non
         given = {"mask": inputs.mask}
         yield Trial(named, given, given, {}, "True means: attend")
         yield Trial(replace(named, mask="ignore"), given, given, {}, "True means: do not attend")
+        given = {"mask": inputs.mask[:, :1, :1]}
+        of_keys = replace(named, mask_of_keys=True)
+        yield Trial(of_keys, given, given, {}, "of keys alone; True means: attend")
+        inverted = replace(of_keys, mask="ignore")
+        yield Trial(inverted, given, given, {}, "of keys alone; True means: do not attend")
     elif ours in ("is_causal", "window"):
         yield from _of_alignments(named, ours, at_end)
         yield from _of_numbers(named, at_end, opens) if ours == "window" else ()

@@ -1,4 +1,4 @@
-"""Functions that take slopes of ALiBi in place of a bias, or one number for a window."""
+"""Options that functions take in a way of their own: slopes for a bias, a number for a window, a mask of keys."""
 
 import inspect
 
@@ -13,6 +13,7 @@ from conventions import (
     of_keys_and_one,
     of_left,
     of_window_that_closes,
+    with_padding,
 )
 from tests_support import command
 
@@ -171,3 +172,32 @@ def test_a_window_that_one_number_cannot_express_is_unsupported(function, kind, 
         backend.attention(*np.ones((3, 1, 1, 3, 2)), window=window)
     with pytest.raises(BackendError, match="window: expected sides or left or keys or both, got 'wide'"):
         describe(function, names=names, window="wide")
+
+
+def test_a_mask_of_keys_has_the_lengths_too():
+    keys = {"names": QKV | {"mask": "key_padding_mask"}, "mask": "ignore", "mask_of_keys": True, "axes": 4}
+    backend = describe(with_padding, dtypes=["float32"], **keys)
+    report = check(backend, rules=["MASK-1", "MASK-9"]).report
+    judged = [verdict for verdict in report.results.verdicts if verdict.status != "unsupported"]
+    assert not any(verdict.bad and "refused" not in verdict.traits for verdict in judged)
+    assert {"mask", "key_lengths"} <= {trait for verdict in judged for trait in verdict.traits}
+
+    def of_the_first_entry(q, k, v, key_padding_mask=None):
+        if key_padding_mask is not None:
+            key_padding_mask = np.repeat(key_padding_mask[:1], len(q), 0)
+        return with_padding(q, k, v, key_padding_mask)
+
+    wrong = check(describe(of_the_first_entry, dtypes=["float32"], **keys), rules=["MASK-9"])
+    assert not wrong.good
+    arrays = np.ones((3, 1, 2, 3, 2), np.float32)
+    arrays[2] = np.arange(3)[:, None]
+    random = np.array([[True, False, True], [True, True, True], [True, True, True]])
+    for options, message in (
+        ({"mask": random}, "got one that differs between queries or heads"),
+        ({"mask": np.ones(3, int)}, "got one of int64"),
+        ({"mask": np.ones((5, 3), bool)[None, None, :1].repeat(4, 0)}, r"got the shape \(4, 1, 1, 3\)"),
+        ({"key_lengths": 4}, "got none from 0 to the number of keys"),
+    ):
+        with pytest.raises(Unsupported, match=message):
+            backend.attention(*arrays, **options)
+    np.testing.assert_array_equal(backend.attention(*arrays, key_lengths=1), 0 * arrays[2])
