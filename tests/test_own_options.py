@@ -1,4 +1,4 @@
-"""Options that functions take in a way of their own: slopes for a bias, a number for a window, a mask of keys."""
+"""Options that functions take in their own way: slopes for a bias, a number for a window, masks of keys."""
 
 import inspect
 
