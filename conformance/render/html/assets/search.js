@@ -33,7 +33,7 @@
     "window sliding local swa",
     "softcap cap capping",
     "sink sinks",
-    "backward bwd gradient gradients grad grads training vjp autograd",
+    "backward bwd gradient gradients grad grads derivative training vjp autograd",
     "tolerance tolerances atol rtol allclose accuracy precision",
     "batch batched batching",
     "deterministic determinism nondeterministic reproducible bitwise",
