@@ -62,6 +62,31 @@ def unified(
     return (output.swapaxes(0, 1), lse) if return_lse else output.swapaxes(0, 1)
 
 
+def unified_of_codes(
+    q,
+    k,
+    v,
+    cu_seqlens_q,
+    seqused_k,
+    block_table,
+    causal=False,
+    k_descale=None,
+    v_descale=None,
+    encoding="int8",
+):
+    options = {"key_scales": k_descale, "value_scales": v_descale, "query_starts": cu_seqlens_q}
+    options |= {"key_lengths": seqused_k, "block_table": block_table, "is_causal": causal}
+    q, k, v = q.swapaxes(0, 1), k.swapaxes(1, 2), v.swapaxes(1, 2)
+    attend = function("packed_paged_quantized_attention")
+    return attend(q, k, v, **options, encoding=encoding, dtype=q.dtype).swapaxes(0, 1)
+
+
+def unified_without_codes(
+    q, k, v, cu_seqlens_q, seqused_k, block_table, softmax_scale=None, causal=False, k_scale=1.0, v_scale=1.0
+):
+    return unified(q, k, v, cu_seqlens_q, seqused_k, block_table, softmax_scale, causal)
+
+
 def decode(q, k_cache, v_cache, page_table, cache_seqlens, sm_scale=None, bias=None):
     assert q.ndim == 4
     options = {"block_table": page_table, "key_lengths": cache_seqlens, "scale": sm_scale, "bias": bias}

@@ -2,6 +2,8 @@
 
 import shutil
 import subprocess
+import sys
+import tomllib
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -73,6 +75,67 @@ def test_an_example_with_a_bug_fails_under_its_rule(name, bug):
     old, new, rules = bug
     found = verdicts(described(name, (old, new)), FORMS[name])
     assert {one.rule for one in found if one.status in ("fail", "error", "should not met")} & rules
+
+
+#: Kernels of served models, and in each some lines and what to write instead, with which it fails.
+SERVED = {
+    "extend": (
+        ("max(prefix, 0)]", "max(prefix - 1, 0)]"),
+        ("position = prefix +", "position = 0 +"),
+        ("kept * total + weights", "total + weights"),
+        ("sinks.astype(wide)", "0 * sinks.astype(wide)"),
+        ("sliding_window_size] =", "sliding_window_size + 1] ="),
+    ),
+    "wrapper": (
+        ("* page_size + last\n", "* page_size + page_size\n"),
+        ("first + np.arange(there)", "np.arange(there)"),
+        ("np.exp2(s -", "np.exp(s -"),
+        ("* np.log(2).astype(lse.dtype)", ""),
+    ),
+}
+
+
+@cache
+def about_served():
+    return [one for one in items() if one.operation == "packed_paged_attention"]
+
+
+def served(name, *changes, folder, monkeypatch):
+    """Judge an example by its configuration, with some changes of its source."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "kernel", raising=False)
+    shutil.copytree(EXAMPLES / name, folder / name)
+    kernel = folder / name / "kernel.py"
+    source = kernel.read_text()
+    for old, new in changes:
+        assert old in source
+        source = source.replace(old, new)
+    kernel.write_text(source)
+    backend = load(str(folder / name))
+    return [judge(backend, one) for one in about_served()]
+
+
+@pytest.mark.parametrize("name", SERVED)
+def test_an_example_of_a_served_call_conforms(name, tmp_path, monkeypatch):
+    found = served(name, folder=tmp_path, monkeypatch=monkeypatch)
+    assert {one.status for one in found} - {"unsupported"} == {"pass"}
+    assert sum(one.status == "pass" for one in found) > 15
+
+
+@pytest.mark.parametrize(("name", "bug"), [(name, bug) for name, bugs in SERVED.items() for bug in bugs])
+def test_an_example_of_a_served_call_with_a_bug_fails(name, bug, tmp_path, monkeypatch):
+    found = served(name, bug, folder=tmp_path, monkeypatch=monkeypatch)
+    assert {one.rule for one in found if one.status == "fail"} & {"STACK-1", "STACK-2"}
+
+
+def test_init_writes_the_configuration_of_the_extend_kernel(tmp_path):
+    shutil.copy(EXAMPLES / "extend" / "kernel.py", tmp_path)
+    attnspec("init", "kernel:extend_attention", status=0, cwd=tmp_path)
+    tables = (
+        tomllib.loads((folder / "attnspec.toml").read_text()) for folder in (tmp_path, EXAMPLES / "extend")
+    )
+    written, own = (table["backend"] for table in tables)
+    assert written == own | {"array": "numpy"}
 
 
 def test_the_example_in_c_conforms(tmp_path):

@@ -178,6 +178,7 @@ def test_a_companion_with_the_name_and_the_arguments_is_described_as_that_operat
             ],
         ),
         ("unified", "packed_paged_attention", ['key_lengths = "seqused_k"']),
+        ("unified_without_codes", "packed_paged_attention", ['ignore = ["k_scale", "v_scale"]']),
         ("decode", "paged_attention", ["axes = 4", 'scale = "sm_scale"']),
         (
             "paged_attention_v1",
@@ -198,6 +199,13 @@ def test_a_function_of_another_form_is_described_and_passes(name, operation, lin
     assert [line for line in lines if line not in run.output] == []
     checked = CliRunner().invoke(main, ["check", "--smoke"])
     assert checked.exit_code == 0, checked.output
+
+
+def test_a_function_of_pages_with_scales_is_one_of_codes():
+    CliRunner().invoke(main, ["init", f"{SERVED}:unified_of_codes"])
+    backend = tomllib.loads(Path("attnspec.toml").read_text())["backend"]
+    assert backend["operation"] == "packed_paged_quantized_attention"
+    assert (backend["scales"], backend["names"]["key_scales"]) == ("tensor", "k_descale")
 
 
 def test_weights_have_heads_first_in_every_layout():

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from importlib import metadata
 from types import MappingProxyType, ModuleType
 from typing import Any
@@ -18,7 +19,8 @@ from attnspec.backends.user.function import as_function, attribute_of
 from attnspec.backends.user.place import find
 from attnspec.backends.user.probe import probe
 from attnspec.backends.user.settings import settings_of_table
-from attnspec.backends.user.signature import form_of, operation_by_name
+from attnspec.backends.user.signature import form_of, form_of_codes, operation_by_name
+from attnspec.backends.user.trials import UNCONFIRMED
 
 #: The reason beside a key that was there before.
 AS_GIVEN = "as it was given"
@@ -50,20 +52,29 @@ def infer_configuration(place: str, array: str = "", keys: Mapping[str, Any] = M
     known = Known(convention, frozenset(keys), tuple(keys.get("depths", ())))
     operation = settings.operation or form_of(function)[0]
     try:
-        inference = _infer(backend, operation, function, known)
+        operation, inference = _infer(backend, operation, function, known)
     except BackendError:
         # Pages or boundaries may be optional by the signature, and needed by this function.
         other = "" if operation else form_of(function, optional=True)[0]
         if not other:
             raise
-        operation, inference = other, _infer(backend, other, function, known)
+        operation, inference = _infer(backend, other, function, known)
     table = _head(place, library.name, package) | _table(inference, operation)
     return _text(_merge(table, keys), {**inference.why, "library": _PACKAGE} | dict.fromkeys(keys, AS_GIVEN))
 
 
-def _infer(backend: Backend, operation: str, function: Callable[..., Any], known: Known) -> Inference:
-    form = operation if operation != "attention" else ""
-    return infer_companion(backend, form, function, known) if form else probe(backend, function, known)
+def _infer(
+    backend: Backend, operation: str, function: Callable[..., Any], known: Known
+) -> tuple[str, Inference]:
+    """Return the operation, which is one over codes if calls confirm it, and what was found."""
+    if operation in ("", "attention"):
+        return operation, probe(backend, function, known)
+    codes, scale = ("", "") if "operation" in known.keys else form_of_codes(operation, function)
+    with suppress(BackendError):
+        inference = infer_companion(backend, codes, function, known) if codes else None
+        if inference and scale not in inference.ignore and inference.why.get("key_scales") != UNCONFIRMED:
+            return codes, inference
+    return operation, infer_companion(backend, operation, function, known)
 
 
 def package_of(module: ModuleType, array: str) -> str:

@@ -14,7 +14,7 @@ from attnspec import OPERATIONS
 from attnspec.backends.backend import Backend
 from attnspec.backends.errors import BackendError
 from attnspec.operations import REQUIRED
-from attnspec.operations.aliases import NO_COUNTERPART, OF_COMPANIONS, SLOPES, meant, meant_in
+from attnspec.operations.aliases import ALIASES, NO_COUNTERPART, OF_COMPANIONS, SLOPES, meant, meant_in
 from attnspec.operations.stacks import name_of
 
 _OPERATION = OPERATIONS["attention"]
@@ -177,6 +177,14 @@ def form_of(function: Callable[..., Any], *, optional: bool = False) -> tuple[st
     own = next((name for names in words.values() for name in needed if name in names), "")
     operation = name_of(word for word, names in words.items() if names & {*every})
     return (operation, own) if own and operation in OPERATIONS else ("", "")
+
+
+def form_of_codes(operation: str, function: Callable[..., Any]) -> tuple[str, str]:
+    """Return the operation over codes in the pages of another one, and the parameter for their scales."""
+    layers, names = OPERATIONS[operation].layers, {"key_scales", *ALIASES["key_scales"]}
+    own = next((own for own in inspect.signature(function).parameters if own.lower() in names), "")
+    codes = name_of((*layers, "quantized")) if own and "paged" in layers else ""
+    return (codes, own) if codes in OPERATIONS and codes != operation else ("", "")
 
 
 def check_form(name: str, function: Callable[..., Any]) -> None:
