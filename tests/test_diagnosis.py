@@ -20,7 +20,7 @@ from attnspec.conformance.render.finding import diagnosis_text, finding_line
 from attnspec.conformance.run.events import events
 from attnspec.conformance.run.plan import Selection
 from attnspec.conformance.run.pool import Pool
-from attnspec.conformance.suite import find
+from attnspec.conformance.suite import find, items
 from attnspec.conformance.verdict import Verdict
 from attnspec.reference import attention as reference
 from attnspec.reference.call import STEPS
@@ -106,6 +106,24 @@ def test_an_implementation_of_somebody_else_is_named_by_the_golden_vectors():
         "consistent with: causal_bottom_right (Align the last query with the last key"
     )
     assert f"{found.failing} of {found.failing} failing cases" in diagnosis_text(found)
+
+
+def test_a_bug_is_named_in_a_dialect_and_beside_another_treatment_of_empty_rows():
+    wrong = entry("cap_after_the_mask").backend().attention
+
+    def bottom_right(query, key, value, *, is_causal=False, softcap=None, scale=None):
+        offset = key.shape[-2] - query.shape[-2]
+        given = {"is_causal": is_causal, "softcap": softcap, "scale": scale, "query_offset": offset}
+        output = wrong(query, key, value, **{name: x for name, x in given.items() if x is not None})
+        if is_causal:  # the wrong kernel of the gallery leaves a mean in empty rows
+            output[..., : max(-offset, 0), :] = 0
+        return output
+
+    dialect = {"MASK-3": "bottom-right"}
+    own = replace(load("numpy-portable"), attention=bottom_right, companions={}, dialect=dialect)
+    of_softcap = [case for case in items(rules=["SCORE-5"], quick=True) if case.dtype == "float32"]
+    assert names(diagnose(own, of_softcap, GALLERY)) == ["cap_after_the_mask"]
+    assert diagnose(replace(own, dialect={}), of_softcap, GALLERY) is None
 
 
 def test_a_failing_run_is_diagnosed_in_the_process_that_judges():

@@ -18,6 +18,8 @@ _USUAL = 0.85
 _FEW, _PURE, _RARE = 5, 0.9, 0.05
 #: At least this share of the calls with the traits fails, unless no other call does.
 _PREDICTS = 0.5
+#: Of the calls with a usual trait at least this share fails, even if no other call does.
+_SOME = 0.15
 _USUALS = tuple((trait,) for trait in traits.USUAL)
 #: That all failing calls have a usual trait is no chance if it has a smaller probability than this.
 _CHANCE = 0.05
@@ -109,9 +111,10 @@ def if_significant(common: Common) -> Common:
     rate, other = common.failing / max(common.judged, 1), common.others / max(common.of_others, 1)
     once = common.failing == 1 < common.judged
     often = not once and common.of_others and rate >= _OFTENER * other and common.failing >= common.others
-    # Most calls have no scale, so calls with one that fail too show that the scale is not the cause.
-    usual = common.traits in _USUALS and common.others
-    predicts = (rate >= _PREDICTS and not usual) or (not common.others and rate >= _RARE)
+    # Most calls have no scale, so calls with one that fail too, or many that pass, show another cause.
+    usual = common.traits in _USUALS
+    alone = not common.others and rate >= (_SOME if usual else _RARE)
+    predicts = (rate >= _PREDICTS and not (usual and common.others)) or alone
     return common if (often and predicts) or is_pure(common) else Common()
 
 

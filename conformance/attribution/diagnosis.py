@@ -8,8 +8,8 @@ distinguishes, in the first of these cases that applies:
 - The entry has the same result on all failing calls, and is also wrong on calls that a trait
   distinguishes from these. The backend then has the bug on one path.
 
-In all other cases the diagnosis is empty. Calls with NaN and infinity are not asked for if other calls fail,
-because two implementations of one bug often differ there.
+In all other cases the diagnosis is empty. Calls with NaN, infinity or an empty row are not asked for if other
+calls fail, because two implementations of one bug often differ there.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,7 +28,7 @@ from attnspec.conformance.attribution.finding import Diagnosis, Twin
 from attnspec.conformance.attribution.resemblance import APART, EDGES, CallCounts, Tally
 from attnspec.conformance.attribution.sample import FEWEST_CASES
 from attnspec.conformance.gallery import Entry, wrong_entries
-from attnspec.conformance.judge.budget import budgets_of
+from attnspec.conformance.judge.budget import aligned, budgets_of
 from attnspec.conformance.judge.call import call
 from attnspec.conformance.judge.cause import outputs_to_judge
 from attnspec.conformance.judge.comparison import compare
@@ -52,6 +52,8 @@ _FEWEST_PASSING = 20
 _MOST = 3
 #: The number of results of entries that are kept.
 _MOST_KEPT = 30_000
+#: The rules whose variants align positions in another way.
+_ALIGNED = {"MASK-3", "MASK-8", "PACK-5"}
 #: The class of the entries that remember earlier calls.
 _REMEMBERS = "T"
 #: The additional distance that two results may have, as a share of the largest number in them.
@@ -165,13 +167,20 @@ def tally_entries(
             plain = [kinds for _, (kinds, *_) in calls[len(failing) : number]]
             return tallies, CallCounts.of([kinds for kinds, *_ in failing], plain)
         for tally in tallies:
-            others = gallery.outputs(tally.entry, case)
+            others = gallery.outputs(tally.entry, _plainly(backend, case))
             share = share_of(backend, case, outputs, others, finite=traits.SPECIAL not in kinds)
             if share > APART and not bad and is_right(backend, case, outputs, others):
                 share = 0.0
             tally.add(share, kinds, bad=bad)
         tallies = [tally for tally in tallies if tally.may_be(counts)]
     return tallies, counts
+
+
+def _plainly(backend: Backend, case: Case) -> Case:
+    """Write a call in the dialect of a backend as the gallery, which has none, has to make it."""
+    if case.must_raise or not _ALIGNED & backend.dialect.keys():
+        return case
+    return replace(case, arguments=aligned(case.operation, case.arguments, backend.dialect))
 
 
 def nearest(tallies: Sequence[Tally], counts: CallCounts) -> Diagnosis | None:
@@ -222,7 +231,7 @@ def _calls(backend: Backend, cases: Iterable[Case]) -> tuple[list[Call], list[Ca
             continue
         with suppress(Unsupported, Broken):
             outputs = outputs_of(backend, case)
-            kinds = frozenset({case.dtype, *traits_of(case)})
+            kinds = frozenset({case.dtype, *traits_of(_plainly(backend, case))})
             (failing if fails(backend, case, outputs) else passing).append((kinds, case, outputs))
     values = [call for call in failing if call[2] is not None and call[1].misuse is None]
     if not values and any(case.operation == "attention_vjp" for _, case, _ in failing):
@@ -235,12 +244,13 @@ def _calls(backend: Backend, cases: Iterable[Case]) -> tuple[list[Call], list[Ca
 
 
 def calls_to_compare(backend: Backend, cases: Iterable[Case]) -> tuple[list[Call], list[Call]]:
-    """Make the failing and the passing calls, without NaN and infinity if enough other calls fail."""
+    """Make the failing and the passing calls, without NaN and empty rows if enough other calls fail."""
     failing, passing = _calls(backend, cases)
-    plain = [call for call in failing if traits.SPECIAL not in call[0]]
-    if len(plain) < _FEWEST:
-        return failing, passing
-    return plain, [call for call in passing if traits.SPECIAL not in call[0]]
+    for edge in (traits.SPECIAL, traits.EMPTY):
+        plain = [call for call in failing if edge not in call[0]]
+        if len(plain) >= _FEWEST:
+            failing, passing = plain, [call for call in passing if edge not in call[0]]
+    return failing, passing
 
 
 def _is_offered(backend: Backend, case: Case) -> bool:

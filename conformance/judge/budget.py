@@ -80,6 +80,13 @@ def _computed(backend: Backend, case: Case, accuracy: Accuracy, *, probed: bool)
     return budgets
 
 
+def aligned(operation: str, arguments: Mapping[str, Any], dialect: Mapping[str, str]) -> Mapping[str, Any]:
+    """Rewrite the alignment of a dialect as an offset, and a bound that it excludes as a mask."""
+    if primal(operation) == "attention":
+        return _aligned(arguments, dialect)
+    return _aligned_sequences(arguments, dialect)
+
+
 def _aligned_sequences(arguments: Mapping[str, Any], dialect: Mapping[str, str]) -> Mapping[str, Any]:
     """Rewrite the default offset of packed sequences in a dialect as one offset for each."""
     offset = arguments.get("query_offset", 0)
