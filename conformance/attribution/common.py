@@ -23,6 +23,8 @@ _SOME = 0.15
 _USUALS = tuple((trait,) for trait in traits.USUAL)
 #: That all failing calls have a usual trait is no chance if it has a smaller probability than this.
 _CHANCE = 0.05
+#: The chance that failing calls have traits in common, above which these are not named.
+_LIKELY = 0.3
 #: Calls with the traits must fail at least this many times as often as other calls.
 _OFTENER = 3
 #: The number of calls for each set of traits.
@@ -115,7 +117,10 @@ def if_significant(common: Common) -> Common:
     usual = common.traits in _USUALS
     alone = not common.others and rate >= (_SOME if usual else _RARE)
     predicts = (rate >= _PREDICTS and not (usual and common.others)) or alone
-    return common if (often and predicts) or is_pure(common) else Common()
+    # If hardly any other call was judged, all failing calls may have the traits by chance.
+    chance = (common.judged / max(common.judged + common.of_others, 1)) ** common.failing
+    shown = often and predicts and (common.others or chance < _LIKELY)
+    return common if shown or is_pure(common) else Common()
 
 
 def clarity(common: Common) -> float:

@@ -133,8 +133,14 @@ def diagnose_run(backend: Backend, items: Iterable[Item], seconds: float = inf) 
             likely = Gallery(tuple(entry for entry in wrong_entries() if entry.rule in near))
             if found := nearest(*tally_entries(backend, calls, likely)):
                 return found
-    with suppress(TimeoutError):
-        return nearest(*tally_entries(backend, calls, Gallery(), process_time() + seconds))
+    # Entries about the chapters of the failing rules come before all others.
+    families = {rule.partition("-")[0] for _, case, _ in calls[0] for rule in case.rules}
+    family = tuple(entry for entry in wrong_entries() if entry.rule.partition("-")[0] in families)
+    until = process_time() + seconds
+    for gallery in (Gallery(family), Gallery()) if seconds < inf else (Gallery(),):
+        with suppress(TimeoutError):
+            if found := nearest(*tally_entries(backend, calls, gallery, until)):
+                return found
     return None
 
 

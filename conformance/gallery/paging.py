@@ -71,6 +71,13 @@ def last_page_left_out_if_it_is_full(call: Call, given: Arguments) -> Any:
     return np.where((end > 0) & (end % max(page, 1) == 0), end - page, end)
 
 
+@wrong("end_of_keys", "PAGE-3", "V")
+def position_at_the_length_read(call: Call, given: Arguments) -> Any:
+    """Compare positions with the length by less or equal, within the pages that the length needs."""
+    end = np.asarray(base.end_of_keys(call, given))
+    return end + (end % max(given["key"].shape[-2], 1) != 0)
+
+
 @wrong("held", "PAGE-1", "H")
 def heads_and_positions_of_a_page_exchanged(
     call: Call, pages: Array, table: Array, new: Any, lengths: Any

@@ -6,6 +6,7 @@ beside the expected values. `attnspec.conformance.run.cases` makes the cases of 
 
 import gzip
 import json
+from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -16,7 +17,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from attnspec import SpecError, claimable, find_rule
+from attnspec import OPERATIONS, SpecError, claimable, find_rule
 from attnspec.conformance.traits import LARGE, ONE_QUERY, RELATED, RISING_64, SPECIAL, UNEQUAL, WHOLE_PAGES
 
 
@@ -206,6 +207,8 @@ def matches(case: Named, texts: Collection[str]) -> bool:
 _quick = attrgetter("quick")
 #: A call with fewer numbers has one query or key, and shows little; one with more is not small.
 _LEAST, _MOST = 40, 1000
+#: A kernel of a form takes few calls. There are at least so many of each form, and of one query in it.
+_OF_A_FORM = 8
 WIDE = ("float32", "float64")
 
 
@@ -218,6 +221,7 @@ def smallest(dtype: str = "") -> frozenset[str]:
     dtypes = (dtype,) if dtype else WIDE
     done: set[object] = set()
     names = set()
+    of_forms: Counter[tuple[str, bool]] = Counter()
     small = [
         outline
         for outline in index()
@@ -230,9 +234,11 @@ def smallest(dtype: str = "") -> frozenset[str]:
             for rule in outline.rules
             for call in outline.calls
         }
-        if shows - done:
+        form = outline.calls[0].operation, ONE_QUERY in outline.traits
+        if shows - done or (OPERATIONS[form[0]].layers and of_forms[form] < _OF_A_FORM):
             names.add(outline.name)
             done |= shows
+            of_forms[form] += 1
     return frozenset(names | set(_of_sizes(dtypes)))
 
 
