@@ -31,7 +31,10 @@ def entries():
 
 
 def test_symptoms_are_found_in_the_words_of_readers(first_three):
+    from pages.whys import read_whys
+
     rules_of = {f"symptoms.html#{symptom.place}": symptom.rules for symptom in entries()}
+    rules_of |= {f"questions.html#{why.place}": why.rules for why in read_whys()}
     missed = {}
     for query, wanted in SEARCHES.items():
         answers = {
@@ -41,8 +44,19 @@ def test_symptoms_are_found_in_the_words_of_readers(first_three):
         }
         if not answers & set(wanted.split()):
             missed[query] = first_three[query]
-    assert len(SEARCHES) > 650
+    assert len(SEARCHES) > 700
     assert len(missed) * 25 <= len(SEARCHES), missed
+
+
+def test_each_question_of_why_has_rules_that_exist_and_pages(site):
+    from pages.whys import read_whys
+
+    text = site.page("questions")
+    whys = read_whys()
+    assert len({why.place for why in whys}) == len(whys) > 10
+    for why in whys:
+        assert [find_rule(rule) for rule in why.rules]
+        assert f'id="{why.place}"' in text
 
 
 def test_each_symptom_has_rules_that_exist_and_a_thread():

@@ -7,13 +7,18 @@ from pathlib import Path
 from pages.chapters import BESIDE, GUIDES, questions_of
 from pages.known import Known
 from pages.page import Name, Page, Part, make_page, plural
+from pages.whys import names_of_whys, read_whys
 
 from attnspec import CHAPTERS, __version__
 from attnspec.backends.names import library_of
 
 #: Questions of readers, with the rules that answer them.
 _QUESTIONS = (
-    ("What does a query with nothing to attend to give?", "zeros", ("MASK-6", "SOFT-7", "GRAD-10")),
+    (
+        "What does a query with nothing to attend to give?",
+        "zeros, and an lse of -inf",
+        ("MASK-6", "SOFT-7", "GRAD-10"),
+    ),
     (
         "To which corner is a causal mask aligned?",
         "top left, unless there is an offset (FlashAttention, MLX: bottom right)",
@@ -44,6 +49,7 @@ def front(known: Known) -> Part:
         ),
         Name("page", "Licence", "spec/versions.html#rights", "the MIT licence", ("license", "copyright")),
         Name("page", "Questions", "questions.html", "frequently asked questions, with answers"),
+        *names_of_whys(known),
         Name("page", "Rules", "rules/index.html", "all rules, by chapter"),
         Name("page", "Operations", "operations/index.html", "every argument, with its other names"),
         Name("page", "Cases", "cases/index.html", "golden vectors and generated cases, by chapter"),
@@ -76,7 +82,7 @@ def front(known: Known) -> Part:
 def _questions(known: Known) -> Page:
     """Return the page of the frequently asked questions of the standard."""
     readme = (known.root / "spec" / "README.md").read_text(encoding="utf-8")
-    return make_page("questions", "questions.md", questions=questions_of(readme))
+    return make_page("questions", "questions.md", questions=questions_of(readme), whys=read_whys())
 
 
 def _front(known: Known) -> Page:

@@ -15,6 +15,14 @@ from attnspec.conformance.render.html.column import NOTE, Column, label_of
 #: The statuses in the order in which they are counted.
 _STATUSES = ("pass", "deviation", "should not met", "fail", "error", "unsupported")
 
+#: What ran, of libraries whose versions do not name the device and whose users run another.
+_DEVICE = {
+    "mlx": (
+        "`mlx-fast` calls `mlx.core.fast.scaled_dot_product_attention` on the CPU, where MLX composes it of "
+        "other operations. The Metal kernels are other code, which these results do not cover."
+    ),
+}
+
 
 def libraries(known: Known) -> Part:
     """Return the page of each library, and their list."""
@@ -65,6 +73,7 @@ def _page(library: str, known: Known) -> Page:
         backends=backends,
         columns=columns,
         rows=_results(backends, columns),
+        device=_DEVICE.get(library, ""),
         note=NOTE if any(column.backend in PORTABLE for column in columns) else "",
         declared=_deviations(columns, known),
         alone=len({each.name for each in known.findings if each.library == library and not each.family}),

@@ -144,6 +144,11 @@ def packed(value: Any) -> str:
     return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
 
 
+def anchor(text: str) -> str:
+    """Return the anchor of a row that has this text."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+
+
 def plural(number: int, noun: str, many: str = "") -> str:
     """Count things."""
     return f"{number:,} {noun if number == 1 else many or noun + 's'}"

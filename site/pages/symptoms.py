@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pages.known import Known
-from pages.page import Name, Part, make_page
+from pages.page import Name, Part, anchor, make_page
 
 from attnspec.backends.names import LIBRARY_NAMES, library_of
 
@@ -28,7 +28,7 @@ class Symptom:
     @property
     def place(self) -> str:
         """The anchor of the symptom."""
-        return re.sub(r"[^a-z0-9]+", "-", self.text.lower()).strip("-")
+        return anchor(self.text)
 
 
 def read_symptoms() -> tuple[Symptom, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from attnspec.conformance.gallery import correct_entries, entry, wrong_entries
+from attnspec.conformance.gallery import entry
 from tools.rivals.measure import RIVALS, Judged, judge_by, lets_through, own_cheats
 from tools.rivals.rival import Rival
 from tools.rivals.subjects import Subject, cheats, right, wrong
@@ -95,13 +95,13 @@ Most projects accept an implementation of attention if its results are close to 
 inputs that they draw. This page shows which bugs such rules do not find. It holds the
 [gallery](gallery/README.md) against the rules of other projects, each with the inputs of its source.
 
-- *Wrong* counts the {wrong} of the {every_wrong} wrong entries that compute the forward pass of attention
-  in another way. Entries that concern gradients, companions or refusals only are left out.
+- *Wrong* counts the {wrong} wrong entries that compute the forward pass of attention in another way.
+  Entries that concern gradients, companions or refusals only are left out.
 - *Off* counts the entries among them that had a wrong result in these calls: its largest error was more than
   ten times that of the correct implementation. The rule accepted it. For the others, no call shows the bug,
   most often because no call has the option that is wrong.
 - *Cheats* do not compute attention at all: {cheats}.
-- *Correct* counts the correct entries that the rule rejects, of {correct} (of {every_correct}) with a
+- *Correct* counts the correct entries that the rule rejects, of the {correct} that have a
   forward pass of their own.
 
 {table}
@@ -145,9 +145,7 @@ def page(figures: Figures) -> str:
     ]
     return _HEAD.format(
         wrong=len(figures.wrong),
-        every_wrong=len(wrong_entries()),
         correct=len(figures.correct),
-        every_correct=len(correct_entries()),
         cheats=", ".join(figures.cheats),
         left=accepted(figures, "wrong", OWN),
         table="\n".join(rows),

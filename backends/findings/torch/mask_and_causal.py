@@ -1,5 +1,5 @@
 """PyTorch, scaled_dot_product_attention: `attn_mask` with `is_causal`, documented as an error, is computed on
-four axes only.
+four axes only (MASK-4, ERR-3).
 
 Rank: promise
 Impact: callers get a result that the documentation excludes, and only on four axes.

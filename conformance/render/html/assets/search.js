@@ -6,7 +6,7 @@
   const MANY = ["finding", "case", "entry", "section", "variant", "argument"];
   // How much a name of a kind is worth beside one of another kind that has the same words.
   const WORTH = { symptom: 1.25, question: 1.15, rule: 1.15, page: 1, library: 0.8, term: 0.95, operation: 0.9, section: 0.3, argument: 0.6, variant: 0.7, finding: 0.6, case: 0.4, entry: 0.35 };
-  const IDLE = new Set("a about all am an and answer any attention are as at be between but by can could do does for from get gets give gives has have how i if in into is it its me mean meaning my need needs non not of on only or our out return returned returns s should so some t than that the their them then there this to too use used using vs was way what when where which while why will with without would you".split(" "));
+  const IDLE = new Set("a about all am an and answer any attention are as at be between but by can could do does for from get gets give gives has have how i if in into is it its me mean meaning my need needs non not of on only or our out return returned returns s should so some t than that the their them then there this to too use used using vs was way we what when where which while why will with without would you".split(" "));
   // Names of libraries and calls. They say where a reader met something, and little of what it is.
   const PRODUCT = new Set("attn cuda cudnn flash flashattent flashinfer func functional gpu jax kera mlx nn onnx onnxruntim pallas pytorch sdpa splash torch transformer triton vllm xformer".split(" "));
   const CALLS = [[/(scaled[_ ])?dot[_ ]product[_ ]attention/gi, "sdpa"], [/memory[_ ]efficient[_ ]attention/gi, "xformers"]];
