@@ -201,3 +201,14 @@ def test_a_mask_of_keys_has_the_lengths_too():
         with pytest.raises(Unsupported, match=message):
             backend.attention(*arrays, **options)
     np.testing.assert_array_equal(backend.attention(*arrays, key_lengths=1), 0 * arrays[2])
+
+
+def test_an_offset_of_0_is_no_offset_to_a_function_aligned_at_the_end():
+    def of_steps(q, k, v, *, causal=False, query_offset=None, lens=None):
+        at = k.shape[-2] - q.shape[-2] if query_offset is None else query_offset
+        return attention(q, k, v, is_causal=causal, query_offset=at, key_lengths=lens, dtype=q.dtype)
+
+    names = QKV | {"is_causal": "causal", "key_lengths": "lens"}
+    backend = describe(of_steps, names=names, dialect={"MASK-3": "bottom-right"}, per_entry=True)
+    report = check(backend, cases=["caching-steps-with-a-cache-key-lengths-21"])
+    assert report.good, report.text

@@ -15,7 +15,7 @@ from attnspec.backends.user.defaults import options_without_default, with_defaul
 from attnspec.backends.user.masks import merge_mask_and_bias, with_own_mask
 from attnspec.backends.user.signature import native_names, required_parameters
 from attnspec.backends.user.slopes import with_slopes
-from attnspec.backends.user.windows import with_own_window
+from attnspec.backends.user.windows import with_own_places
 from attnspec.operations.letters import BATCH, HEADS
 
 _OPERATION = OPERATIONS["attention"]
@@ -84,7 +84,7 @@ def adapt(name: str, function: Callable[..., Any], convention: Convention, xp: A
         call = signature.bind(*arrays, **given).arguments
         wanted = [output for output in _OPERATION.outputs[1:] if call.get(f"return_{output}") is True]
         call = {option: value for option, value in call.items() if option not in returned_always}
-        call = without_always(with_own_window(call, convention, taken), convention.always, native)
+        call = without_always(with_own_places(call, convention, taken), convention.always, native)
         if convention.loop and axes is not None:
             results = call_each_entry(lambda entry: call_entry(entry, wanted), call, axes, xp)
         else:

@@ -10,14 +10,18 @@ import numpy as np
 from attnspec import OPERATIONS, Operation
 from attnspec.backends.captured import pass_on
 from attnspec.backends.errors import Unsupported
-from attnspec.backends.user.adapter import for_each_entry, passed_always, without_always
+from attnspec.backends.user.adapter import (
+    for_each_entry,
+    passed_always,
+    without_always,
+)
 from attnspec.backends.user.convention import Convention, check_convention
 from attnspec.backends.user.defaults import with_defaults
 from attnspec.backends.user.masks import with_own_mask
 from attnspec.backends.user.scales import SCALES, with_scales
 from attnspec.backends.user.signature import native_names
 from attnspec.backends.user.slopes import with_slopes
-from attnspec.backends.user.windows import with_own_window
+from attnspec.backends.user.windows import with_own_places
 from attnspec.operations import Argument, Output
 from attnspec.operations.letters import BATCH, HEADS
 from attnspec.sizes import sizes as sizes_of
@@ -71,7 +75,7 @@ def adapt_companion(
         call = _with_batch(call, form) if alone else call
         wanted = form.wanted(call)
         call = {argument: x for argument, x in call.items() if argument not in returned}
-        call = with_own_window(call, convention, {*native, *convention.always})
+        call = with_own_places(call, convention, {*native, *convention.always})
         call = without_always(call, convention.always, native, form)
         call = with_defaults(call, always, convention, xp, form)
         call = with_scales(call, convention.scales, xp) if convention.scales else call

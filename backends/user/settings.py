@@ -160,7 +160,7 @@ def settings_of_table(where: str, name: str, table: Mapping[str, Any]) -> Settin
         one_query=table.get("one_query", False),
         slopes=table.get("slopes", ""),
         scales=table.get("scales", ""),
-        from_end="slopes" in table and _is_from_end(table),
+        from_end=_is_from_end(table),
     )
     as_it_is = ("accuracy", "profile", "versions", "dialect", "concurrent")
     fields: dict[str, Any] = {key: table[key] for key in as_it_is if key in table}

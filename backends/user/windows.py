@@ -1,4 +1,4 @@
-"""Windows as a function takes them: with a number that opens a side, or as one number of keys."""
+"""Windows and offsets as a function takes them, such as a window that is one number of keys."""
 
 from collections.abc import Container, Mapping
 from typing import Any
@@ -7,13 +7,16 @@ from attnspec.backends.errors import Unsupported
 from attnspec.backends.user.convention import Convention
 
 
-def with_own_window(call: Mapping[str, Any], convention: Convention, taken: Container[str]) -> dict[str, Any]:
-    """Write the window of a call as the function takes it.
+def with_own_places(call: Mapping[str, Any], convention: Convention, taken: Container[str]) -> dict[str, Any]:
+    """Write the window and the offset of a call as the function takes them.
 
-    `taken` has the options that the function takes or always applies. One number says how far a query looks
+    An offset of 0 is none, and is left out where the last query is at the last key without one. `taken` has
+    the options that the function takes or always applies. One number for a window says how far a query looks
     back, and causality closes the right side. If the function has no causality, the number closes it.
     """
     call = dict(call)
+    if convention.from_end and type(call.get("query_offset")) is int and call["query_offset"] == 0:
+        del call["query_offset"]
     window = call.get("window")
     if not isinstance(window, tuple) or len(window) != 2:
         return call
