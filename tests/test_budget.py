@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from formulas import CHANGES, profiles, sections
-from written_budgets import CALLS, KINDS, OTHERS, PROBLEMS, USES
+from written_budgets import CALLS, KINDS, OTHERS, PLAIN, PROBLEMS, USES
 
 import attnspec
 from attnspec.dtypes import numpy_dtype
@@ -60,6 +60,58 @@ def test_one_key_of_a_large_score_allows_the_cast_of_an_exponential_by_a_fused_m
         most = max(most, (np.abs(output - values) / allowed).max())
         beyond = max(beyond, (np.abs((1 + 2.0**-11) * output.astype(float) - values) / allowed).max())
     assert 0.8 < most <= 1 < beyond
+
+
+def sink_alone(sink, dtype, accuracy="full"):
+    """The budget of the lse of a row that has a sink and no key."""
+    one = np.ones((1, 1))
+    arguments = {"query": one, "key": one, "value": one, "mask": np.zeros((1, 1), bool)}
+    return budget("attention", arguments | {"sinks": np.array([sink])}, dtype, accuracy=accuracy)["lse"][0]
+
+
+def test_an_lse_of_a_sink_alone_allows_a_conversion_to_base_2_and_an_approximate_exponential():
+    """Production kernels do both: one rounding is too little, and no more than they need is allowed."""
+    single, log2e, log2 = np.float32, np.float32(np.log2(np.e)), np.float32(np.log(2))
+    sinks = np.linspace(-40, 40, 4001, dtype=single)
+    off = np.abs((sinks * log2e * log2).astype(float) - sinks)
+    allowed = np.array([sink_alone(sink, "float32") for sink in sinks])
+    assert (off > 2.0**-24 * np.abs(sinks)).any()
+    assert (off <= allowed).all()
+    for sink in (-3.0, 0.5, 5.5):  # the maximum of no key is replaced by 0
+        approximate = np.log(np.exp(sink) * (1 + 2.0**-13)) - sink
+        assert sink_alone(sink, "float16") < approximate < sink_alone(sink, "float16", "cast")
+        assert sink_alone(sink, "float16", "cast") < 1.02 * approximate
+    assert budget("attention", PLAIN | {"mask": np.zeros((1, 1), bool)}, "float16")["lse"].max() == 0
+
+
+@pytest.mark.parametrize("operation", ["packed_attention", "sharded_attention", "attention_vjp"])
+def test_a_key_of_score_minus_infinity_counts_as_a_disallowed_one(operation):
+    query, key = np.ones((1, 1, 2)), np.array([[[-np.inf, 200.0], [1.0, 1.0], [0.5, 0.2]]])
+    arguments = {"query": query, "key": key, "value": np.array([[[0.0], [1000.0], [-999.0]]])}
+    ends = {"query": np.array([0, 1]), "key": np.array([0, 3])}
+    boundary = {"packed_attention": "starts", "sharded_attention": "shards"}.get(operation)
+    arguments |= (
+        {f"{name}_{boundary}": x for name, x in ends.items()} if boundary else {"d_output": query[..., :1]}
+    )
+    finite = np.where(np.isinf(key), 0, key)
+    found = budget(operation, arguments, "float32")
+    masked = budget(
+        operation, arguments | {"key": finite, "mask": np.array([[False, True, True]])}, "float32"
+    )
+    for name, allowed in masked.items():
+        np.testing.assert_array_equal(found[name], allowed)
+    first = "d_value" if operation == "attention_vjp" else "output"
+    assert (budget(operation, arguments | {"key": finite}, "float32")[first] != masked[first]).any()
+
+
+def test_infinity_in_a_cap_has_a_budget():
+    """The score is the cap, which has the error of its tanh only."""
+    key = np.array([[np.inf], [0.0]])
+    arguments = {"query": np.ones((1, 1)), "key": key, "value": np.array([[1.0], [2.0]]), "softcap": 3.0}
+    found = budget("attention", arguments, "float64")
+    far = budget("attention", arguments | {"key": np.where(np.isinf(key), 1e4, key)}, "float64")
+    for name, allowed in far.items():
+        np.testing.assert_allclose(found[name], allowed, rtol=1e-6)
 
 
 def test_a_tanh_is_approximate_in_the_class_cast_of_half_precision_alone():

@@ -15,6 +15,7 @@ from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.judge.layout import OF_ANY_NUMBERS
 from attnspec.conformance.suite import find
 from attnspec.conformance.verdict import Raise
+from attnspec.reference.budget.budget import budget
 
 PORTABLE = load("numpy-portable")
 #: One query, three keys, the last of them masked; and a row with nothing to attend to.
@@ -313,3 +314,18 @@ def test_whatever_a_backend_does_there_is_a_verdict(kind, case_id):
     assert verdict.bad
     assert verdict.rule
     assert verdict.reason or verdict.difference or verdict.raised
+
+
+@pytest.mark.parametrize("wrong", [-1.0, np.nan])
+def test_a_negative_budget_is_no_verdict(monkeypatch, wrong):
+    """An error in a formula ends the run, and passes nothing."""
+    case = asked("SOFT-1", {name: MASKED[name] for name in ("query", "key", "value")})
+
+    def broken(*arguments, **options):
+        return {name: np.where(x > 0, wrong, x) for name, x in budget(*arguments, **options).items()}
+
+    assert judge(PORTABLE, case).status == "pass"
+    monkeypatch.setattr("attnspec.conformance.judge.budget.budget", broken)
+    again = asked("SOFT-1", {name: 1 * MASKED[name] for name in ("query", "key", "value")})
+    with pytest.raises(AssertionError, match="expected budgets that are not negative"):
+        judge(PORTABLE, again)

@@ -259,7 +259,7 @@ def shards_by_page(dtype, accuracy, profile):
 def positions_by_page(dtype, accuracy, profile):
     features, angles = random(3, 6), {"cosines": np.cos(random(9, 3)), "sines": np.sin(random(9, 3))}
     for options in ({}, {"base": 0.5}, {"inverse_frequencies": np.array([1.0, -0.3, 0.1])}, angles):
-        for more in ({}, {"attention_factor": -1.5}):
+        for more in ({}, {"attention_factor": -1.5}, {"attention_factor": -1.0}):
             for size in (1.0, 1e-42):
                 call = {"features": size * features, **options, **more}
                 found = budget("rotary", call, dtype, accuracy=accuracy)["rotated"]
@@ -306,6 +306,7 @@ def frequencies_by_page(dtype, accuracy, profile):
         (8, {"scaling": "dynamic", "factor": 0.5}),
         (8, {"scaling": "yarn", "beta_fast": 4.0}),
         (8, {"scaling": "yarn", "beta_fast": 4.0, "truncate": False}),
+        (8, {"scaling": "yarn", "beta_fast": 1.0, "beta_slow": 32.0, "truncate": False}),
         (1024, {"scaling": "yarn", "original_length": 4096, "truncate": False}),
         (8, {"scaling": "longrope", **factors}),
         (8, {"scaling": "llama3", "high_frequency_factor": 9.0, "factor": 0.5}),

@@ -138,9 +138,6 @@ def in_plain_words(arguments: Mapping[str, Any], dialect: Mapping[str, str]) -> 
     if dialect.get("HEAD-1") == "tiled" and heads and shared and heads != shared:
         for name in ("key", "value"):
             plain[name] = np.concatenate([plain[name]] * (heads[0] // shared[0]), axis=-3)
-    below = _minus_infinite(plain)
-    if below is not None and below.any():
-        plain["mask"] = _also(plain, ~below)
     return plain
 
 
@@ -163,20 +160,6 @@ def _aligned(arguments: Mapping[str, Any], dialect: Mapping[str, str]) -> dict[s
         offset = offset.reshape(offset.shape + (1,) * 3 * (offset.ndim > 0))  # (*B) to (*B, 1, 1, 1)
         plain["mask"] = _also(plain, distance - offset > -window[0])
     return plain
-
-
-def _minus_infinite(arguments: Mapping[str, Any]) -> NDArray[np.bool_] | None:
-    """Find scores of minus infinity. Budgets treat their keys as disallowed (NUM-14)."""
-    query, key = (arguments[name].astype(np.float64) for name in ("query", "key"))
-    if (np.isfinite(query).all() and np.isfinite(key).all()) or arguments.get("softcap") is not None:
-        return None
-    if query.ndim > 2 and key.ndim > 2:
-        key = np.repeat(key, query.shape[-3] // key.shape[-3], axis=-3)
-    scale = arguments.get("scale")
-    with np.errstate(invalid="ignore"):
-        scores = query @ np.swapaxes(key, -1, -2) * (1 if scale is None else np.sign(scale))
-    below: NDArray[np.bool_] = scores == -np.inf
-    return below
 
 
 def _also(arguments: Mapping[str, Any], allowed: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -25,6 +25,10 @@ def compare(
         return Difference("shape", name, (), str(got.shape), str(expected.shape))
     if name_of(got.dtype) not in dtypes:
         return Difference("dtype", name, (), str(got.dtype), " or ".join(dtypes))
+    if not np.all(allowed >= 0):  # a quotient by such a budget would pass any number
+        raise AssertionError(
+            f"{name}: expected budgets that are not negative and not NaN, got {np.min(allowed)}"
+        )
     wide = got.astype(np.float64)
     if where is not None:
         wide, expected = np.where(where, wide, 0), np.where(where, expected, 0)

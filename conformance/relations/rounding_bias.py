@@ -92,5 +92,7 @@ def _share(
         squares = (last**2).sum() + ((storage.unit * factors) ** 2).sum()
         # Two sums with two tails each.
         threshold = working + approximate + sqrt(2 * log(4 / CHANCE) * squares)
+        if not threshold >= 0:
+            raise AssertionError(f"expected a bound that is not negative and not NaN, got {threshold}")
         shares.append(abs((signs * (got - expected)).sum()) / threshold)
     return float(max(shares))

@@ -126,6 +126,17 @@ def boundaries_and_arrays_in_another_form(draw: Draw, form: str) -> Iterator[Yie
         yield Call(_draw_call(random, dtype, row, width=width, **own), layout=layout)
 
 
+@chapter.group("NUM-14", "PACK-1", operation=_FORWARD)
+def scores_of_minus_infinity(draw: Draw) -> Iterator[Yielded]:
+    """One key of each sequence has scores of minus infinity, and the others share the rest."""
+    for random, dtype, row in draw_in_turn(draw, _UNEVEN[0]):
+        given = _draw_call(random, dtype, row)
+        given["query"][..., 0] = np.abs(given["query"][..., 0]) + 1
+        given["key"][:, given["key_starts"][:-1], 0] = -np.inf
+        given["key"][:, given["key_starts"][:-1], 1] = 64  # which alone would give the key most of the weight
+        yield given
+
+
 @chapter.group("PACK-2", operation=_FORWARD, each=tuple(_EMPTY))
 def sequences_without(draw: Draw, nothing: str) -> Iterator[Yielded]:
     """Some sequences have no queries, no keys or neither, also with sinks."""

@@ -305,6 +305,8 @@ _OPTIONS: Mapping[str, tuple[Mapping[str, Any], ...]] = MappingProxyType(
             {"factor": 8.0, "original_length": 512, "beta_fast": 24.0, "beta_slow": 3.0, "mscale": 2.0},
             {"factor": 32.0, "original_length": 4096, "base": 150000.0, "truncate": False},
             {"factor": 0.5, "original_length": 300, "mscale_all_depth": 1.0, "rotary_depth": 10},
+            # The end of the range comes before its beginning.
+            {"factor": 4.0, "original_length": 4096, "beta_fast": 1.0, "beta_slow": 32.0, "truncate": False},
         ),
         "longrope": (
             {"factor": 32.0, "original_length": 4096, "length": 4097},

@@ -180,6 +180,16 @@ def packed_blocks(draw: Draw, blocks: str) -> Iterator[Yielded]:
             yield Call({"scales": scales, "packed": packed, "blocks": blocks}, (rule,))
 
 
+@chapter.group("QUANT-6", "QUANT-7", operation="dequantize_blocks", each=tuple(BLOCKS))
+def blocks_of_signed_bytes(draw: Draw, blocks: str) -> Iterator[Yielded]:
+    """The array of bytes has a signed dtype, so half of the bytes are negative numbers."""
+    rule = "QUANT-6" if blocks == "q8_0" else "QUANT-7"
+    for random, dtype in draw.generators(1):
+        packed = random.integers(-128, 128, (2, 3, BLOCKS[blocks])).astype(np.int8)
+        scales = random.normal(size=(2, 3)).astype(dtype)
+        yield Call({"scales": scales, "packed": packed, "blocks": blocks}, (rule,))
+
+
 def _pairs(draw: Draw) -> Iterator[list[tuple[np.random.Generator, str]]]:
     """Yield three pairs of generators, each of one seed and two dtypes."""
     every = list(draw.generators(3))
@@ -304,6 +314,13 @@ def blocks_of_many_tokens(draw: Draw, blocks: int) -> Iterator[Yielded]:
         for name in ("key_scales", "value_scales"):
             call[name] = call[name][..., :blocks, :]
         yield call
+
+
+@chapter.group("QUANT-5", "SHAPE-7", operation=_QUANTIZED)
+def a_scale_for_each_head_of_no_keys(draw: Draw) -> Iterator[Yielded]:
+    """A cache that is still empty has the scales of its heads already."""
+    for problem in draw.problems((Shape((2,), 3, 0, 8, 4),)):
+        yield _call(problem, "int8")
 
 
 @chapter.group("QUANT-8", operation=_QUANTIZED)

@@ -48,6 +48,16 @@ def with_an_option(draw: Draw, name: str) -> Iterator[Yielded]:
         yield Call(split(problem, mesh) | own, ("SHARD-1", "STACK-2", option.rule))
 
 
+@chapter.group("NUM-14", "SHARD-1", operation=_OPERATION)
+def scores_of_minus_infinity(draw: Draw) -> Iterator[Yielded]:
+    """One key has scores of minus infinity, and the keys of all shards share the rest."""
+    for problem, mesh in in_turn(draw, (_WHOLE, _PLAIN), _TURNS):
+        query, key = problem.query.copy(), problem.key.copy()
+        query[..., 0] = np.abs(query[..., 0]) + 1
+        key[..., 1, :2] = (-np.inf, 64)  # 64 alone would give the key most of the weight
+        yield split(problem, mesh) | {"query": query, "key": key}
+
+
 @chapter.group("SHARD-2", operation=_OPERATION, each=tuple(ORDERS))
 def in_order(draw: Draw, order: str) -> Iterator[Yielded]:
     """Causality and windows go by positions, whatever the order of storage."""

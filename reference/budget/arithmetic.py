@@ -25,6 +25,11 @@ def rounded(value: Budget, error: Budget, storage: Format) -> Budget:
         return result if np.isfinite(value).all() else np.where(np.isfinite(value), result, 0)
 
 
+def finite_part(array: Budget) -> Budget:
+    """Replace NaN and infinity by 0, as the formulas count them."""
+    return np.where(np.isfinite(array), array, 0)
+
+
 @dataclass(frozen=True)
 class Profile:
     """How a matrix product is computed."""

@@ -14,6 +14,7 @@ from attnspec.reference.budget.arithmetic import (
     Budget,
     Profile,
     distances,
+    finite_part,
     rounded,
     short_weights,
     softmax,
@@ -58,12 +59,18 @@ def scores_and_errors(
     arithmetic: Arithmetic,
     inherited: tuple[Budget, Budget] | None = None,
 ) -> tuple[Budget, Budget]:
-    """Return the scores and their errors, including those inherited from query and key."""
+    """Return the scores and their errors, including those inherited from query and key.
+
+    A score of minus infinity stays, because its key has no weight (NUM-14). One that makes its row NaN is 0.
+    """
     depth, work, profile = query.shape[-1], arithmetic.work, arithmetic.profile
     scale = arguments.get("scale")
     factor = 1 / np.sqrt(depth) if scale is None else float(scale)
     keys = np.swapaxes(repeat_heads(key, query.shape), -1, -2)
-    value = factor * (query @ keys)
+    with np.errstate(invalid="ignore", over="ignore"):
+        value = factor * (query @ keys)
+    value = np.where(np.isnan(value), 0, value)
+    query, keys = finite_part(query), finite_part(keys)
     size = abs(factor) * (np.abs(query) @ np.abs(keys))
     relative = profile.summing_products(depth, work.unit) + SCALING * work.unit + profile.product
     error = relative * size + (depth + SCALING) * abs(factor) * work.normal * (size > 0)
@@ -73,8 +80,9 @@ def scores_and_errors(
         key_error = np.swapaxes(repeat_heads(inherited[1], query.shape), -1, -2)
         error += abs(factor) * (query_error @ (np.abs(keys) + key_error) + np.abs(query) @ key_error)
     for part in (_biased, _capped) if arguments.get("capped_bias") else (_capped, _biased):
-        value, error = part(value, error, arguments, arithmetic)
-    return value, error
+        with np.errstate(invalid="ignore"):
+            value, error = part(value, error, arguments, arithmetic)
+    return np.where(np.isfinite(value) | (value == -np.inf), value, 0), error
 
 
 def _capped(
@@ -127,6 +135,7 @@ def attention_budget(  # noqa: PLR0915  # the formulas of the chapter, one after
         filled = arguments["uniform_rows"] & means(allowed, arguments.get("sinks"))
         s, s_error = np.where(filled, 0, s), np.where(filled, 0, s_error)
         allowed = allowed | filled
+    allowed = allowed & (s > -np.inf)
     value, rate = repeat_heads(value, s.shape), arguments.get("dropout_rate", 0.0)
     kept = np.broadcast_to(arguments.get("dropout_mask", True), s.shape) / (1 - rate)
     dropping = DROPPING * unit if "dropout_mask" in arguments else 0.0

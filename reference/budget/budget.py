@@ -77,7 +77,10 @@ def budget(
         "capped_infinity": capped_infinity,
     }
     known = OPERATIONS[operation].arguments
-    given |= {name: _wide(known[name], x) for name, x in arguments.items() if x is not None}
+    scored = () if "latent" in operation else _SCORED
+    given |= {
+        name: _wide(known[name], x, infinite=name in scored) for name, x in arguments.items() if x is not None
+    }
     products = PROFILES[profile].get(dtype, PLAIN) if profile else PLAIN
     arithmetic = Arithmetic(storage, work, FORMATS[storage.lse], accuracy, products)
     if given.get("convention") == "linear":  # each weight is the transpose of that in the row convention
@@ -118,10 +121,16 @@ def plain(operation: str, arguments: Mapping[str, Any]) -> tuple[str, Mapping[st
     return "attention" + operation.removeprefix(whole), as_attention(operation, arguments)
 
 
-def _wide(argument: Argument, thing: Any) -> Any:
+#: The arrays in which infinity may give a score of minus infinity.
+_SCORED = ("query", "key", "key_pages")
+
+
+def _wide(argument: Argument, thing: Any, *, infinite: bool) -> Any:
     if not isinstance(thing, np.ndarray) or thing.dtype.kind in "biu":
         return thing
     wide = thing.astype(np.float64)
+    if infinite:
+        return wide
     keeps = (wide == -np.inf) & argument.minus_infinity
     return np.where(np.isfinite(wide) | keeps, wide, 0)
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from attnspec.dtypes import Format
 from attnspec.operations import OPERATIONS
-from attnspec.reference.budget.arithmetic import Arithmetic, Budget, rounded, with_short_weights
+from attnspec.reference.budget.arithmetic import Arithmetic, Budget, finite_part, rounded, with_short_weights
 from attnspec.reference.budget.attention import attention_budget
 from attnspec.reference.budget.companions import projected_budget
 from attnspec.reference.budget.gradients import gradient_budget
@@ -50,8 +50,8 @@ def low_precision_budget(arguments: Mapping[str, Any], arithmetic: Arithmetic) -
     arrays, errors = [], []
     for name in ("query", "key", "value"):
         value = decoded(arguments, name)
-        arrays.append(value)
-        errors.append(of_decoding(value, arithmetic))
+        errors.append(of_decoding(finite_part(value), arithmetic))
+        arrays.append(finite_part(value) if name == "value" else value)
     if arithmetic.casts:
         arithmetic = replace(arithmetic, profile=with_short_weights(arithmetic.profile))
     inherited = (errors[0], errors[1], errors[2])
@@ -65,15 +65,15 @@ def of_decoding(value: Budget, arithmetic: Arithmetic) -> Budget:
 
 
 def decoded(arguments: Mapping[str, Any], name: str) -> Budget:
-    """Decode the codes of queries, keys or values. NaN and infinity count as 0."""
+    """Decode the codes of queries, keys or values."""
     scales = arguments.get(f"{name}_scales", np.ones(()))
     options = {
         "encoding": arguments.get("encoding", "int8"),
         "zero_points": arguments.get(f"{name}_zero_points"),
     }
     with np.errstate(over="ignore", invalid="ignore"):
-        result = dequantize(scales, arguments[f"{name}_codes"], **options)
-    return np.where(np.isfinite(result), result, 0)
+        result: Budget = dequantize(scales, arguments[f"{name}_codes"], **options)
+    return result
 
 
 def latent_budgets(

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnspec.dtypes import FORMATS
-from attnspec.reference.budget.arithmetic import Arithmetic, Budget, rounded, softmax
+from attnspec.reference.budget.arithmetic import Arithmetic, Budget, finite_part, rounded, softmax
 from attnspec.reference.budget.attention import (
     APPROXIMATE,
     CAPPING,
@@ -66,7 +66,7 @@ def _of_heads(  # noqa: PLR0915  # the formulas of the chapter, one after the ot
     arithmetic: Arithmetic,
     inherited: Inherited | None = None,
 ) -> dict[str, Budget]:
-    query, key, g = arguments["query"], arguments["key"], arguments["d_output"]
+    query, key, g = finite_part(arguments["query"]), finite_part(arguments["key"]), arguments["d_output"]
     work, profile = arithmetic.work, arithmetic.profile
     h = arguments.get("d_lse", np.zeros(g.shape[:-1]))[..., None]  # (*B, Hq, L, 1)
     active = (np.abs(g).sum(axis=-1, keepdims=True) > 0) | (h != 0)
@@ -138,7 +138,7 @@ def _weights(
     work, sinks = arithmetic.work, arguments.get("sinks")
     arrays = arguments["query"], arguments["key"], arguments["value"]
     s, s_error = scores_and_errors(arrays[0], arrays[1], arguments, arithmetic, inherited and inherited[:2])
-    allowed = budgeted_keys(s.shape, arguments)
+    allowed = budgeted_keys(s.shape, arguments) & (s > -np.inf)
     met = allowed | (arguments["uniform_rows"] & means(allowed, sinks))
     s, s_error = np.where(allowed, s, 0), np.where(allowed, s_error, 0)
     p, lse = softmax(s, met, None if sinks is None else sinks[:, None, None])  # (*B, Hq, L, S), (*B, Hq, L)
@@ -226,6 +226,7 @@ def _through_the_cap(
         plain |= {name: arguments[name] for name in ("bias", "capped_bias") if name in arguments}
     arrays = arguments["query"], arguments["key"]
     x, x_error = scores_and_errors(*arrays, plain, arithmetic, inherited and inherited[:2])
+    x = np.maximum(x, -LARGEST * softcap)
     if has_capped_infinity(arguments) and "bias" in arguments:
         infinite = np.broadcast_to(arguments["bias"] == -np.inf, x.shape)
         x, x_error = np.where(infinite, -LARGEST * softcap, x), np.where(infinite, 0, x_error)

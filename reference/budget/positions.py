@@ -115,7 +115,7 @@ def frequencies_budget(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> 
     lse = arithmetic.lse
     error = lse.unit * _ERRORS[call["scaling"]](call, value)
     growth = {"yarn": 2 * (EXPONENTIAL + 4) + 1, "longrope": 2 * EXPONENTIAL + 4}.get(call["scaling"], 0)
-    of_factor = rounded(factor, lse.unit * growth * factor, lse) if growth else np.zeros(())
+    of_factor = rounded(factor, lse.unit * growth * np.abs(factor), lse) if growth else np.zeros(())
     return {"inverse_frequencies": rounded(value, error, lse), "attention_factor": np.asarray(of_factor)}
 
 
@@ -174,7 +174,7 @@ def _yarn(call: Mapping[str, Any], _value: Budget) -> Budget:
     scale = call["depth"] / (2 * math.log(call["base"]))
     of_low, of_high = (abs(end) * 2 * (EXPONENTIAL + 2) + 4 * scale for end in (low, high))
     of_ends = (1 + np.abs(ramp)) * of_low + np.abs(ramp) * of_high
-    return _mixed(call, ramp, RAMP * (1 + np.abs(ramp)) + of_ends / (high - low))
+    return _mixed(call, ramp, RAMP * (1 + np.abs(ramp)) + of_ends / abs(high - low))  # either may be larger
 
 
 def _llama3(call: Mapping[str, Any], _value: Budget) -> Budget:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from attnspec.operations import OPERATIONS
-from attnspec.reference.budget.arithmetic import Arithmetic, Budget
+from attnspec.reference.budget.arithmetic import Arithmetic, Budget, finite_part
 from attnspec.reference.budget.attention import MASKING, attention_budget
 from attnspec.reference.budget.forms import latent_budgets, of_decoding
 from attnspec.reference.budget.gradients import gradient_budget
@@ -30,9 +30,8 @@ def stacked_budget(operation: str, arguments: Mapping[str, Any], arithmetic: Ari
     held = ("latent",) if latent else ("key", "value")
     errors = {name: np.zeros(plain[name].shape) for name in held}
     if "quantized" in form.layers:
-        plain |= {name: np.where(np.isfinite(plain[name]), plain[name], 0) for name in held}
-        for name in held:
-            errors[name] = of_decoding(plain[name], arithmetic)
+        errors |= {name: of_decoding(finite_part(plain[name]), arithmetic) for name in held}
+        plain |= {name: finite_part(plain[name]) for name in held if name != "key"}
     packed, paged = ("packed" in form.layers, "paged" in form.layers)
     if packed and not paged:
         plain = _within_sequences(plain, arguments.get("uniform_rows", False))
