@@ -173,7 +173,7 @@ def entries_of_rows(call: Call, arguments: Arguments) -> Arguments:
 @step
 def rows_of_entries(call: Call, arguments: Arguments, results: Arguments) -> Arguments:
     """Put the results of batch entries into a row again. Rows of no sequence are empty (PACK-3)."""
-    xp, starts = call.xp, arguments["query_starts"]
+    xp, starts = call.xp, call.xp.astype(arguments["query_starts"], call.xp.int64)
     kept = {}
     for name, x in results.items():
         row = xp.moveaxis(x[:, :, 0, ...], 0, 1)  # (Hq, L) or (Hq, L, Dv)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from attnspec import OPERATIONS, Case, cases
 from attnspec.backends import load
+from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.suite import groups_of
 from attnspec.conformance.suite.drawn_stacks import OPTIONS, Sizes, draw_call, options_of
 from attnspec.conformance.suite.stacks import STORED
@@ -78,6 +79,15 @@ def test_every_option_of_every_stack(name):
             compare(
                 name, draw_call(np.random.default_rng(seed), "float64", STORED[name].layers, sizes, option)
             )
+
+
+#: The libraries that run the reference. Few examples, because some of them compile for each shape.
+@pytest.mark.parametrize("library", ["numpy", "torch", "jax", "strict", "dask"])
+@settings(max_examples=8, derandomize=True, deadline=None)
+@given(drawn=calls())
+def test_portable_backends_agree_with_the_oracle(library, drawn):
+    found = judge(load(f"{library}-portable"), Case("drawn", "", "stacks", drawn[0], ("STACK-1",), drawn[1]))
+    assert found.status == "pass", found
 
 
 def draw_form(random, name, sizes, option):

@@ -147,6 +147,14 @@ def seed_moves_with_each_call(call: Seeded) -> Any:
     return base.mask_of_seed(call.but(seed=call.seed + 1000 * made))
 
 
+@wrong("mask_of_seed", "DROP-9", "J")
+def index_of_a_head_added_to_the_seed(call: Seeded) -> Any:
+    """Seed each head with the sum of the seed and its index, so that seeds share most of their masks."""
+    heads = call.shape[-3] if len(call.shape) > 2 else 1
+    kept = [base.mask_of_seed(call.but(seed=call.seed + head)) for head in range(heads)]
+    return np.stack([own[..., 0, :, :] for own in kept], axis=-3) if len(call.shape) > 2 else kept[0]
+
+
 @wrong("mask_of_seed", "DROP-8", "J")
 def neighbouring_keys_share_a_draw(call: Seeded) -> Any:
     """Use one random number for two neighbouring keys."""

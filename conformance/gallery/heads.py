@@ -156,6 +156,14 @@ def memory_of_equal_depth_dropped(call: Call, given: Arguments) -> Any:
 
 
 @wrong("check_multi_head", "HEAD-7", "V")
+def memory_of_the_shape_of_tokens_dropped(call: Call, given: Arguments) -> Any:
+    """Project keys and values from the tokens, where a causal call has a memory of their shape."""
+    given = base.check_multi_head(call, given)
+    same = given["is_causal"] and given["source"].shape == given["tokens"].shape
+    return given | {"source": given["tokens"]} if same else given
+
+
+@wrong("check_multi_head", "HEAD-7", "V")
 def memory_cut_to_the_tokens(call: Call, given: Arguments) -> Any:
     """Read as many positions of the memory as there are tokens."""
     given = base.check_multi_head(call, given)

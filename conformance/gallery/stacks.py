@@ -56,6 +56,9 @@ def _first_query(arguments: Arguments) -> Array:
     return first
 
 
+#: The axes of an array of a call with two batch axes.
+_TWO_BATCH_AXES = 5
+
 ENTRIES = rows(
     ("mask_ignored_in_packed_gradients", "without_the_rest", "PACK-7", "W", _backward_without("mask"),
      "Leave the mask of a packed row out in the backward pass."),
@@ -142,6 +145,11 @@ ENTRIES = rows(
      lambda call, given: base.mask_of_lists(call, given) | (
          {"mask": given.get("mask")} if "block_table" in given else {}),
      "Attend to all keys of the pages, whatever the lists or blocks say."),
+    ("lists_of_the_first_outer_entry", "mask_of_lists", "STACK-2", "V",
+     lambda call, given: base.mask_of_lists(call, given | {
+         name: np.broadcast_to(x[:1], x.shape) for name, x in given.items()
+         if name in ("key_indices", "block_mask", "block_indices") and np.ndim(x) == _TWO_BATCH_AXES}),
+     "Read the lists of the first entry of two batch axes for all of them."),
     ("mask_replaced_by_lists", "mask_of_lists", "STACK-2", "V", _without("mask_of_lists", "mask"),
      "Let the lists or the blocks stand for the mask too."),
 )  # fmt: skip

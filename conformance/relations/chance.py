@@ -111,12 +111,20 @@ def _near(p: float) -> tuple[float, float]:
 
 
 def differs_by_the_seed(backend: Backend, calls: tuple[Case, ...]) -> Found:
-    """Count the weights that exactly one of two calls drops (DROP-9)."""
+    """Count the weights that exactly one of two calls drops, also of neighbouring heads (DROP-9)."""
     masks = [(case, mask_of(backend, case)) for case in calls]
     return describe_improbable(
-        _different(one, f"one dropped by seeds {one.arguments['seed']} and {other.arguments['seed']}", a != b)
-        for (one, a), (other, b) in combinations(masks, 2)
+        count for one, other in combinations(masks, 2) for count in _of_two_seeds(*one, *other)
     )
+
+
+def _of_two_seeds(case: Case, kept: Bools, other: Case, again: Bools) -> Iterator[Count]:
+    of = f"one dropped by seeds {case.arguments['seed']} and {other.arguments['seed']}"
+    yield _different(case, of, kept != again)
+    # A generator may add the seed to the index of a head, so that two seeds share all but one.
+    for name, first, second in (("next", kept, again), ("previous", again, kept)):
+        differ = first[..., :-1, :, :] != second[..., 1:, :, :]
+        yield _different(case, f"{of} in the {name} head", differ)
 
 
 def has_one_mask(backend: Backend, calls: tuple[Case, ...]) -> Found:

@@ -28,6 +28,7 @@ _SEQUENCES = (Shape((2, 2), 6, 6, 4, 4), Shape((2, 4), 6, 6, 4, 4, groups=2))
 _CUTS = {"one": (5,), "several": (3,), "one by one": (3, 4, 5), "nothing before": (2,)}
 #: The number in the unused part of a cache and in pages of other sequences.
 _GARBAGE = 1000
+_WIDTHS = ("uint8", "int16", "uint32", "int64")
 
 
 @chapter.group("CACHE-1", operation="append_cache", each=(0, 1, 3))
@@ -41,7 +42,7 @@ def appending(draw: Draw, count: int) -> Iterator[Yielded]:
         yield {
             "cache": grid(random, (*outer, 6, 4), 1.0).astype(dtype),
             "new": grid(random, (*outer, count, 4), 1.0).astype(dtype),
-            "lengths": lengths,
+            "lengths": lengths if isinstance(lengths, int) else lengths.astype(random.choice(_WIDTHS)),
         }
 
 
@@ -82,7 +83,9 @@ def pages_in_any_order(draw: Draw) -> Iterator[Yielded]:
     for random, dtype in draw.generators():
         yield {
             "pages": grid(random, (5, 2, 3, 4), 1.0).astype(dtype),
-            "block_table": random.integers(0, 5, (2, 3) if random.random() < 0.7 else (4,)),
+            "block_table": random.integers(0, 5, (2, 3) if random.random() < 0.7 else (4,)).astype(
+                random.choice(_WIDTHS)
+            ),
         }
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnspec import OPERATIONS
 from attnspec.conformance.suite import words
 from attnspec.conformance.suite.problem import grid
 
@@ -290,6 +291,27 @@ def draw_together(
     alone = {"is_causal": together != "positions alone", "return_max": True}
     windows: Mapping[str, Arguments] = {"offsets": {"window": (5, 4)}, "positions": {"window": (2, 1)}}
     return call | alone | windows.get(together, {})
+
+
+def with_batch_axes(name: str, call: Mapping[str, Any], count: int) -> Arguments:
+    """Give the arrays of a call two batch axes instead of one, or leave the first entry alone."""
+    form, changed = OPERATIONS[name], dict(call)
+    for own, array in call.items():
+        shape = form.arguments[own].shape
+        if shape[:1] == ("*B",) and np.ndim(array) == len(shape) and len(array) > 1:
+            first = array[0] if array.ndim > 1 else int(array[0])
+            changed[own] = array.reshape(2, -1, *array.shape[1:]) if count else first
+    return changed
+
+
+def of_width(call: Arguments, place: int) -> Arguments:
+    """Give the integers of a call that are no codes a narrow dtype or a wide one, by turns."""
+    width = (16, 32, 64, 8)[place]
+    return call | {
+        name: x.astype(f"int{width}" if x.min(initial=0) < 0 else f"uint{width}")
+        for name, x in call.items()
+        if isinstance(x, np.ndarray) and x.dtype == np.int64
+    }
 
 
 def draw_finer(random: Random, call: Arguments, together: str) -> Arguments:

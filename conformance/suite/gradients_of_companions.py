@@ -7,7 +7,7 @@ import numpy as np
 
 from attnspec.conformance.judge.dtypes import lse_dtype
 from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
-from attnspec.conformance.suite.heads import tokens_and_weights
+from attnspec.conformance.suite.heads import as_deep_and_long, tokens_and_weights
 from attnspec.conformance.suite.options import positions
 from attnspec.conformance.suite.problem import MASKED, Problem, Shape, grid
 from attnspec.dtypes import DTYPES
@@ -138,6 +138,17 @@ def turned_back_from_an_offset(draw: Draw, offset: str) -> Iterator[Yielded]:
         }
 
 
+@chapter.group("GRAD-22", "POS-14", operation=_ROTARY, each=("half-split", "interleaved"))
+def turned_back_with_a_factor(draw: Draw, layout: str) -> Iterator[Yielded]:
+    """The factor of rotated features multiplies their cotangents, and none past the rotary depth."""
+    rules: tuple[str, ...] = ("GRAD-22", "POS-14", "POS-5", "POS-4")
+    more = {"interleaved": True} if layout == "interleaved" else {}
+    rules = (*rules, "POS-3") if more else rules
+    for index, (random, dtype) in enumerate(draw.generators(3)):
+        own = {"attention_factor": (1.25, 0.3, -2.0)[index // 2], "offset": 2, "rotary_depth": 2}
+        yield Call(_cotangents(random, dtype, index // 2) | own | more, rules)
+
+
 _ALIBI = "alibi_bias_vjp"
 
 
@@ -247,6 +258,13 @@ def through_a_memory(draw: Draw, depth: int) -> Iterator[Yielded]:
     """Keys and values contribute to the gradient of the memory, but not to that of the tokens."""
     for random, dtype in draw.generators(9):
         yield _draw(random, dtype, 2, 2, memory=depth)
+
+
+@chapter.group("GRAD-23", "HEAD-7", "MASK-3", operation=_VJP)
+def through_a_memory_of_the_shape_of_tokens(draw: Draw) -> Iterator[Yielded]:
+    """A memory has the shape of the tokens, and the call is causal: only the values tell them apart."""
+    for random, dtype in draw.generators(2):
+        yield as_deep_and_long(_draw(random, dtype, 2, 2, memory=5))
 
 
 @chapter.group("GRAD-23", "PROJ-7", operation=_VJP, each=(4, 2))

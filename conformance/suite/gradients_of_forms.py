@@ -12,12 +12,14 @@ from attnspec.conformance.suite.drawn_stacks import (
     Sizes,
     draw_call,
     draw_together,
+    of_width,
     options_of,
+    with_batch_axes,
 )
 from attnspec.conformance.suite.gradients_numerics import long_sums_of_one_sign
 from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
 from attnspec.conformance.suite.problem import grid
-from attnspec.conformance.suite.stacks import STORED, TILES, UNEVEN
+from attnspec.conformance.suite.stacks import FOUR, STORED, TILES, UNEVEN
 from attnspec.conformance.suite.stacks_at_sizes import WIDE, far_window
 from attnspec.conformance.suite.words import draw_in_turn
 
@@ -38,7 +40,7 @@ def gradients_in_forms_with(draw: Draw, option: str) -> Iterator[Yielded]:
     """Each option of attention acts in the backward pass of a form, and of packed rows at sizes of tiles."""
     *names, latent = (name for name in _RULES if option in options_of(STORED[name].layers))
     calls = [replace(Sizes(rest=(2, 1)), name=name) for name in (*names, names[0])]
-    calls.append(replace(TILES["16"], name=names[0]))
+    calls += [replace(TILES["16"], name=name) for name in names]
     calls += [replace(sizes, name=latent) for sizes in (Sizes(), Sizes(), TILES["16"])]
     for random, dtype, sizes in draw_in_turn(draw, *calls):
         call = draw_call(random, dtype, STORED[sizes.name].layers, sizes, option)
@@ -52,12 +54,24 @@ def gradients_in_forms_of_options_together(draw: Draw, together: str) -> Iterato
     for random, dtype, sizes in draw_in_turn(draw, *(replace(UNEVEN, name=name) for name in _RULES)):
         call = draw_together(random, dtype, STORED[sizes.name].layers, sizes, together)
         call.pop("return_max")
+        call = of_width(call, tuple(TOGETHER).index(together))
         if together == "offsets":
             call["bias"] = call["bias"][:1]
         if together == "ends":
             call["bias"] = call["bias"][:, :1]
         rules = ("STACK-2", _RULES[sizes.name], "GRAD-4", "GRAD-5", "GRAD-7")
         yield Call(call | _cotangents(random, call), rules, operation=f"{sizes.name}_vjp")
+
+
+@chapter.group("PACK-7", "SPARSE-12", "LATENT-5", "SHAPE-1", each=(0, 2))
+def gradients_in_forms_of_batch_axes(draw: Draw, count: int) -> Iterator[Yielded]:
+    """A call of a form has no batch axis, or two."""
+    names = [name for name in _RULES if name != "packed_attention"]
+    for random, dtype, sizes in draw_in_turn(draw, *(replace(FOUR, name=name) for name in names)):
+        call = draw_call(random, dtype, STORED[sizes.name].layers, sizes, "offsets")
+        name = f"{sizes.name}_vjp"
+        own = with_batch_axes(name, call | _cotangents(random, call), count)
+        yield Call(own, (_RULES[sizes.name], "SHAPE-1", "MASK-7", "MASK-3"), operation=name)
 
 
 @chapter.group("GRAD-24", each=tuple(_RULES))

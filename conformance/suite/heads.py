@@ -116,6 +116,21 @@ def cross_attention(draw: Draw, depth: int) -> Iterator[Yielded]:
         yield arguments | masked
 
 
+@chapter.group("HEAD-7", "MASK-3", operation="multi_head_attention")
+def causal_cross_attention(draw: Draw) -> Iterator[Yielded]:
+    """A causal call has a longer memory, or one of the shape of the tokens."""
+    for random, dtype in draw.generators(2):
+        arguments = tokens_and_weights(random, dtype, 2, 2, memory=5)
+        yield arguments | {"is_causal": True}
+        yield as_deep_and_long(arguments)
+
+
+def as_deep_and_long(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Cut a memory to the shape of the tokens, in a causal call."""
+    memory = arguments["memory"][:, : arguments["tokens"].shape[1]]
+    return arguments | {"memory": memory, "is_causal": True}
+
+
 def tokens_and_weights(
     random: np.random.Generator, dtype: str, heads: int, key_heads: int, *, memory: int = 0, width: int = 5
 ) -> dict[str, Any]:

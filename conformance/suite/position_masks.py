@@ -165,6 +165,25 @@ def positions_of_every_integer_dtype(draw: Draw, dtype: str) -> Iterator[Yielded
             }
 
 
+@chapter.group("MASK-7", "MASK-9", "MASK-10", "MASK-11", "ERR-1", each=(8, 16, 32, 64))
+def lengths_and_ids_of_every_integer_dtype(draw: Draw, width: int) -> Iterator[Yielded]:
+    """Lengths, offsets and ids are read at their value in each dtype of integers, forward and backward."""
+    for sign, name in (("", "attention"), ("u", "attention"), ("u", "attention_vjp"), ("", "attention_vjp")):
+        problem = draw.problem(MASKED[0], "float32")
+        queries, keys = problem.shape[-2:]
+        least, most = -2 if not sign else 0, int(np.iinfo(f"{sign}int{width}").max)
+        numbers = {
+            "query_offset": problem.random.integers(least, 4, 2),
+            "query_lengths": np.array([queries, 2]),
+            "key_lengths": np.array([keys - 1, keys]),
+            "query_segment_ids": most // 2 - problem.random.integers(0, 2, (2, queries)),
+            "key_segment_ids": most // 2 - problem.random.integers(0, 2, (2, keys)),
+        }
+        own = {argument: x.astype(f"{sign}int{width}") for argument, x in numbers.items()}
+        own |= {"d_output": problem.array(*problem.query.shape)} if name.endswith("_vjp") else {}
+        yield Call(problem.arguments | own | {"is_causal": True}, operation=name)
+
+
 #: Many queries and one past tiles of 64 and 128 keys, and one past 1024.
 _LONG = (
     Shape((1, 4), 133, 139, 4, 3, groups=2),

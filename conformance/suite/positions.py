@@ -121,7 +121,9 @@ def positions_in_any_order(draw: Draw, layout: str) -> Iterator[Yielded]:
     for index, (random, dtype) in enumerate(draw.generators(6)):
         arguments, rows, _ = _features(random, dtype, index // 2)
         low, high = ((-3, 9), (500, 4000))[index // 2 % 2]
-        arguments["positions"] = random.integers(low, high, rows)
+        arguments["positions"] = random.integers(low, high, rows).astype(
+            ("int16", "int64", "int32")[index // 2 % 3]
+        )
         if index // 2 % 3 == 1:
             arguments["offset"] = _offset(random, rows, -5, 6)
         yield Call(arguments | _layout_options(layout), ("POS-10", "POS-5", _RULES[layout], "POS-4"))
@@ -185,7 +187,7 @@ def given_cosines_and_sines(draw: Draw, layout: str) -> Iterator[Yielded]:
         if index // 2 % 2:
             arguments["offset"] = _offset(random, rows, 0, _ROWS - rows[-1] + 1)
         else:
-            arguments["positions"] = random.integers(0, _ROWS, rows)
+            arguments["positions"] = random.integers(0, _ROWS, rows).astype("uint8")
         yield Call(arguments | _layout_options(layout), ("POS-12", "POS-10", _RULES[layout], "POS-4"))
 
 
@@ -307,6 +309,8 @@ _OPTIONS: Mapping[str, tuple[Mapping[str, Any], ...]] = MappingProxyType(
             {"factor": 0.5, "original_length": 300, "mscale_all_depth": 1.0, "rotary_depth": 10},
             # The end of the range comes before its beginning.
             {"factor": 4.0, "original_length": 4096, "beta_fast": 1.0, "beta_slow": 32.0, "truncate": False},
+            {"factor": 4.0, "original_length": 4096, "base": 100.0},  # the ramp ends past the last pair
+            {"factor": 4.0, "original_length": 4096, "base": 5.0, "truncate": False},
         ),
         "longrope": (
             {"factor": 32.0, "original_length": 4096, "length": 4097},

@@ -18,7 +18,9 @@ from attnspec.conformance.suite.drawn_stacks import (
     draw_call,
     draw_finer,
     draw_together,
+    of_width,
     options_of,
+    with_batch_axes,
 )
 from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
 from attnspec.conformance.suite.words import draw_in_turn
@@ -40,19 +42,27 @@ _OTHERS = 6
 _REST = Sizes(rest=(2, 3))
 #: A batch of decoding, of chunks of a prompt and of sequences without keys or without queries.
 _MIXED = Sizes(queries=(1, 4, 0, 1, 2), keys=(9, 4, 3, 0, 7), heads=(4, 1), page=4)
-#: The integers of a form, which have any dtype.
-_INTEGERS = {"block_table", "key_lengths", "query_starts", "key_starts"}
 #: One sequence has no queries, one has no keys, and one has more queries than keys.
 UNEVEN = Sizes(queries=(4, 0, 2, 3, 2), keys=(9, 6, 0, 2, 7), rest=(2, 3), page=3, spare=0, listed=16)
+#: As many sequences as two batch axes of two have.
+FOUR = Sizes(queries=(3, 1, 4, 2), keys=(5, 7, 2, 6))
 #: Options of most kernels, which each form meets one by one and in pairs.
 _COMMON = ("causality", "window", "sinks", "softcap", "scale", "key lengths", "bias")
 _PAIRS = (*combinations(_COMMON, 1), *combinations(_COMMON, 2))
 #: The sizes of calls whose sequences begin and end at tiles.
 TILES: Mapping[str, Sizes] = {
     "16": Sizes(
-        queries=(16, 1, 17), keys=(33, 17, 48), page=16, blocks=(16, 16), heads=(2, 1), depths=(8, 8)
+        queries=(17, 15, 16), keys=(33, 17, 48), page=16, blocks=(16, 16), heads=(2, 1), depths=(8, 8)
     ),
-    "64": Sizes(queries=(3, 65), keys=(65, 129), page=64, blocks=(32, 64), heads=(2, 1), depths=(8, 8)),
+    "64": Sizes(
+        queries=(65, 3),
+        keys=(65, 129),
+        page=64,
+        blocks=(32, 64),
+        heads=(2, 1),
+        depths=(8, 8),
+        latent=(8, 2),  # as deep as the queries
+    ),
 }
 
 
@@ -116,9 +126,9 @@ def options_together(draw: Draw, together: str) -> Iterator[Yielded]:
         calls = [replace(UNEVEN, name=name, encoding=code) for name, code in zip(STORED, codes, strict=True)]
         for random, dtype, sizes in draw_in_turn(draw, *calls, turn=turn):
             layers = STORED[sizes.name].layers
-            call = draw_together(random, dtype, layers, sizes, together)
-            if together == "ends":
-                call |= {name: np.maximum(call[name], 0).astype("uint8") for name in _INTEGERS & {*call}}
+            call = of_width(draw_together(random, dtype, layers, sizes, together), place)
+            if together == "ends" and "block_table" in call:
+                call["block_table"] = np.maximum(call["block_table"], 0)
             yield Call(call, ("STACK-2", "SOFT-8"), operation=sizes.name)
 
 
@@ -132,6 +142,15 @@ def finer_codes(draw: Draw, together: str) -> Iterator[Yielded]:
         for random, dtype, sizes in draw_in_turn(draw, *calls, turn=turn):
             call = draw_call(random, dtype, STACKS[sizes.name].layers, sizes)
             yield Call(call | draw_finer(random, call, together), operation=sizes.name)
+
+
+@chapter.group("STACK-2", "SHAPE-1", each=(0, 2))
+def batch_axes(draw: Draw, count: int) -> Iterator[Yielded]:
+    """A call of a form has no batch axis, or two."""
+    names = [name for name in STORED if "packed" not in STORED[name].layers]
+    for random, dtype, sizes in draw_in_turn(draw, *(replace(FOUR, name=name) for name in names)):
+        case = _case(random, dtype, sizes, "offsets")
+        yield replace(case, arguments=with_batch_axes(sizes.name, case.arguments, count))
 
 
 @chapter.group("STACK-1")
@@ -153,10 +172,8 @@ def mixed_batch_with(draw: Draw, option: str) -> Iterator[Yielded]:
     calls = [replace(_MIXED, name=name) for name in names]
     # Every second call is in float32, so that each size of tiles is.
     calls += [replace(TILES[size], name=names[0]) for size in ("16", "64", "64", "16")]
-    calls += [
-        replace(TILES[size], name=forms[(place + turn) % len(forms)])
-        for turn, size in enumerate(("16", "64", "16"))
-    ]
+    calls += [replace(TILES["16"], name=name) for name in forms]
+    calls.append(replace(TILES["64"], name=forms[(place + 1) % len(forms)]))
     for random, dtype, sizes in draw_in_turn(draw, *calls):
         yield _case(random, dtype, sizes, option)
 
@@ -183,9 +200,9 @@ def forms_across_tiles(draw: Draw, size: str) -> Iterator[Yielded]:
 def every_stack_across_tiles(draw: Draw) -> Iterator[Yielded]:
     """Sequences of the stacks that are not served begin and end inside tiles, in both dtypes."""
     calls = [replace(TILES["16"], name=name) for name in STACKS if name not in SERVED]
-    for turn in (0, 1):
+    for turn, option in enumerate(("nothing", "causality")):
         for random, dtype, sizes in draw_in_turn(draw, *calls, turn=turn):
-            yield _case(random, dtype, sizes)
+            yield _case(random, dtype, sizes, option)
 
 
 @chapter.group("STACK-1", "ERR-1", each=("int32", "uint8"))

@@ -127,6 +127,19 @@ def scales_below_half_precision(draw: Draw) -> Iterator[Yielded]:
         yield Call(call, operation=name)
 
 
+@chapter.group("QUANT-8", "QUANT-5")
+def scales_of_zero(draw: Draw) -> Iterator[Yielded]:
+    """The scales of some places are 0, as those of rows of zeros, also beside zero points."""
+    names = (*_QUANTIZED, "packed_paged_quantized_listed_latent_attention")
+    sizes = [Sizes(name=name, encoding=code) for code in ("int8", "e4m3fn") for name in names]
+    for random, dtype, own in draw_in_turn(draw, *sizes):
+        call = draw_call(random, dtype, STORED[own.name].layers, own)
+        call |= draw_finer(random, call, "ends")
+        for name in [name for name in call if name.endswith("_scales")]:
+            call[name][random.random(call[name].shape) < 0.4] = 0
+        yield Call(call, operation=own.name)
+
+
 @chapter.group("QUANT-8", "QUANT-2")
 def codes_near_their_zero_points(draw: Draw) -> Iterator[Yielded]:
     """Codes are near large zero points, so that products with each of them lose what is left."""
