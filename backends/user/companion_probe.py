@@ -154,7 +154,7 @@ class _Calls:
         floating = next(x for x in (query, *call.values()) if "float" in str(getattr(x, "dtype", "")))
         limits = infer_dtypes(self.backend, str(floating.dtype), takes, why)
         deeper = {
-            x: _deeper(y) if self.form.arguments[x].shape[-1:] == ("Dv",) else y for x, y in call.items()
+            x: _widen(y) if self.form.arguments[x].shape[-1:] == ("Dv",) else y for x, y in call.items()
         }
         if self.agrees(convention, deeper) is None:
             limits["value_depth"] = "key"
@@ -289,7 +289,7 @@ def _trials(
         yield named, given, given, {}
 
 
-def _deeper(array: Any) -> Any:
+def _widen(array: Any) -> Any:
     """Return values with two more features."""
     return np.concatenate([array, array[..., :2]], axis=-1)
 

@@ -21,7 +21,7 @@ def with_own_places(call: Mapping[str, Any], convention: Convention, taken: Cont
     if not isinstance(window, tuple) or len(window) != 2:
         return call
     if convention.window == "sides":
-        call["window"] = _with_open_sides(window, convention.open_side)
+        call["window"] = _open_sides(window, convention.open_side)
         return call
     left, right = window
     causal, closed = "is_causal" in taken, right == 0 or call.get("is_causal") is True
@@ -29,7 +29,7 @@ def with_own_places(call: Mapping[str, Any], convention: Convention, taken: Cont
     if right == 0 and causal and convention.window != "both":
         call["is_causal"] = True
     if type(left) is int:
-        call["window"] = _closed(left + (convention.window == "keys"), convention.open_side)
+        call["window"] = _side_that_closes(left + (convention.window == "keys"), convention.open_side)
     elif left is None and (right is None or causal):
         del call["window"]
     else:
@@ -49,14 +49,14 @@ def _check_right_side(window: tuple[Any, Any], kind: str, *, causal: bool, close
         raise Unsupported("the function closes the right side of a window by causality alone")
 
 
-def _with_open_sides(window: tuple[Any, ...], number: int | None) -> tuple[Any, ...]:
+def _open_sides(window: tuple[Any, ...], number: int | None) -> tuple[Any, ...]:
     """Replace None by the number that opens a side of a window."""
     if number is None:
         return window
-    return tuple(number if side is None else _closed(side, number) for side in window)
+    return tuple(number if side is None else _side_that_closes(side, number) for side in window)
 
 
-def _closed(side: Any, number: int | None) -> Any:
+def _side_that_closes(side: Any, number: int | None) -> Any:
     """Return a side, unless it is the number that opens one: such a call must be rejected."""
     if number is not None and side == number:
         raise Unsupported(f"the function opens a side of a window by {number}")

@@ -86,11 +86,11 @@ def findings(
         by_rule, diagnosed = (diagnoses or {}).get(backend, {}), diagnosed_causes(causes)
         for cause in causes:
             diagnosis = by_rule.get(cause.rule) if cause in diagnosed else None
-            found.append(_named(replace(cause, seed=seed, diagnosis=diagnosis)).with_variant_first())
+            found.append(_with_rule_of_bug(replace(cause, seed=seed, diagnosis=diagnosis)).with_variant_first())
     return found
 
 
-def _named(cause: Finding) -> Finding:
+def _with_rule_of_bug(cause: Finding) -> Finding:
     """Put a cause under the rule of the one wrong implementation that has its results on every call."""
     diagnosis = cause.diagnosis
     if diagnosis is None or diagnosis.path or len(diagnosis.twins) != 1:

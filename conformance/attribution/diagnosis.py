@@ -173,7 +173,7 @@ def tally_entries(
             plain = [kinds for _, (kinds, *_) in calls[len(failing) : number]]
             return tallies, CallCounts.of([kinds for kinds, *_ in failing], plain)
         for tally in tallies:
-            others = gallery.outputs(tally.entry, _plainly(backend, case))
+            others = gallery.outputs(tally.entry, _translate(backend, case))
             share = share_of(backend, case, outputs, others, finite=traits.SPECIAL not in kinds)
             if share > APART and not bad and is_right(backend, case, outputs, others):
                 share = 0.0
@@ -182,7 +182,7 @@ def tally_entries(
     return tallies, counts
 
 
-def _plainly(backend: Backend, case: Case) -> Case:
+def _translate(backend: Backend, case: Case) -> Case:
     """Write a call in the dialect of a backend as the gallery, which has none, has to make it."""
     if case.must_raise or not _ALIGNED & backend.dialect.keys():
         return case
@@ -237,7 +237,7 @@ def _calls(backend: Backend, cases: Iterable[Case]) -> tuple[list[Call], list[Ca
             continue
         with suppress(Unsupported, Broken):
             outputs = outputs_of(backend, case)
-            kinds = frozenset({case.dtype, *traits_of(_plainly(backend, case))})
+            kinds = frozenset({case.dtype, *traits_of(_translate(backend, case))})
             (failing if fails(backend, case, outputs) else passing).append((kinds, case, outputs))
     values = [call for call in failing if call[2] is not None and call[1].misuse is None]
     if not values and any(case.operation == "attention_vjp" for _, case, _ in failing):

@@ -127,7 +127,7 @@ def _of_attention(arguments: Mapping[str, Any]) -> set[str]:
         **{trait: max(queries, keys) > size for trait, size in _TILES.items()},
         **_of_numbers(arguments),
     }
-    return {trait for trait, holds in has.items() if holds} | _rising(arguments)
+    return {trait for trait, holds in has.items() if holds} | _rising_traits(arguments)
 
 
 def _of_form(case: Case) -> set[str]:
@@ -189,7 +189,7 @@ def _scores(arguments: Mapping[str, Any]) -> tuple[Any, Any]:
         return products, _scale(arguments) * products + (0 if bias is None else bias)
 
 
-def _rising(arguments: Mapping[str, Any]) -> set[str]:
+def _rising_traits(arguments: Mapping[str, Any]) -> set[str]:
     """Return the tiles after the first of which the largest score of some row lies."""
     query, key = arguments["query"], arguments["key"]
     if key.shape[-2] <= min(_RISING.values()) or query.size * key.shape[-2] > _MOST:

@@ -239,10 +239,10 @@ def smallest(dtype: str = "") -> frozenset[str]:
             names.add(outline.name)
             done |= shows
             of_forms[form] += 1
-    return frozenset(names | set(_of_sizes(dtypes)))
+    return frozenset(names | set(_calls_of_sizes(dtypes)))
 
 
-def _of_sizes(dtypes: Collection[str]) -> Iterator[str]:
+def _calls_of_sizes(dtypes: Collection[str]) -> Iterator[str]:
     """Name the plainest call of each size that changes the path of a kernel."""
     plain = [
         case
