@@ -86,7 +86,8 @@ def findings(
         by_rule, diagnosed = (diagnoses or {}).get(backend, {}), diagnosed_causes(causes)
         for cause in causes:
             diagnosis = by_rule.get(cause.rule) if cause in diagnosed else None
-            found.append(_with_rule_of_bug(replace(cause, seed=seed, diagnosis=diagnosis)).with_variant_first())
+            named = _with_rule_of_bug(replace(cause, seed=seed, diagnosis=diagnosis))
+            found.append(named.with_variant_first())
     return found
 
 
