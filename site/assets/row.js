@@ -82,9 +82,9 @@
     const single = (exp_error + Math.min(cast * u_s, u * Math.abs(top))) * (1 - several);
     // A score of minus infinity has the weight 0 (NUM-14). Without a finite one, no result is defined.
     const defined = top !== -Infinity;
-    // The budget of a row with such a score is that of the row with 0 in place of what is not finite.
+    // The budget of a row with such a score is that of the other keys, with 0 in place of what is not finite.
     const zeroed = (numbers) => numbers.map((x) => (Number.isFinite(x) ? x : 0));
-    const like = defined && held.some((one) => one.s === -Infinity) ? attend(zeroed(query), keys.map(zeroed), values.map(zeroed), options, dtype) : null;
+    const like = defined && held.some((one) => one.s === -Infinity) ? attend(zeroed(query), keys.map(zeroed), values.map(zeroed), { ...options, mask: scored.map((one) => one.allowed && one.s !== -Infinity) }, dtype) : null;
     const common = count * u + 4 * u + merging + single;
     const output = range(Dv).map((c) => sum(held.map(({ p, value }) => p * value[c])));
     const allowed = output.map((o, c) => {

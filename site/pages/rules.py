@@ -134,7 +134,8 @@ def ways_of(rule: Rule, backends: Sequence[Column]) -> list[Way]:
         if not judged or not outcomes:
             way = {"u": without, "n": unjudged}.get(column.letters[rule.id], keeps)
             # A rule may be kept in the few cases whose arguments the backend takes.
-            way.backends.append((column, f" ({judged} of {counts.total()} cases)" if judged else ""))
+            few = judged and judged < counts.total()
+            way.backends.append((column, f" ({judged} of {counts.total()} cases)" if few else ""))
     every = [keeps, *ways.values(), without, unjudged]
     return [way for way in every if way.backends] if keeps.backends or ways else []
 
