@@ -186,8 +186,9 @@ def test_levels_are_reached_by_what_passes_and_lost_by_what_is_not_judged():
     assert reached([]) == ()
     assert reached(perfect(NUM_2="unsupported", NUM_5="unsupported")) == NAMES
     assert reached(perfect(NUM_2="deviation")) == COMPANIONS
-    first = standings([one for one in perfect() if one.rules != ("ERR-1",)])[0]
-    assert first.missing == {"ERR-1": "not judged"}
+    first = standings([one for one in perfect() if one.rules != ("ERR-3",)])[0]
+    assert first.missing == {"ERR-3": "not judged"}
+    assert reached(perfect(ERR_1="unsupported")) == NAMES, "a product of one dtype meets no two dtypes"
     missing = standing("masked", [*perfect(), verdict(("SOFT-1", "MASK-1"), "error")]).missing
     assert missing == {"SOFT-1": "error", "MASK-1": "error"}
 
