@@ -43,7 +43,9 @@ def test_the_row_of_a_form_names_its_vectors_levels_and_gradients(row):
     assert operations_in(row[OPERATION]) <= held or not files
     assert set(re.findall(r"levels\.md#([\w-]+)", row[LEVEL])) <= {level.name for level in levels()}
     for operation in operations_in(row[OPERATION]):
-        if (backward := f"{operation}_vjp") in OPERATIONS and row[GRADIENTS] != "not covered":
+        if re.match("not covered(:|,| alone)", row[GRADIENTS]):
+            continue  # the reason follows, and may name operations
+        if (backward := f"{operation}_vjp") in OPERATIONS:
             assert backward in row[GRADIENTS] or re.search(r"GRAD-\d+", row[GRADIENTS])
         elif not operation.endswith("_vjp"):
             assert operations_in(row[GRADIENTS]) == set()
