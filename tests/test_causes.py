@@ -171,6 +171,15 @@ def test_a_cause_in_calls_of_a_form_has_a_rule_that_fails():
         assert found(*[bad], ok(30))[0].rule == rule
 
 
+def test_traits_that_nearly_all_calls_have_are_no_cause_by_chance():
+    (few,) = found(fail(6, "PAGE-1", "shared heads"), ok(1, "shared heads"), ok(1))
+    assert few.common.traits == ()
+    (many,) = found(fail(6, "PAGE-1", "shared heads"), ok(1, "shared heads"), ok(30))
+    assert many.common.traits == ("shared heads",)
+    (rare, *_) = found(fail(38, "GRAD-5", "no scale"), ok(600, "no scale"), ok(98, "scale"))
+    assert rare.common.traits == ()
+
+
 def slightly_off(case, share):
     """Judge a golden vector of which each element is wrong by a share of the rounding of float32."""
 

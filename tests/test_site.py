@@ -13,7 +13,7 @@ import pytest
 from built_site import ASSETS, SITE
 from tests_support import pairs
 
-from attnspec import CHAPTERS, __version__, cases, rules
+from attnspec import CHAPTERS, __version__, cases, find_rule, rules
 from attnspec.backends.names import ADAPTERS, LIBRARY_NAMES, PORTABLE, SEPARATE, backends_of, library_of
 from attnspec.conformance.render.html.matrix import column_data
 from attnspec.conformance.render.html.page import Links
@@ -233,6 +233,10 @@ def test_the_page_of_a_rule_says_of_each_backend_what_the_matrix_says(site):
                 assert column.letters[rule.id] in marks.get("" if way.variants else way.text, "fdsm")
     assert number >= len(backends)
     assert backends[-1].results_of("MASK-1") == {"unsupported": 1}
+    rule = find_rule("MASK-1")
+    some = Counter({"pass": 2, "unsupported": 5})
+    (way,) = ways_of(rule, [replace(backends[0], counts={"MASK-1": some}, tested={}, ways={})])
+    assert (way.text, way.backends[0][1]) == ("keeps the rule", " (2 of 7 cases)")
 
 
 def test_the_readme_shows_what_the_suite_prints_of_its_function(tmp_path):

@@ -68,9 +68,6 @@ def rows():
 
 
 def computed(calls, function="attend"):
-    node = shutil.which("node")
-    if node is None:
-        pytest.skip("no node")
     # JSON has neither infinity nor NaN.
     program = (
         f"const row = require({json.dumps(str(SITE / 'assets' / 'row.js'))});"
@@ -81,8 +78,16 @@ def computed(calls, function="attend"):
         "console.log(JSON.stringify(results, write));"
     )
     text = re.sub(r'"?(NaN|-?Infinity)"?', r'"\1"', json.dumps(calls))
-    done = subprocess.run([node, "-e", program], input=text, check=True, capture_output=True, text=True)
-    return json.loads(done.stdout)
+    return run_in_node(program, input=text)
+
+
+def run_in_node(program, *arguments, **options):
+    """Run a script in Node.js, which few machines for Python have, and read what it prints."""
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("no node")
+    command = [node, "-e", program, *arguments]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True, **options).stdout)
 
 
 def test_the_script_gives_the_values_of_the_golden_vectors_and_their_allowed_errors():
@@ -141,9 +146,6 @@ FIELDS = {
 
 def read(changes, *, is_causal=False):
     """What the page reads, or the error that it shows."""
-    node = shutil.which("node")
-    if node is None:
-        pytest.skip("no node")
     program = (
         f"const {{ read }} = require({json.dumps(str(SITE / 'assets' / 'fields.js'))});"
         "const [fields, is_causal] = JSON.parse(process.argv[1]);"
@@ -151,9 +153,7 @@ def read(changes, *, is_causal=False):
         "try { console.log(JSON.stringify(read((name) => fields[name], is_causal), write)); }"
         "catch (error) { console.log(JSON.stringify(error.message)); }"
     )
-    fields = json.dumps([FIELDS | changes, is_causal])
-    done = subprocess.run([node, "-e", program, fields], check=True, capture_output=True, text=True)
-    return json.loads(done.stdout)
+    return run_in_node(program, json.dumps([FIELDS | changes, is_causal]))
 
 
 @pytest.mark.parametrize(
