@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 
 from attnspec import SpecError, find_rule, levels
 from attnspec.backends.names import OFFLINE, PORTABLE, PROGRAM, UNTRUSTED
-from attnspec.conformance.attribution.report import Outcome, Report
 from attnspec.conformance.outside import one_line
-from attnspec.conformance.results import Subject
 from attnspec.dtypes import DTYPES
 
 if TYPE_CHECKING:
     from attnspec.backends import Backend
+    from attnspec.conformance.attribution.report import Report
+    from attnspec.conformance.results import Subject
 
 #: The fields of a claim, in their order.
 FIELDS = (
@@ -34,11 +34,11 @@ def class_of(name: str, backend: "Backend") -> str:
     return "function" if as_it_is or plain in PORTABLE else "adapted"
 
 
-def claim_of(report: Report, subject: Subject) -> str:
+def claim_of(report: "Report", subject: "Subject") -> str:
     """Return the claim that a run supports. Empty if it is partial, something fails, or most is declined."""
     known = any(verdict.backend == subject.name for verdict in report.known_verdicts)
     partial = not report.results.whole and not report.results.level
-    if not subject.kind or partial or known or report.outcome_of(subject) is not Outcome.GOOD:
+    if not subject.kind or partial or known or report.outcome_of(subject).name != "GOOD":
         return ""
     verdicts = report.verdicts(subject)
     shown = [verdict for verdict in verdicts if verdict.status == "deviation"]

@@ -40,7 +40,10 @@ DEFINITIONS = "<!-- rules -->"
 
 Level = Literal["MUST", "SHOULD", "MAY"]
 
-_HEADING = re.compile(r"^(?P<id>[A-Z]+-[1-9][0-9]*) (?P<title>\S.*)$")
+#: Examples in code are no text. A blank line ends a block of text, and so does an item of a list.
+_FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+_BREAK = re.compile(r"\n\s*\n|\n(?=- )")
+_HEADING = re.compile(r"^#+ (?P<id>[A-Z]+-[1-9][0-9]*) (?P<title>\S.*)$")
 _LEVEL = re.compile(r"\b(MUST|SHOULD|MAY)\b")
 #: A link to a heading, to a definition at the end of the page, or to a rule. It is replaced by its text.
 _LINK = re.compile(r"\[([^][`]+)\](?:\([^()\s]+\)|\[[a-z-]+\])|\[([A-Z]+-[1-9][0-9]*)\]")
@@ -157,35 +160,23 @@ def claimable() -> tuple[str, ...]:
 
 def parse(chapter: str, text: str) -> list[Rule]:
     """Read the rules of one chapter."""
-    # Imported here: `import attnspec` alone needs no Markdown parser.
-    from markdown_it import MarkdownIt
-
-    # Only the text of blocks is read, and parsing what is in it would take three times as long.
-    tokens = MarkdownIt().disable(["inline", "text_join"]).parse(text)
     results: list[Rule] = []
     heading: re.Match[str] | None = None
     variants_follow = False
-    item_depth = 0
-    for index, token in enumerate(tokens):
-        opener = tokens[index - 1].type if index else ""
-        if token.type == "list_item_open":
-            item_depth += 1
-        elif token.type == "list_item_close":
-            item_depth -= 1
-        if token.type != "inline":
-            continue
-        content = _without_links(" ".join(token.content.split()))
-        if opener == "heading_open":
+    for block in _BREAK.split(_FENCED.sub("", text)):
+        content = _without_links(" ".join(block.split()))
+        item = block.startswith("- ")
+        if block.startswith("#"):
             heading, variants_follow = _HEADING.match(content), False
-            if heading and tokens[index + 2].type != "paragraph_open":
+        elif heading and not _is_last(results, heading["id"]):
+            if item:
                 raise SpecError(
                     f"rule {heading['id']}: expected a sentence under the heading, got no paragraph"
                 )
-        elif heading and not _is_last(results, heading["id"]):
             results.append(_rule(chapter, heading, content))
-        elif heading and variants_follow and item_depth:
-            results[-1] = _with_variant(results[-1], content)
-        elif not item_depth:
+        elif heading and variants_follow and item:
+            results[-1] = _with_variant(results[-1], content.removeprefix("- "))
+        elif not item:
             variants_follow = content.startswith("Variants")
     return results
 

@@ -69,7 +69,7 @@ def bound(operation: str, arguments: Arguments) -> tuple[Sizes, list[str]]:
     form = OPERATIONS[operation]
     arrays = {
         argument: arguments[argument.name]
-        for argument in in_order(form)
+        for argument in form.in_order
         if argument.shape and is_array(arguments.get(argument.name))
     }
     sizes = Sizes()
@@ -92,14 +92,6 @@ def bound(operation: str, arguments: Arguments) -> tuple[Sizes, list[str]]:
         )
         _fall_back(form, arguments, sizes)
     return sizes, problems or _divided(form, sizes)
-
-
-def in_order(form: Operation) -> list[Argument]:
-    """Order arguments so that each follows those that determine its sizes."""
-    sources = {name for name, _ in form.otherwise.values()}
-    leading = next(argument for argument in form.positional if not argument.broadcasts)
-    first = [leading, *(argument for argument in form.named if argument.name in sources)]
-    return [*first, *(argument for argument in form.arguments.values() if argument not in first)]
 
 
 def _fall_back(form: Operation, arguments: Arguments, sizes: Sizes) -> None:

@@ -124,7 +124,7 @@ def cases():
 
 def test_outlines_are_those_of_the_cases(cases):
     for outline in SOME:
-        assert replace(outline, quick=0) == outline_of(cases.find(outline.name, outline.group))
+        assert outline._replace(quick=0) == outline_of(cases.find(outline.name, outline.group))
     constraints = Constraints(depths=(64,))
     selection = Selection(quick=True, smoke=True, rules=("MASK-6",), fits=constraints.suffix)
     names = [case.name for case in Cases().plan(selection, constraints)]

@@ -4,7 +4,6 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from importlib import metadata
 from types import MappingProxyType, ModuleType
 from typing import Any
 
@@ -83,6 +82,8 @@ def package_of(module: ModuleType, array: str) -> str:
     This is the package of the module. If it is in none, and takes NumPy arrays, it is the one package that
     the module imports.
     """
+    from importlib import metadata  # it takes long to import
+
     packages = metadata.packages_distributions()
     known = {"attnspec", "ml_dtypes", *LIBRARIES.values()}
     own = module.__name__.partition(".")[0]

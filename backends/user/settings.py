@@ -3,7 +3,6 @@
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from importlib import metadata
 from typing import Any
 
 import numpy as np
@@ -45,6 +44,8 @@ class Conversion:
             )
         if not self.library:
             return runs_on
+        from importlib import metadata  # it takes long to import
+
         try:
             return replace(runs_on, name=self.library, version=metadata.version(self.library))
         except metadata.PackageNotFoundError as error:

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import PackageNotFoundError, metadata
 from pathlib import Path
 
 import attnspec
@@ -223,6 +222,8 @@ def address(rule: Rule) -> str:
 @cache
 def _home() -> str:
     """Return the address of the source from the package metadata."""
+    from importlib.metadata import PackageNotFoundError, metadata  # it takes long to import
+
     try:
         entries: list[str] = metadata("attnspec").get_all("Project-URL") or []
     except PackageNotFoundError:

@@ -10,7 +10,7 @@ import numpy as np
 
 from attnspec.operations import LETTERS, OPERATIONS, Argument
 from attnspec.operations.letters import BATCH, HEADS, ONE_MORE, value_of
-from attnspec.sizes import Sizes, in_order, shape_of
+from attnspec.sizes import Sizes, shape_of
 
 #: Two batch entries of two heads, three queries and five keys of depth 4. Numbers of heads and depths are the
 #: same, so that backends without grouped heads or other depths are tested too.
@@ -178,7 +178,7 @@ def _of_broadcast(operation: str, argument: Argument, sizes: Mapping[str, int]) 
 def _of_shape(operation: str, argument: Argument, good: Any) -> Iterator[Fault]:
     # A size that an argument is the first to determine is a fault of the others, not of itself.
     said = _said_first(operation, argument)
-    if argument is not in_order(OPERATIONS[operation])[0]:  # which says how many batch axes there are
+    if argument is not OPERATIONS[operation].in_order[0]:  # which says how many batch axes there are
         yield Fault(f"{argument.noun} with an axis more", "shape", _like(good, (*BATCHES, *good.shape)))
         yield Fault(f"{argument.noun} with an axis less", "shape", _like(good, good.shape[1:]))
     if good.ndim > 1 and not set(argument.shape[-2:]) <= said:
@@ -199,7 +199,7 @@ def _of_shape(operation: str, argument: Argument, good: Any) -> Iterator[Fault]:
 def _said_first(operation: str, argument: Argument) -> set[str]:
     """Return the letters that an argument is the first to determine. A product determines at most one."""
     before: set[str] = set()
-    for other in in_order(OPERATIONS[operation]):
+    for other in OPERATIONS[operation].in_order:
         if other is argument:
             break
         before |= set(other.shape)

@@ -7,7 +7,7 @@ from typing import Literal
 
 from attnspec.operations.attention import ATTENTION, RETURN_LSE
 from attnspec.operations.companions import MERGE_PARTIALS, MULTI_HEAD_ATTENTION
-from attnspec.operations.operation import REQUIRED, Argument, Operation, Output
+from attnspec.operations.operation import REQUIRED, Argument, Operation, Output, changed
 from attnspec.operations.positions import ALIBI_BIAS, ROTARY
 
 #: The end of the name of an operation that computes the gradients of another.
@@ -104,9 +104,9 @@ def dated(form: Operation, since: str) -> Operation:
     """Let a version of the standard be the first that has an operation."""
     return replace(
         form,
-        positional=tuple(replace(argument, since=since) for argument in form.positional),
-        named=tuple(replace(argument, since=since) for argument in form.named),
-        results=tuple(replace(output, since=since) for output in form.results),
+        positional=tuple(changed(argument, since=since) for argument in form.positional),
+        named=tuple(changed(argument, since=since) for argument in form.named),
+        results=tuple(changed(output, since=since) for output in form.results),
     )
 
 

@@ -79,6 +79,8 @@ ONE_MORE = "+1"
 
 def value_of(expression: str, letters: Mapping[str, int]) -> int | None:
     """Compute a size: a number, a letter, a product or difference, a quotient rounded up, or one more."""
+    if expression in letters:
+        return letters[expression]
     if expression.endswith(ONE_MORE):
         less = value_of(expression.removesuffix(ONE_MORE), letters)
         return None if less is None else less + 1

@@ -1,9 +1,9 @@
 """The declaration of an operation: its arguments and its outputs."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
-from functools import cached_property
+from functools import cache, cached_property
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
@@ -127,6 +127,10 @@ class Output:
     since: str = "2026.11.21"  # the first version of the standard that has it
 
 
+#: `dataclasses.replace`, for what many operations share: it takes long, and every start declares them all.
+changed = cache(replace)
+
+
 @dataclass(frozen=True)
 class Operation:
     """One function of the standard.
@@ -176,6 +180,14 @@ class Operation:
     def arrays(self) -> tuple[str, ...]:
         """Names of the positional arguments, in order."""
         return tuple(argument.name for argument in self.positional)
+
+    @cached_property
+    def in_order(self) -> tuple[Argument, ...]:
+        """Its arguments, so that each follows those that determine its sizes."""
+        sources = {name for name, _ in self.otherwise.values()}
+        leading = next(argument for argument in self.positional if not argument.broadcasts)
+        first = {argument.name: argument for argument in self.named if argument.name in sources}
+        return tuple(({leading.name: leading} | first | self.arguments).values())
 
     @cached_property
     def options(self) -> tuple[str, ...]:

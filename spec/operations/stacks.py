@@ -13,7 +13,7 @@ from attnspec.operations import forms, quantization
 from attnspec.operations.attention import ATTENTION
 from attnspec.operations.gradients import dated, vjp, with_gradient_of_scale
 from attnspec.operations.letters import BATCH
-from attnspec.operations.operation import Argument, Operation, Shape
+from attnspec.operations.operation import Argument, Operation, Shape, changed
 
 #: The versions that added the forms, the stacks, and the other options of attention to each form.
 _FORMS, _STACKS, _OPTIONS = "2026.11.22", "2026.11.24", "2026.11.25"
@@ -72,7 +72,7 @@ class _Draft:
 
 
 def _reshaped(change: Callable[[Shape], Shape]) -> Callable[[Argument], Argument]:
-    return lambda argument: replace(argument, shape=change(argument.shape))
+    return lambda argument: changed(argument, shape=change(argument.shape))
 
 
 def _replaced(arguments: Iterable[Argument], **others: Argument) -> tuple[Argument, ...]:
@@ -231,7 +231,7 @@ def declare(layers: tuple[str, ...]) -> Operation:
         draft.arrays,
         named,
         tuple(
-            replace(
+            changed(
                 output,
                 shape=_result(output.shape, layers),
                 rule=rules.get(output.name, output.rule),
@@ -248,13 +248,13 @@ def declare(layers: tuple[str, ...]) -> Operation:
 
 def _dated(option: Argument, first: tuple[str, ...]) -> Argument:
     """Date an option of attention that a form did not have at first."""
-    return option if option.name in first else replace(option, since=max(option.since, _OPTIONS))
+    return option if option.name in first else changed(option, since=max(option.since, _OPTIONS))
 
 
 def _of_stack(form: Operation) -> Operation:
     """Date everything, and let the rule of stacks define the results."""
     form = dated(form, _STACKS)
-    return replace(form, results=tuple(replace(output, rule="STACK-1") for output in form.results))
+    return replace(form, results=tuple(changed(output, rule="STACK-1") for output in form.results))
 
 
 def _result(shape: Shape, layers: tuple[str, ...]) -> Shape:
