@@ -166,6 +166,8 @@ def read(changes, *, is_causal=False):
         ({"mask": "1 0"}, ("mask: expected 3 entries", "got 2")),
         ({"values": "1\n70000\n3"}, ("values", "float16 holds, up to 65504", "got 70000")),
         ({"keys": "1 0\n0 x\n1 1"}, ("keys: expected numbers, got “x”",)),
+        ({"keys": "1 0\n-0,5 1\n1 1"}, ("keys: expected a decimal point, got “-0,5”",)),
+        ({"scale": "0,5"}, ("scale: expected numbers, got “0,5”", "decimal point")),
     ],
 )
 def test_an_error_of_a_field_says_what_is_expected(changes, texts):

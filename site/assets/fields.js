@@ -7,7 +7,7 @@
   function number(word, name) {
     const text = word.toLowerCase().replace(/^([+-]?)inf(inity)?$/, "$1Infinity");
     const x = Number(text);
-    if (word === "" || (Number.isNaN(x) && !/^[+-]?nan$/.test(text))) throw new Error(`${name}: expected numbers, got “${word}”`);
+    if (word === "" || (Number.isNaN(x) && !/^[+-]?nan$/.test(text))) throw new Error(`${name}: expected numbers, got “${word}”${/^[-+]?\d*,\d+$/.test(text) ? "; write a decimal point" : ""}`);
     return x;
   }
 
@@ -19,7 +19,12 @@
 
   // The words of a line, without the brackets around them.
   const words = (line) => line.replace(/[[\](){}]/g, " ").split(/[\s,;]+/).filter(Boolean);
-  const row = (line, name) => words(line).map((word) => number(word, name));
+  // Where blanks or semicolons come between numbers, a comma inside of one is a decimal comma: 0,5 1,2.
+  function row(line, name) {
+    const [comma] = (/\d[\s;]+[-+.\d]/.test(line) && /[-+\d]*\d,\d+/.exec(line)) || [];
+    if (comma) throw new Error(`${name}: expected a decimal point, got “${comma}”; a comma stands between two numbers`);
+    return words(line).map((word) => number(word, name));
+  }
 
   function truth(word) {
     if (/^(true|t|1|1\.0*)$/i.test(word)) return true;
