@@ -34,7 +34,7 @@ def test_symptoms_are_found_in_the_words_of_readers(first_three):
     from pages.whys import read_whys
 
     rules_of = {f"symptoms.html#{symptom.place}": symptom.rules for symptom in entries()}
-    rules_of |= {f"questions.html#{why.place}": why.rules for why in read_whys()}
+    rules_of |= {f"questions.html#{why.place}": why.rules or (why.place,) for why in read_whys()}
     missed = {}
     for query, wanted in SEARCHES.items():
         answers = {
@@ -55,7 +55,7 @@ def test_each_question_of_why_has_rules_that_exist_and_pages(site):
     whys = read_whys()
     assert len({why.place for why in whys}) == len(whys) > 10
     for why in whys:
-        assert [find_rule(rule) for rule in why.rules]
+        assert [find_rule(rule).id for rule in why.rules] == [*why.rules]
         assert f'id="{why.place}"' in text
 
 

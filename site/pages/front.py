@@ -59,7 +59,7 @@ def front(known: Known) -> Part:
     ]
     pages = [
         _front(known),
-        make_page("citing", "citing.md"),
+        make_page("citing", "citing.md", version=__version__),
         make_page("search", "search.md"),
         make_page("try", "try.md"),
         make_page("404", "404.md"),

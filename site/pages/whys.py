@@ -1,4 +1,4 @@
-"""The questions that begin with "why", on the page of questions."""
+"""The questions with longer answers, of which many begin with "why", on the page of questions."""
 
 import tomllib
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ WHYS = Path(__file__).parents[1] / "whys.toml"
 
 @dataclass(frozen=True)
 class Why:
-    """A question about the reason of a thing, and its answer."""
+    """A question, and its answer."""
 
     question: str
     answer: str
@@ -41,7 +41,7 @@ def names_of_whys(known: Known) -> list[Name]:
             "question",
             why.question,
             f"questions.html#{why.place}",
-            f"{why.rules[0]}: {known.rules[why.rules[0]].title}.",
+            " ".join(f"{rule}: {known.rules[rule].title}." for rule in why.rules[:1]),
             why.words,
             why.answer,
         )

@@ -301,6 +301,10 @@
       if (others.length && (!all.length || all[0][0] === 3)) all = others;
       else meant = "";
     }
+    // What is worth far less than the best is left out, and so is much beside a name that was typed whole.
+    const best = Math.max(0, ...all.map((hit) => hit[5]));
+    const least = Math.max(0.3 * best, all.length && all[0][0] < 2 ? 0.45 : 0);
+    all = all.filter((hit) => hit[0] < 3 || hit[5] >= least);
     // Of kinds that have many names, a few come first.
     const count = new Map();
     const first = [];
