@@ -162,6 +162,7 @@ def test_rules_and_backends():
     assert "MASK-6: uniform" in listed
 
 
+@pytest.mark.exhaustive
 def test_the_suite_by_pytest_alone_from_another_folder(tmp_path):
     words = ("--pyargs", "attnspec.conformance", "--backend", "numpy-portable")
     run = by_pytest(*words, "--case", "masking-empty-last", cwd=tmp_path)

@@ -49,8 +49,9 @@ def constrained(function, constraints):
 
 
 def judged(backend, chapters):
-    chosen = [item for item in items(constraints=backend.constraints) if item.chapter in chapters]
-    return [judge(backend, item) for item in chosen if item.dtype == "float32"]
+    chosen = [group for group in groups() if group.chapter in chapters]
+    drawn = [item for group in chosen for item in group.items(None, backend.constraints)]
+    return [judge(backend, item) for item in drawn if item.dtype == "float32"]
 
 
 @pytest.mark.parametrize(
@@ -76,9 +77,10 @@ def test_a_fault_of_it_is_found():
 @pytest.mark.parametrize("constraints", [DEEP, TILED, CAUSAL], ids=lambda one: one.suffix)
 @pytest.mark.sample(1)
 def test_most_generated_cases_fit_and_say_so_in_their_names(constraints):
-    plain = {item.name: item for group in groups() for item in group.items()}
+    some = [*groups()][::4]
+    plain = {item.name: item for group in some for item in group.items()}
     fit = total = 0
-    for group in groups():
+    for group in some:
         for item in group.items(None, constraints):
             cases = item.calls if isinstance(item, Relation) else (item,)
             if item.operation == "attention" and not getattr(item, "misuse", None):

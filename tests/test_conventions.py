@@ -14,7 +14,7 @@ from attnspec import OPERATIONS, reference
 from attnspec.backends import BackendError, Unsupported, describe
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.render.text import verdict_text
-from attnspec.conformance.suite import find, items
+from attnspec.conformance.suite import find, groups
 from attnspec.conformance.verdict import from_json, to_json
 
 THREE = {"query": "q", "key": "k", "value": "v"}
@@ -203,7 +203,7 @@ DESCRIBED = {
     "packed": (packed, PACKED | {"names": THREE | {"is_causal": "causal"}}, "scores heads notation", 50),
     "one head": (of_one_head, ONE_HEAD, "heads masking softmax", 150),
     "one entry": (of_one_entry, {"axes": 3, "loop": True}, "heads masking softmax", 150),
-    "past": (with_a_past, {"past": ["past_key", "past_value"]}, "masking", 30),
+    "past": (with_a_past, {"past": ["past_key", "past_value"]}, "masking", 20),
     "masks of four axes": (with_full_masks, FULL_MASKS | {"bias_dtype": "query"}, "masking scores", 80),
     "equal": (of_equals, {"heads": "equal", "value_depth": "key"}, "masking notation", 50),
     "boxes": (of_boxes, BOXES, "masking softmax", 80),
@@ -211,9 +211,9 @@ DESCRIBED = {
 
 
 def judged(backend, chapters):
-    asked = items(constraints=backend.constraints)
-    chosen = [item for item in asked if item.chapter in chapters and item.dtype == "float32"]
-    return [judge(backend, item) for item in chosen]
+    chosen = [group for group in groups() if group.chapter in chapters]
+    drawn = [item for group in chosen for item in group.items(None, backend.constraints)]
+    return [judge(backend, item) for item in drawn if item.dtype == "float32"]
 
 
 @pytest.mark.parametrize("name", DESCRIBED)

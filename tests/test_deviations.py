@@ -47,6 +47,17 @@ def judged(backend, rule="SOFT-3", arguments=ARRAYS, **options):
     return judge(backend, case)
 
 
+@pytest.mark.parametrize(("answer", "status"), [(np.nan, "deviation"), (0.0, "fail")])
+def test_a_malformed_call_without_a_budget_is_judged_by_its_outcome_in_a_dialect_too(answer, status):
+    def attention(query, key, value, *, softcap=None):
+        return np.full_like(query, answer)
+
+    backend = replace(PORTABLE, attention=attention, companions={}, dialect={"MASK-6": "uniform"})
+    misused = {"arguments": ARRAYS | {"softcap": np.nan}, "misuse": Misuse("softcap")}
+    outcome = {"outcome": Special(every_element)}
+    assert judged(declaring(backend, "SCORE-6", **outcome), "SCORE-6", **misused).status == status
+
+
 def test_what_is_declared_is_a_deviation_and_excuses_nothing_else():
     verdict = judged(declaring(wrong(output=2.0), "SOFT-3"))
     assert (verdict.status, verdict.rule, verdict.reason) == ("deviation", "SOFT-3", "something else")

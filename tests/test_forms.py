@@ -9,11 +9,10 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from tests_support import attnspec
+from tests_support import attnspec, whole_suite
 
 from attnspec.backends import describe, load
 from attnspec.conformance.judge.judge import judge
-from attnspec.conformance.suite import items
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 FORMS = {"packed": "PACK-", "paged": "PAGE-"}
@@ -42,7 +41,7 @@ BUGS = {
 
 @cache
 def about(prefix):
-    return [one for one in items() if any(rule.startswith(prefix) for rule in one.rules)]
+    return [one for one in whole_suite() if any(rule.startswith(prefix) for rule in one.rules)]
 
 
 def verdicts(backend, prefix):
@@ -97,7 +96,7 @@ SERVED = {
 
 @cache
 def about_served():
-    return [one for one in items() if one.operation == "packed_paged_attention"]
+    return [one for one in whole_suite() if one.operation == "packed_paged_attention"]
 
 
 def served(name, *changes, folder, monkeypatch):

@@ -192,6 +192,7 @@ def test_a_companion_with_the_name_and_the_arguments_is_described_as_that_operat
         ("int8_attention", "quantized_attention", ['key_scales = "k_scale"', 'window = "window_size"']),
     ],
 )
+@pytest.mark.sample(5)
 def test_a_function_of_another_form_is_described_and_passes(name, operation, lines):
     run = CliRunner().invoke(main, ["init", f"{SERVED}:{name}"])
     assert run.exit_code == 0, run.output
@@ -355,6 +356,7 @@ def init_signature(name):
 
 
 @pytest.mark.parametrize("name", [name for name, signature in SIGNATURES.items() if not signature.refused])
+@pytest.mark.sample(3)
 @pytest.mark.sample(3)
 def test_what_init_writes_is_judged_right_without_another_key(name):
     signature = SIGNATURES[name]

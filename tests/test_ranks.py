@@ -283,6 +283,7 @@ backend.function("sharded_attention")(array, array, array, query_shards=shards, 
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+@pytest.mark.sample(2)
 def test_no_rank_outlives_the_process_that_has_started_it(here, number):
     environment = CLEAN | {"PYTHONPATH": str(TESTS)}
     caller = subprocess.Popen(

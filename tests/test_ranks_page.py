@@ -73,6 +73,7 @@ def test_a_ring_takes_parts_of_the_heads():
     assert "values: 4 pass" in run.stdout
 
 
+@pytest.mark.exhaustive
 def test_the_ring_of_pytorch_gives_its_order_and_its_gradients():
     """It declines shards of other sizes and depths, which are most cases."""
     order = "contiguous", "zigzag"

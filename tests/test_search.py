@@ -35,6 +35,7 @@ PORTABLE = load("numpy-portable")
         ("nan_spreads_to_the_head", (), 12),
     ],
 )
+@pytest.mark.sample(3)
 def test_a_bug_is_found_and_made_small(name, needed, most):
     found = search(replace(entry(name).backend(), companions={}), 400)
     assert found is not None
@@ -77,6 +78,7 @@ def test_another_seed_draws_other_calls():
 
 
 @pytest.mark.parametrize("name", ["plain", "tiles_with_a_running_maximum", "everything_in_float64"])
+@pytest.mark.sample(2)
 def test_of_what_is_correct_nothing_is_found(name):
     assert search(entry(name).backend(), 150, seed=3) is None
 

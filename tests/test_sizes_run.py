@@ -209,6 +209,7 @@ def test_a_problem_with_other_options_is_refused():
         arguments_of_shard(Formula(8, 8, 4, 4, options={"segments": 4}), "float32", range(4), range(4))
 
 
+@pytest.mark.exhaustive
 def test_four_processes_judge_themselves():
     program = Path(__file__).parent.parent / "examples" / "ring" / "million.py"
     run = python(

@@ -147,6 +147,8 @@ def _values(
     """Return exact values and budgets. Where the standard defines none, every number is wrong."""
     try:
         budgets = budgets_of(backend, case)
+        if any(np.isnan(budget).any() for budget in budgets.values()):
+            raise ArithmeticError  # a malformed call: none of its results is defined
         values, _ = expected_in_dialect(backend, case, budgets, outputs)
         values = without_overflow(backend, case, values, outputs)
         if name in values:
@@ -217,6 +219,8 @@ def _shown_by(backend: Backend, calls: Iterable[Case], rule: str) -> list[Deviat
     for case in calls:
         outputs = observe(backend, case)
         budgets = budgets_of(backend, case)
+        if any(np.isnan(budget).any() for budget in budgets.values()):
+            raise ArithmeticError  # a malformed call: none of its results is defined
         values, _ = expected_in_dialect(backend, case, budgets, outputs)
         values = without_overflow(backend, case, values, outputs)
         judged = outputs_to_judge(outputs, case)
