@@ -48,6 +48,11 @@ def test_symptoms_are_found_in_the_words_of_readers(first_three):
     assert len(missed) * 25 <= len(SEARCHES), missed
 
 
+def test_results_of_little_worth_are_left_out(first_three):
+    place = "questions.html#how-do-i-cite-it-in-a-paper-is-there-a-doi"
+    assert first_three["is there a paper or doi"] == [place]
+
+
 def test_each_question_of_why_has_rules_that_exist_and_pages(site):
     from pages.whys import read_whys
 

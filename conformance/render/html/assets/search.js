@@ -6,7 +6,7 @@
   const MANY = ["finding", "case", "entry", "section", "variant", "argument"];
   // How much a name of a kind is worth beside one of another kind that has the same words.
   const WORTH = { symptom: 1.25, question: 1.15, rule: 1.15, page: 1, library: 0.8, term: 0.95, operation: 0.9, section: 0.3, argument: 0.6, variant: 0.7, finding: 0.6, case: 0.4, entry: 0.35 };
-  const IDLE = new Set("a about all am an and answer any attention are as at be between but by can could do does for from get gets give gives has have how i if in into is it its me mean meaning my need needs non not of on only or our out return returned returns s should so some t than that the their them then there this to too use used using vs was way we what when where which while why will with without would you".split(" "));
+  const IDLE = new Set("a about all am an and answer any attention are as at be between but by can could do does explain for from get gets give gives has have how i if in into is it its me mean meaning my need needs non not of on only or our out return returned returns s should so some t than that the their them then there this to too use used using vs was way we what when where which while why will with without would you".split(" "));
   // Names of libraries and calls. They say where a reader met something, and little of what it is.
   const PRODUCT = new Set("attn cuda cudnn flash flashattent flashinfer func functional gpu jax kera mlx nn onnx onnxruntim pallas pytorch sdpa splash torch transformer triton vllm xformer".split(" "));
   const CALLS = [[/(scaled[_ ])?dot[_ ]product[_ ]attention/gi, "sdpa"], [/memory[_ ]efficient[_ ]attention/gi, "xformers"]];
@@ -210,9 +210,11 @@
       const [sum, covered] = points.get(place) || [0, 0];
       const share = whole ? covered / whole : 0;
       if (how < 0 && share < 0.2) return;
+      // A question after a reason is answered by a reason.
+      const reason = one.kind === "question" && /^\s*why\b/i.test(query) && one.tight.startsWith("why") ? 1.5 : 1;
       // A section is found by its title and its other names rather than by its text, which is long.
       const named = one.kind === "section" && (exact.has(place) || words.filter((word) => one.shown.includes(` ${word}`) || one.aliases.includes(` ${word}`)).length * 2 > words.length);
-      const score = how < 0 ? (sum / whole) * Math.sqrt(share) * (named ? 1 : WORTH[one.kind]) * (1 - Math.min(one.size, 400) / 2000) : 0;
+      const score = how < 0 ? reason * (sum / whole) * Math.sqrt(share) * (named ? 1 : WORTH[one.kind]) * (1 - Math.min(one.size, 400) / 2000) : 0;
       const main = one.tight.startsWith("attention") ? 0 : 1;
       const far = words.every((word) => one.shown.includes(` ${word}`)) ? 0 : 1;
       found.push([how < 0 ? 3 : how, ORDER.indexOf(one.kind), main, far * 1000 + one.name.length, one, score]);
