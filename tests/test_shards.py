@@ -114,7 +114,7 @@ def test_a_shard_that_is_none_is_rejected(text):
 
 WIDE = {"float32", "float64"}
 #: Some cases of every chapter, and of every operation.
-SOME = index()[::35]
+SOME = index()[::97]
 
 
 @pytest.fixture(scope="module")
