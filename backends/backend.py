@@ -184,7 +184,7 @@ def in_one_dtype(backend: Backend, dtype: str) -> Backend:
 
 def for_release(backend: Backend) -> Backend:
     """Remove declarations for other releases than the installed one, and add a note."""
-    hold = holds(backend.versions, backend.version)
+    hold = not backend.versions or holds(backend.versions, backend.version)
     dialect = backend.dialect if hold else {}
     deviations = tuple(
         deviation

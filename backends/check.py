@@ -92,7 +92,7 @@ def _check_declarations(name: str, backend: Backend) -> None:
                 f"backend {name}: deviations: expected rule ids and a source, got {deviation!r}"
             )
     for versions in (backend.versions, *(deviation.versions for deviation in backend.deviations)):
-        if not is_range(versions):
+        if versions and not is_range(versions):
             raise BackendError(
                 f"backend {name}: versions: expected a range such as >=2.13,<2.14, got {versions!r}"
             )

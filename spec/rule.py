@@ -168,7 +168,7 @@ def parse(chapter: str, text: str) -> list[Rule]:
         item = block.startswith("- ")
         if block.startswith("#"):
             heading, variants_follow = _HEADING.match(content), False
-        elif heading and not _is_last(results, heading["id"]):
+        elif heading and not (results and results[-1].id == heading["id"]):
             if item:
                 raise SpecError(
                     f"rule {heading['id']}: expected a sentence under the heading, got no paragraph"
@@ -183,11 +183,6 @@ def parse(chapter: str, text: str) -> list[Rule]:
 
 def _without_links(text: str) -> str:
     return _LINK.sub(lambda link: link[1] or link[2], text)
-
-
-def _is_last(results: list[Rule], rule_id: str) -> bool:
-    """Whether the last rule has this id."""
-    return bool(results) and results[-1].id == rule_id
 
 
 def _rule(chapter: str, heading: re.Match[str], sentence: str) -> Rule:

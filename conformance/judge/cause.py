@@ -15,7 +15,7 @@ from attnspec.conformance.judge.comparison import compare
 from attnspec.conformance.judge.dtypes import LSES, Outputs, accepted_dtypes, is_real
 from attnspec.conformance.judge.expected import differ, differences, expected, value_variants, with_open_lse
 from attnspec.conformance.judge.lists import counted
-from attnspec.conformance.verdict import Difference
+from attnspec.conformance.verdict import LISTS, Difference
 from attnspec.operations.gradients import primal
 from attnspec.reference import attention, attention_vjp
 from attnspec.reference.budget.attention import budgeted_keys
@@ -143,9 +143,8 @@ class Cause:
 
 def outputs_to_judge(outputs: Outputs, case: Case) -> Outputs:
     """Count lists, and leave out an lse of a dtype that is too short, unless the case is about that dtype."""
-    found = {
-        name: x for name, x in counted(case, outputs).items() if not case.outputs or name in case.outputs
-    }
+    every = outputs if LISTS.isdisjoint(outputs) else counted(case, outputs)
+    found = {name: x for name, x in every.items() if not case.outputs or name in case.outputs}
     lse = found.get("lse")
     if (
         lse is None

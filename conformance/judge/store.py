@@ -10,7 +10,7 @@ take long, and digests of the others: the second oracle computes these during th
 import io
 import zipfile
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -136,7 +136,7 @@ def _index() -> Mapping[str, tuple[Path, range]]:
     return index
 
 
-@cache
+@lru_cache(maxsize=3)  # a run goes from chapter to chapter
 def _columns(path: Path) -> tuple[list[str], list[list[int]], list[int], NDArray[np.float64]]:
     """Return the names and shapes of the outputs in a file, where the numbers of each start, and those."""
     with np.load(path) as file:

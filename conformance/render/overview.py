@@ -30,7 +30,7 @@ def overview(report: Report, *, color: bool = False, width: int | None = None) -
         if any(subject.name in PORTABLE for subject in report.results.subjects):
             console.print(Text(NOTE))
         console.print()
-        tables = [*level_tables(report, width, _LEVEL)]
+        tables = [*level_tables(report, width, _LEVEL, links=color)]
         for table in tables:
             console.print(table)
         for text in _reasons(report):

@@ -52,25 +52,25 @@ STYLES: Mapping[str, str] = MappingProxyType(
 )
 
 
-def rule_tables(report: Report, width: int, *, every: bool = False) -> Iterator[Table]:
-    """Make the tables of the rules that were tested."""
+def rule_tables(report: Report, width: int, *, every: bool = False, links: bool = False) -> Iterator[Table]:
+    """Make the tables of the rules that were tested, if asked for with links to them."""
     columns = _columns(report)
     rows = _merged([*_rows(report, columns, every=every)], columns)
-    return _tables("results by rule, in cases", rows, columns, width, sections=every)
+    return _tables("results by rule, in cases", rows, columns, width, sections=every, links=links)
 
 
-def level_tables(report: Report, width: int, level: str) -> Iterator[Table]:
+def level_tables(report: Report, width: int, level: str, *, links: bool) -> Iterator[Table]:
     """Make the tables of the rules of a level that some backend does not meet, with these backends only."""
     wanted = {*rules_of(level)}
     columns = [column for column in _columns(report) if column.unmet & wanted]
     unmet = wanted & {rule for column in columns for rule in column.unmet}
     rows = [_Row((rule,), single=True) for rule in rules() if rule.id in unmet]
     title = f"rules of {level} that some backend does not meet, in cases"
-    return _tables(title, rows, columns, width, sections=False)
+    return _tables(title, rows, columns, width, sections=False, links=links)
 
 
 def _tables(
-    title: str, rows: Sequence["_Row"], columns: Sequence["_Column"], width: int, *, sections: bool
+    title: str, rows: Sequence["_Row"], columns: Sequence["_Column"], width: int, **how: bool
 ) -> Iterator[Table]:
     """Make tables, each with as many backends as fit."""
     room = width - _END - _RULE - _EDGES
@@ -78,7 +78,7 @@ def _tables(
     most = max(1, len(columns) if titled else room // (_BACKEND + _EDGES))
     for start in range(0, len(columns), most):
         shown = columns[start : start + most]
-        yield _table(title, rows, shown, room if titled else 0, sections=sections)
+        yield _table(title, rows, shown, room if titled else 0, **how)
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ def _holds(row: _Row, column: _Column) -> bool:
 
 
 def _table(
-    title: str, rows: Sequence[_Row], columns: Sequence[_Column], room: int, *, sections: bool
+    title: str, rows: Sequence[_Row], columns: Sequence[_Column], room: int, *, sections: bool, links: bool
 ) -> Table:
     table = Table(title=title, title_justify="left")
     table.add_column("rule", min_width=_RULE, no_wrap=True)
@@ -187,7 +187,9 @@ def _table(
         if sections and chapter not in ("", row.rules[0].chapter):
             table.add_section()
         chapter = row.rules[0].chapter
-        table.add_row(*_head(row, with_title=bool(room)), *(_cell(row, column) for column in columns))
+        table.add_row(
+            *_head(row, with_title=bool(room), links=links), *(_cell(row, column) for column in columns)
+        )
     return table
 
 
@@ -207,10 +209,10 @@ def _widths(columns: Sequence[_Column], room: int) -> tuple[int, int]:
     return wide, min(_TITLE[1], left - (wide - _BACKEND) * number)
 
 
-def _head(row: _Row, *, with_title: bool) -> Iterator[Text]:
+def _head(row: _Row, *, with_title: bool, links: bool) -> Iterator[Text]:
     rule = row.rules[0]
     if row.single:
-        yield Text(rule.id, style=Style(link=address(rule)))
+        yield Text(rule.id, style=Style(link=address(rule)) if links else "")
         title = rule.title
     else:
         chapters = [*dict.fromkeys(rule.chapter for rule in row.rules)]

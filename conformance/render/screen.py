@@ -54,7 +54,9 @@ def screen(report: Report, *, color: bool = False, width: int | None = None, eve
         (accepted_text(finding, every=every), STYLES[ACCEPTED]) for finding in report.accepted_findings
     ]
     details, end = [*_details(report, every=every)], [*_end(report, every=every)]
-    tables = [] if not every and _only_raises(report) else [*rule_tables(report, width, every=every)]
+    tables = (
+        [] if not every and _only_raises(report) else [*rule_tables(report, width, every=every, links=color)]
+    )
     most = _MOST_SHORT
     if not every:
         # The first cause, what else fails in a line each, and what the numbers are of, are always there.

@@ -44,7 +44,7 @@ class Cases:
 
             made = untrusted.planned(made, self.seed or 0, selection.names)
         require(selection, {*self.files, *(name for case in made for name in (case.id, case.name))})
-        made = [case for case in made if matches(case, selection.match)]
+        made = [case for case in made if matches((case.name, case.group, *case.rules), selection.match)]
         if selection.smoke:
             added = FITTED + constraints.suffix
             names = smallest(selection.dtype)
@@ -85,11 +85,14 @@ class Cases:
             return self._of_untrusted(name, group, constraints)
         if group.startswith(SIZED_GROUPS):
             return next(case for case in _sized(Selection()) if case.name == name)
+        chapter = name.partition("-")[0]
         made: dict[str, Item] = {}
         if group:
             suffix = (constraints_in([name]) or constraints).suffix
-            made = _of_group(name.partition("-")[0], group, self.seed, suffix)
-        known = made or _golden(name.partition("-")[0], name.rpartition("-")[0])
+            made, others = _of_group(chapter, group, self.seed, suffix)
+            while name not in made and (case := next(others, None)):  # the later ones need not be made
+                made[case.name] = case
+        known = made or _golden(chapter, name.rpartition("-")[0])
         return known.get(name) or _of_files(self.files)[name]
 
 
@@ -112,15 +115,13 @@ def _sized(selection: Selection) -> Iterator[SizedCase]:
 
 
 @lru_cache(maxsize=2)
-def _of_group(chapter: str, group: str, seed: int | None, suffix: str) -> dict[str, Item]:
-    """Make the cases of a group; cached, because they are requested one after the other."""
+def _of_group(
+    chapter: str, group: str, seed: int | None, suffix: str
+) -> tuple[dict[str, Item], Iterator[Item]]:
+    """Return the cases of a group that are made, and the others; they are requested one after the other."""
     constraints = Constraints.of_suffix(suffix) if suffix else ANY
-    return {
-        case.name: case
-        for each in groups_of(chapter)
-        if each.name == group
-        for case in each.items(seed, constraints)
-    }
+    of_group = (each for each in groups_of(chapter) if each.name == group)
+    return {}, (case for each in of_group for case in each.items(seed, constraints))
 
 
 @lru_cache(maxsize=8)

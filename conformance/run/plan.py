@@ -15,7 +15,7 @@ from hashlib import blake2b
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from attnspec import OPERATIONS, SpecError, claimable, find_rule
 from attnspec.conformance.traits import LARGE, ONE_QUERY, RELATED, RISING_64, SPECIAL, UNEQUAL, WHOLE_PAGES
@@ -137,17 +137,6 @@ class Outline(NamedTuple):
         return self.name.removesuffix(f"-{self.dtype}")
 
 
-class Named(Protocol):
-    """A case or an outline."""
-
-    @property
-    def name(self) -> str: ...  # noqa: D102
-    @property
-    def group(self) -> str: ...  # noqa: D102
-    @property
-    def rules(self) -> tuple[str, ...]: ...  # noqa: D102
-
-
 def is_indexed(selection: Selection) -> bool:
     """Whether the index has the cases of a selection: fixed cases, which fit no constraints."""
     other = selection.fits or selection.sizes or selection.untrusted or selection.files
@@ -170,7 +159,8 @@ def plan_of(selection: Selection) -> tuple[Outline, ...]:
     if selection.quick:
         plan = [case for _, own in groupby(plan, attrgetter("group")) for case in sorted(own, key=_quick)]
     require(selection, {name for outline in plan for name in (outline.name, outline.id)})
-    return tuple(outline for outline in plan if matches(outline, selection.match))
+    match = selection.match
+    return tuple(case for case in plan if matches((case.name, case.group, *case.rules), match))
 
 
 def share(plan: tuple[Outline, ...], shard: str) -> tuple[tuple[int, Outline], ...]:
@@ -193,13 +183,11 @@ def require(selection: Selection, names: Collection[str]) -> None:
             raise SpecError(f"case: expected an id such as masking-empty-last, got {name!r}")
 
 
-def matches(case: Named, texts: Collection[str]) -> bool:
-    """Whether the name of a case, its group or one of its rules contains a text, or fits one as a pattern."""
+def matches(names: Iterable[str], texts: Collection[str]) -> bool:
+    """Whether one of the names of a case, its group and its rules has a text, or fits one as a pattern."""
     wanted = [text.lower() for text in texts]
     return not wanted or any(
-        text in name or fnmatchcase(name, text)
-        for name in map(str.lower, (case.name, case.group, *case.rules))
-        for text in wanted
+        text in name or fnmatchcase(name, text) for name in map(str.lower, names) for text in wanted
     )
 
 
@@ -273,20 +261,19 @@ def index(names: tuple[str, ...] = ()) -> tuple[Outline, ...]:
         groups = [line for line in groups if _may_have(line, names)]
     document = {key: [tuple(each) for each in own] for key, own in json.loads(f"{head}}}")["shared"].items()}
     calls = [tuple(CallOutline(name, tuple(own)) for name, own in each) for each in document["calls"]]
-    rules_, dtypes_, traits_ = (document[key] for key in ("rules", "dtypes", "traits"))
     return tuple(
         Outline(
             f"{group['id']}{number}-{dtype}",
             group["group"],
-            rules_[rules],
+            document["rules"][rules],
             dtype,
             bool(fault),
             calls[call],
             "r" in flags,
-            dtypes_[dtypes],
+            document["dtypes"][dtypes],
             "".join(fault),
             "v" in flags,
-            traits_[traits],
+            document["traits"][traits],
             size,
             flags.count("q"),
         )

@@ -116,20 +116,21 @@ def rounding_has_no_bias(draw: Draw) -> Iterator[Yielded]:
 def rounding_of_long_rows_has_no_bias(draw: Draw, keys: int) -> Iterator[Yielded]:
     """With a query of zeros, the mean of many values is rounded without a bias."""
     random = np.random.default_rng(draw.number())
-    value = np.tile(1 + random.integers(0, 16, (1024, 512)) / 128, (keys // 1024, 1))  # their sum is exact
-    arrays = {"query": np.zeros((1, 4)), "key": random.normal(size=(keys, 4)), "value": value}
+    part = 1 + random.integers(0, 16, (1024, 512)) / 128  # their sum is exact
+    arrays = {"query": np.zeros((1, 4)), "key": random.normal(size=(keys, 4)), "value": part}
     # A unit of float16 is no larger than the errors of so long a sum.
     arguments = {name: array.astype(numpy_dtype("bfloat16")) for name, array in arrays.items()}
-    exact = {"output": value.mean(axis=0, keepdims=True), "weights": np.full((1, keys), 1 / keys)}
+    arguments["value"] = np.tile(arguments["value"], (keys // 1024, 1))
+    exact = {"output": part.mean(axis=0, keepdims=True), "weights": np.full((1, keys), 1 / keys)}
     yield Calls((Call(arguments, expected=exact, outputs=("output",)),), _check_bias)
 
 
 def _check_bias(backend: Backend, calls: tuple[Case, ...]) -> Found:
     (case,) = calls
     values = expected(case)
-    cast = values["weights"], case.arguments["value"].astype(np.float64)
     allowed = budget("attention", case.arguments, case.dtype, profile=backend.profile)["output"]
     output = observe(backend, case)["output"].astype(np.float64)
+    cast = values["weights"], case.arguments["value"].astype(np.float64)
     share = signed_mean(output, values["output"], allowed, dtype=case.dtype, cast=cast)
     return f"output: errors of one sign add up to {share:.3g} times what chance leaves" if share > 1 else None
 

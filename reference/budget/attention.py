@@ -169,11 +169,11 @@ def attention_budget(  # noqa: PLR0915  # the formulas of the chapter, one after
     whole, (p, eps, floor) = p, (x[..., : value.shape[-2]] for x in (p, eps, floor))
     allowed = allowed[..., : value.shape[-2]]
     moved = np.minimum(_quotient(eps + loss, rest), _MOST)
+    q, size = kept * p, value if np.all(value >= 0) else np.abs(value)  # a copy may be large
     p_error = kept * (np.minimum(p * (moved + sums + merging + single), 1) + floor + dropping * p)
-    weights = rounded(kept * p, p_error, storage)
+    weights = rounded(q, p_error, storage)
 
-    q = kept * p
-    mean, output = q @ np.abs(value), q @ value  # (*B, Hq, L, Dv)
+    mean, output = q @ size, q @ value  # (*B, Hq, L, Dv)
     spread = spread_of(p * eps, kept, value, output)
     if "sinks" in arguments:  # a sink has the value 0
         spread = spread + (gain - (p * eps).sum(axis=-1, keepdims=True)) * np.abs(output)
@@ -181,7 +181,7 @@ def attention_budget(  # noqa: PLR0915  # the formulas of the chapter, one after
     if eps.max(initial=0) > _COARSE:
         spread = np.minimum(spread, _farthest(allowed, kept, value, output, arguments.get("sinks")))
     rounding = (several | (rate > 0)) * _of_cast(profile, weight_error, whole, kept, value, output)
-    flushing = (kept * (floor + weight_least * (allowed & several))) @ np.abs(value)
+    flushing = (kept * (floor + weight_least * (allowed & several))) @ size
     flushing = flushing + count * several * work.normal * (mean > 0)
     of_parts, least = merged(arguments.get("shards", 1), arithmetic)
     flushing = flushing + least * (mean > 0)
@@ -202,11 +202,11 @@ def _of_part(
     allowed: NDArray[np.bool_],
     common: Budget,
     unit: float,
-) -> Budget:
+) -> Budget | float:
     """Return the error of each key's exponent from the lse of its shard and its merges, 0 for one shard."""
     parts = arguments.get("shards", 1)
     if parts == 1:
-        return np.zeros(s.shape)
+        return 0.0
     finite = allowed & np.isfinite(s) & np.isfinite(lse)[..., None]
     size = np.where(np.isfinite(lse), np.abs(lse), 0)[..., None]
     far = np.where(finite, np.where(finite, lse[..., None], 0) - np.where(finite, s, 0), 0)

@@ -129,7 +129,7 @@ def _wide(argument: Argument, thing: Any, *, infinite: bool) -> Any:
     if not isinstance(thing, np.ndarray) or thing.dtype.kind in "biu":
         return thing
     wide = thing.astype(np.float64)
-    if infinite:
+    if infinite or np.isfinite(wide).all():
         return wide
     keeps = (wide == -np.inf) & argument.minus_infinity
     return np.where(np.isfinite(wide) | keeps, wide, 0)

@@ -28,9 +28,9 @@ def stacked_budget(operation: str, arguments: Mapping[str, Any], arithmetic: Ari
     plain = reduced(_CALL, operation, whole)
     latent = "latent" in form.layers
     held = ("latent",) if latent else ("key", "value")
-    errors = {name: np.zeros(plain[name].shape) for name in held}
-    if "quantized" in form.layers:
-        errors |= {name: of_decoding(finite_part(plain[name]), arithmetic) for name in held}
+    coded = "quantized" in form.layers
+    errors = {name: of_decoding(finite_part(plain[name]), arithmetic) for name in held if coded}
+    if coded:
         plain |= {name: finite_part(plain[name]) for name in held if name != "key"}
     packed, paged = ("packed" in form.layers, "paged" in form.layers)
     if packed and not paged:
@@ -38,10 +38,10 @@ def stacked_budget(operation: str, arguments: Mapping[str, Any], arithmetic: Ari
     given = {name: x for name, x in plain.items() if x is not None}
     given |= {name: arguments[name] for name in _WORDS if name in arguments and name not in given}
     if latent:
-        results = latent_budgets(given, arithmetic, errors["latent"])
+        results = latent_budgets(given, arithmetic, errors.get("latent"))
     else:
         query = given["query"]
-        inherited = (np.zeros(query.shape), errors["key"], errors["value"])
+        inherited = (np.zeros(query.shape), errors["key"], errors["value"]) if coded else None
         results = attention_budget((query, given["key"], given["value"]), given, arithmetic, inherited)
     return _in_rows(whole, results, packed=packed, paged=paged)
 

@@ -187,7 +187,7 @@ class Operation:
         sources = {name for name, _ in self.otherwise.values()}
         leading = next(argument for argument in self.positional if not argument.broadcasts)
         first = {argument.name: argument for argument in self.named if argument.name in sources}
-        return tuple(({leading.name: leading} | first | self.arguments).values())
+        return tuple({leading.name: leading, **first, **self.arguments}.values())
 
     @cached_property
     def options(self) -> tuple[str, ...]:
