@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from markdown_it import MarkdownIt
 from tests_support import whole_suite
 
 import attnspec
@@ -99,6 +100,18 @@ def test_find_rule():
 def test_a_malformed_rule_is_named(text, message):
     with pytest.raises(SpecError, match=message):
         parse("chapter", text)
+
+
+def test_a_markdown_parser_finds_the_same_headings_and_sentences():
+    for chapter in CHAPTERS:
+        text = (SPEC / f"{chapter}.md").read_text(encoding="utf-8")
+        tokens = MarkdownIt().parse(text)
+        parts = [level._without_links(" ".join(token.content.split())) for token in tokens]
+        headings = [place for place, token in enumerate(tokens, 1) if token.type == "heading_open"]
+        of_parser = {
+            parts[place]: parts[place + 3] for place in headings if re.match("[A-Z]+-", parts[place])
+        }
+        assert {f"{rule.id} {rule.title}": rule.sentence for rule in parse(chapter, text)} == of_parser
 
 
 def test_malformed_lists_links_and_variants_are_read():

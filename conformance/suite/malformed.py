@@ -199,8 +199,9 @@ def _from_declaration(operation: str, sizes: Mapping[str, int]) -> Iterator[Malf
     """Make calls with one invalid argument."""
     form = OPERATIONS[operation]
     for argument in form.arguments.values():
+        valid = _with(operation, argument, sizes)
         for fault in faults(operation, argument, sizes):
-            changes = _with(operation, argument, sizes) | {argument.name: fault.value}
+            changes = valid | {argument.name: fault.value}
             if _is_fault(operation, fault, changes, sizes):
                 yield _call(operation, argument, fault.name, fault.key, changes, sizes, own=fault.own)
 
