@@ -40,6 +40,8 @@ class Constraints:
         ``query`` if the bias must have the dtype of the query.
     one_query : bool
         Whether a function of a form takes only one query of each sequence.
+    equal_lengths : bool
+        Whether it takes only as many keys as queries.
     slopes : {"", "start", "end"}
         Set if it takes slopes of ALiBi in place of a bias: from where distances are counted in a call
         without an offset.
@@ -61,6 +63,7 @@ class Constraints:
     value_depth: Literal["any", "key"] = "any"
     bias_dtype: Literal["any", "query"] = "any"
     one_query: bool = False
+    equal_lengths: bool = False
     slopes: Literal["", "start", "end"] = ""
     scales: Literal["", "tensor", "head", "token"] = ""
 
@@ -186,6 +189,9 @@ def _of_shapes(constraints: Constraints, sizes: Mapping[str, Sequence[int]]) -> 
             return f"takes only multiples of {multiple} {what}, got {wrong[0]}"
     if constraints.one_query and (several := [size for size in sizes.get("L", ()) if size != 1]):
         return f"takes one query of each sequence, got {several[0]}"
+    queries, keys = (sizes.get(letter, ()) for letter in _LENGTHS)
+    if constraints.equal_lengths and queries and keys and queries[0] != keys[0]:
+        return f"takes only as many keys as queries, got {keys[0]} for {queries[0]}"
     heads, key_heads = (sizes.get(letter, ()) for letter in _HEADS)
     if constraints.heads == "equal" and heads and key_heads and heads[0] != key_heads[0]:
         return f"takes only as many key heads as query heads, got {key_heads[0]} for {heads[0]}"

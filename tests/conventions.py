@@ -147,6 +147,58 @@ def with_what_nobody_has(q, k, v, workspace):
     return _attend(q, k, v)
 
 
+def of_the_length(q, k, v, kv_lens=None, causal=False):
+    """As flash_attn_with_kvcache: the last query is at the last key of the length."""
+    _four(q, k, v)
+    options = {}
+    if kv_lens is not None:
+        _four(kv_lens.reshape(*kv_lens.shape, 1, 1, 1))  # a length for each batch entry
+        options = {"key_lengths": kv_lens}
+    if causal:
+        lengths = np.full(len(q), k.shape[-2]) if kv_lens is None else kv_lens
+        options |= {"is_causal": True, "query_offset": lengths - q.shape[-2]}
+    return _attend(q, k, v, **options)
+
+
+def of_joined_arrays(qkv, causal=False):
+    """As flash_attn_qkvpacked_func."""
+    _four(qkv[0])
+    return _swapped(_attend(*_swapped(*(qkv[:, :, at] for at in range(3))), is_causal=causal))[0]
+
+
+def with_past_and_slopes(q, past_k, past_v, new_k, new_v, slopes):
+    _four(q, past_k, new_k)
+    key, value = (np.concatenate(pair, axis=-2) for pair in ((past_k, new_k), (past_v, new_v)))
+    past = past_k.shape[-2]
+    distances = np.abs(np.arange(past, past + q.shape[-2])[:, None] - np.arange(key.shape[-2]))
+    bias = (-np.float64(slopes)[:, None, None] * distances).astype(q.dtype)
+    return _attend(q, key, value, is_causal=True, query_offset=past, bias=bias)
+
+
+def with_a_bias_of_four_axes(q, k, v, position_bias=None):
+    _four(q, k, v, *([] if position_bias is None else [position_bias]))
+    return _attend(q, k, v, bias=position_bias)
+
+
+def that_reads_past_the_end(q, k, v):
+    """As code in C that takes the number of heads from the query."""
+    _four(q, k, v)
+    k, v = (np.lib.stride_tricks.as_strided(x, (*q.shape[:2], *x.shape[2:])) for x in (k, v))
+    return _attend(q, k, v)
+
+
+def of_whole_tiles(q, k, v):
+    if q.shape[-2] % 16 or k.shape[-2] % 32:
+        raise ValueError("expected whole tiles")
+    return _attend(q, k, v)
+
+
+def wrong_past_whole_tiles(q, k, v, softmax_scale=None):
+    """Let the padding of the last tile of 16 keys into the sum."""
+    padding = [(0, 0)] * (k.ndim - 2) + [(0, -k.shape[-2] % 16), (0, 0)]
+    return _attend(q, np.pad(k, padding), np.pad(v, padding), scale=softmax_scale)
+
+
 def wrong_altogether(query, key, value):
     return query * 0
 
@@ -202,6 +254,28 @@ CONVENTIONS = {
     "scaled_by_depth": {"layout": "BHSD", "given": ["scale"], "names": {"scale": "sm_scale"}},
     "of_three_axes": {"layout": "BHSD", "mask": "attend", "axes": 3},
     "of_two_alignments": {"names": {"is_causal": "causal"}, "ignore": ["window_size"], "layout": "BHSD"},
+    "of_the_length": {
+        "axes": 4,
+        "per_entry": True,
+        "at_length": True,
+        "names": QKV | {"key_lengths": "kv_lens", "is_causal": "causal"},
+        "dialect": {"MASK-3": "bottom-right"},
+        "layout": "BHSD",
+    },
+    "with_past_and_slopes": {
+        "layout": "BHSD",
+        "axes": 4,
+        "always": {"is_causal": True},
+        "past": ["past_k", "past_v"],
+        "slopes": "slopes",
+        "names": {"query": "q", "key": "new_k", "value": "new_v"},
+    },
+    "with_a_bias_of_four_axes": {
+        "layout": "BHSD",
+        "axes": 4,
+        "mask_axes": 4,
+        "names": QKV | {"bias": "position_bias"},
+    },
     "with_padding": {
         "layout": "BHSD",
         "axes": 4,

@@ -177,6 +177,14 @@ def int8_by_token_or_declined(q, k_int8, v_int8, k_scale=None, v_scale=None, cau
     return int8_by_token(q, k_int8, v_int8, k_scale, v_scale, None, causal)
 
 
+def int8_of_flat_scales(q, k, v, k_scale, v_scale, k_zp=None):
+    """The scales and zero points of tokens have no axis of features."""
+    assert k_scale.shape == k.shape[:-1]
+    options = {"key_scales": k_scale[..., None], "value_scales": v_scale[..., None]}
+    options |= {} if k_zp is None else {"key_zero_points": k_zp[..., None]}
+    return function("quantized_attention")(q, k, v, **options, dtype=q.dtype)
+
+
 def int8_of_tiled_scales(q, k_int8, v_int8, k_scale, v_scale, causal=False):
     """Repeat codes for each group of heads, and scales as a whole."""
     groups = q.shape[2] // k_int8.shape[2]

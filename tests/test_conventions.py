@@ -317,7 +317,7 @@ def test_an_offset_that_is_no_past_is_declined():
         ({"layout": "SBHD"}, "layout: expected BHSD or BSHD or BS(HD), got 'SBHD'"),
         (
             {"scales": "row", "operation": "quantized_attention"},
-            "scales: expected tensor or head or token, got 'row'",
+            "scales: expected tensor or head or token or number or flat-head or flat-token, got 'row'",
         ),
         ({"scales": "token"}, "scales: expected an operation with scales, got attention"),
         ({"mask": "hide"}, "mask: expected attend or ignore, got 'hide'"),

@@ -138,8 +138,7 @@ def test_keys_that_are_there_are_kept_and_the_rest_is_inferred(name, keys, writt
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("wrong_altogether", "expected some call to compute attention, got none: tried"),
-        ("wrong_altogether", "arrays of numpy; no call returned attention; if it takes other arrays"),
+        ("of_a_depth_that_nobody_tries", "expected some call to compute attention, got none: tried"),
         ("of_a_depth_that_nobody_tries", "must be 20, got 4; if it takes other arrays, name their"),
         (
             "with_what_nobody_has",
@@ -189,6 +188,7 @@ def test_a_companion_with_the_name_and_the_arguments_is_described_as_that_operat
         ("mla", "latent_attention", ['query = "q_nope"', 'key_weight = "w_uk"', 'scale = "sm_scale"']),
         ("int8_by_token", "quantized_attention", ['scales = "token"', 'key_lengths = "kv_len"']),
         ("int8_by_token_or_declined", "quantized_attention", ['scales = "token"']),
+        ("int8_of_flat_scales", "quantized_attention", ['scales = "flat-token"', 'key_zero_points = "k_zp"']),
         ("int8_attention", "quantized_attention", ['key_scales = "k_scale"', 'window = "window_size"']),
     ],
 )
@@ -280,12 +280,6 @@ def test_a_flag_that_is_on_by_default_is_given_in_each_call(operation, parameter
     assert 'is_causal = "causal"' in run.output
     checked = CliRunner().invoke(main, ["check", "--smoke"])
     assert checked.exit_code == 0, checked.output
-
-
-def test_a_function_of_pages_with_a_wrong_scale_is_not_described():
-    run = CliRunner().invoke(main, ["init", f"{SERVED}:decode_of_a_wrong_scale"])
-    assert run.exit_code == 2
-    assert "expected some call to compute paged_attention, got none" in run.output
 
 
 def test_keys_of_attention_alone_are_refused_beside_another_operation():

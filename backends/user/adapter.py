@@ -1,7 +1,7 @@
 """Adapts a function with other names and another layout to the canonical signature."""
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -33,12 +33,10 @@ def adapt(name: str, function: Callable[..., Any], convention: Convention, xp: A
     """Wrap a function with another convention in one with the canonical signature."""
     check_convention(name, convention)
     native = _native_names(name, function, convention)
-    options = [canonical for canonical in native if canonical not in _OPERATION.arrays]
-    options += convention.options
-    given_always = options_in_every_call(name, function, convention)
+    options = {*native, *convention.options} - {*_OPERATION.arrays}
+    given_always, required = options_in_every_call(name, function, convention), required_parameters(function)
     positioned = "query_positions" in given_always and "query_offset" not in options
-    options += ["query_offset"] if positioned or convention.past else []
-    taken = {*native, *convention.always}
+    options |= {"query_offset"} if positioned or convention.past or convention.at_length else set()
     returned_always = [f"return_{output}" for output in convention.returns[1:] if output != OTHER]
     kind = inspect.Parameter
     signature = inspect.Signature(
@@ -53,7 +51,7 @@ def adapt(name: str, function: Callable[..., Any], convention: Convention, xp: A
     def call_entry(call: dict[str, Any], wanted: Sequence[str]) -> list[Any]:
         if positioned and {"query_offset", "query_positions"} <= call.keys():
             raise Unsupported("the function takes an offset as positions, got both")
-        call = with_slopes(call, convention, xp) if convention.slopes else call
+        call = with_slopes(call, convention, xp, required) if convention.slopes else call
         outer = call["query"].shape[:-2]
         call = with_defaults(_add_axes(call, axes), given_always, convention, xp, _OPERATION)
         call = {name: x for name, x in call.items() if not (positioned and name == "query_offset")}
@@ -61,7 +59,7 @@ def adapt(name: str, function: Callable[..., Any], convention: Convention, xp: A
             _check_packed(call)
         sizes = {own: _sizes(call)[size] for size, own in convention.sizes.items()}
         call = for_each_entry(call, xp) if convention.per_entry else call
-        call = _split_past(call, convention.past)
+        call = _split_past(call, convention.past, required)
         if "mask" in native and native["mask"] == native.get("bias"):
             call = merge_mask_and_bias(call, xp)
         call = with_own_mask(call, convention, native, xp)
@@ -70,6 +68,7 @@ def adapt(name: str, function: Callable[..., Any], convention: Convention, xp: A
         for array in (*_OPERATION.arrays, *([] if packed else convention.past)):
             if array in call:
                 call[array] = _to_layout(call[array], convention.layout, xp)
+        call = _join(call, native, convention.layout, xp)
         # Options that the call does not have are not passed: the function uses its default.
         returned = function(**{native.get(name, name): value for name, value in call.items()}, **sizes)
         results = convention.returns or ("output", *wanted)
@@ -84,7 +83,8 @@ def adapt(name: str, function: Callable[..., Any], convention: Convention, xp: A
         call = signature.bind(*arrays, **given).arguments
         wanted = [output for output in _OPERATION.outputs[1:] if call.get(f"return_{output}") is True]
         call = {option: value for option, value in call.items() if option not in returned_always}
-        call = without_always(with_own_places(call, convention, taken), convention.always, native)
+        call = with_own_places(call, convention, {*native, *convention.always})
+        call = without_always(call, convention.always, native)
         if convention.loop and axes is not None:
             results = call_each_entry(lambda entry: call_entry(entry, wanted), call, axes, xp)
         else:
@@ -142,13 +142,30 @@ def without_always(
     return {option: value for option, value in call.items() if option not in always or option in native}
 
 
-def _split_past(call: dict[str, Any], past: Sequence[str]) -> dict[str, Any]:
+def _join(call: dict[str, Any], native: Mapping[str, str], layout: str, xp: Any) -> dict[str, Any]:
+    """Join the arrays that a function takes in one parameter, on an axis before that of heads."""
+    joined: dict[str, list[str]] = {}
+    for name in _OPERATION.arrays:
+        joined.setdefault(native[name], []).append(name)
+    for names in (names for names in joined.values() if len(names) > 1):
+        shapes = [tuple(call[name].shape) for name in names]
+        if len({*shapes}) > 1 or len(shapes[0]) < 3:
+            got = ", ".join(map(str, shapes))
+            raise Unsupported(f"the function takes {' and '.join(names)} in one array, got shapes {got}")
+        array = xp.stack([call[name] for name in names], axis=-3 if layout == "BSHD" else -4)
+        call = call | dict.fromkeys(names, array)
+    return call
+
+
+def _split_past(call: dict[str, Any], past: Sequence[str], needed: Container[str]) -> dict[str, Any]:
     """Split keys and values at the query offset, if a function takes those before it separately."""
     offset = call.get("query_offset")
-    if not past or offset is None or (isinstance(offset, int) and offset == 0):
+    if past and past[0] in needed and offset is None:
+        offset = 0
+    if not past or offset is None or (isinstance(offset, int) and offset == 0 and past[0] not in needed):
         return {name: value for name, value in call.items() if name != "query_offset" or not past}
     before = call["key"].shape[-2] - call["query"].shape[-2]
-    if not isinstance(offset, int) or offset != before or before < 0:
+    if not isinstance(offset, int) or (offset and offset != before) or offset < 0:
         raise Unsupported(
             f"the function takes an offset as past keys: expected {before} for these sizes, got {offset}"
         )

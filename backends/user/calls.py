@@ -13,12 +13,14 @@ from attnspec.backends.user.convention import OTHER, Convention
 from attnspec.backends.user.description import Known
 from attnspec.backends.user.signature import required_parameters
 from attnspec.backends.user.trials import Inputs, guess_arguments
-from attnspec.operations.aliases import SIZES
+from attnspec.operations.aliases import JOINED, PAST, SIZES, SLOPES
 from attnspec.reference import attention
 
 _OPERATION = OPERATIONS["attention"]
 #: Batch entries, heads, queries and keys: all different, and none is a depth.
 B, H, L, S = 2, 3, 5, 7
+#: Queries and keys of calls: those, as many of both, and numbers that fill a tile.
+LENGTHS = ((L, S), (S, S), (64, 128))
 #: The sizes of attention that functions need as arguments.
 _HEADS = ("query_heads", "key_heads")
 
@@ -34,22 +36,36 @@ class Calls:
         names: Mapping[str, str],
         depth: int,
         dtype: str,
+        lengths: tuple[int, int] = (L, S),
     ) -> None:
         self.backend, self.function, self.known, self.depth = backend, function, known, depth
+        self.lengths = queries, keys = lengths
         #: The most telling exception of the calls with the likeliest axes, and whether these are over.
         self.raised: Exception | None = None
         self.frozen = False
         random = np.random.default_rng(0)
-        sizes = {"query": L, "key": S, "value": S}
+        sizes = {"query": queries, "key": keys, "value": keys}
         self.arrays = {
             name: random.normal(size=(B, H, size, depth)).astype(dtype) for name, size in sizes.items()
         }
-        mask = random.random((B, H, L, S)) < 0.5
+        mask = random.random((B, H, queries, keys)) < 0.5
         mask[..., 0], mask[..., 1] = True, False  # no row is empty, with either meaning of True
         self.inputs = Inputs(mask, random.normal(size=mask.shape).astype(dtype))
         #: The scale of the call without options, and the options that the function always applies.
         self.plain = depth**-0.5
         self.base: dict[str, Any] = {}
+        #: The reason for each conclusion.
+        self.why: dict[str, str] = {}
+        #: The variants that the calls so far show.
+        self.variants: dict[str, str] = {}
+        #: Whether positions are aligned at the last key, once a call has shown it.
+        self.at_end: bool | None = None
+        #: The nearest convention of a call without options, its base, and its distance; None before any.
+        self.nearest: tuple[float, Convention, dict[str, Any]] | None = None
+        #: Whether no call computes attention, so that what is inferred is only the nearest.
+        self.by_distance = False
+        #: What is in memory past the end of each array.
+        self.beyond = np.nan
         #: What is added to all positions of a function that needs them.
         self.shift = 0
         self.guesses = guess_arguments(function) | {own: (ours,) for own, ours in names.items()}
@@ -63,7 +79,8 @@ class Calls:
         most = max((len(self.guesses[own]) for own in needed), default=1)
         for choice in range(max(most, 1)):
             arrays = _OPERATION.arrays
-            names = {ours[0]: own for own, ours in self.guesses.items() if ours and ours[0] in arrays}
+            found = {own: ours for own, ours in self.guesses.items() if ours and ours[0] in arrays}
+            names = {name: own for own, ours in found.items() for name in JOINED.get(own.lower(), ours[:1])}
             for own, guesses in self.guesses.items():
                 ours = guesses[min(choice, len(guesses) - 1)] if guesses else ""
                 if ours and (own in needed or ours in on) and ours not in names:
@@ -79,6 +96,17 @@ class Calls:
         needed = [own for own in required_parameters(self.function) if not self.guesses[own]]
         named = {ours: next((own for own in needed if own.lower() in SIZES[ours]), "") for ours in _HEADS}
         return {ours: own for ours, own in named.items() if own} | dict(self.known.convention.sizes)
+
+    def past(self) -> tuple[str, ...]:
+        """Name the parameters for the keys and the values before the others, if the function has both."""
+        parameters = inspect.signature(self.function).parameters
+        named = (next((own for own in parameters if own.lower() in words), "") for words in PAST)
+        return self.known.convention.past or (pair if all(pair := tuple(named)) else ())
+
+    def slopes(self) -> str:
+        """Name the parameter for slopes, if the function needs it."""
+        needed = (own for own in required_parameters(self.function) if own.lower() in SLOPES)
+        return self.known.convention.slopes or next(needed, "")
 
     def on(self) -> tuple[str, ...]:
         """Name the flags that are on by default."""
@@ -127,7 +155,10 @@ class Calls:
         raw: bool = False,
     ) -> dict[str, Any] | None:
         """Make one call; None if it raises or, unless the results are raw, returns another number of them."""
-        to = self.backend.to_library
+
+        def to(array: Any) -> Any:
+            return _with_more(self.backend.to_library(array), self.beyond)
+
         asked = [f"return_{name}" for name in convention.returns[1:] if name != OTHER]
         options = {**convention.always, **self.later_positions(convention, arrays), **(options or {})}
         given = {key: to(x) if isinstance(x, np.ndarray) else x for key, x in options.items()}
@@ -157,14 +188,36 @@ class Calls:
         """Whether results are close to those of the reference with the given options."""
         if got["output"].shape != (*arrays["query"].shape[:-1], arrays["value"].shape[-1]):
             return False
-        options = {"scale": self.plain, **self.base, **(options or {})}
-        if "query_positions" in options:
-            options.pop("query_offset", None)
-        wide = [x.astype(np.float64) for x in arrays.values()]
-        output, lse, weights = attention(*wide, **options, return_lse=True, return_weights=True)
-        expected = {"output": output, "lse": lse, "weights": weights}
+        expected = self._expected(arrays, options)
         return all(
             x.shape == expected[name].shape
             and np.allclose(x.astype(np.float64), expected[name], tolerance, tolerance)
             for name, x in got.items()
         )
+
+    def distance(
+        self, got: Mapping[str, Any], arrays: Mapping[str, Any], options: Mapping[str, Any] | None = None
+    ) -> float:
+        """Return the mean error of an output, with at most 1 for each element; infinity for wrong shapes."""
+        expected = self._expected(arrays, options)
+        if any(x.shape != expected[name].shape for name, x in got.items()):
+            return np.inf
+        errors = np.abs(got["output"].astype(np.float64) - expected["output"])
+        return float(np.mean(np.minimum(np.nan_to_num(errors, nan=1), 1)))
+
+    def _expected(self, arrays: Mapping[str, Any], options: Mapping[str, Any] | None) -> dict[str, Any]:
+        options = {"scale": self.plain, **self.base, **(options or {})}
+        if "query_positions" in options:
+            options.pop("query_offset", None)
+        wide = [x.astype(np.float64) for x in arrays.values()]
+        output, lse, weights = attention(*wide, **options, return_lse=True, return_weights=True)
+        return {"output": output, "lse": lse, "weights": weights}
+
+
+def _with_more(array: Any, beyond: float) -> Any:
+    """Store an array of NumPy in memory that goes on with a number, which shows whether more is read."""
+    if not isinstance(array, np.ndarray) or "float" not in str(array.dtype):
+        return array
+    memory = np.full(4 * array.size + 64, beyond, array.dtype)
+    memory[: array.size] = array.ravel()
+    return memory[: array.size].reshape(array.shape)

@@ -18,8 +18,8 @@ from attnspec.backends.user.adapter import (
 from attnspec.backends.user.convention import Convention, check_convention
 from attnspec.backends.user.defaults import with_defaults
 from attnspec.backends.user.masks import with_own_mask
-from attnspec.backends.user.scales import SCALES, with_scales
-from attnspec.backends.user.signature import native_names
+from attnspec.backends.user.scales import FLAT, SCALES, with_scales, without_ones
+from attnspec.backends.user.signature import native_names, required_parameters
 from attnspec.backends.user.slopes import with_slopes
 from attnspec.backends.user.windows import with_own_places
 from attnspec.operations import Argument, Output
@@ -56,6 +56,8 @@ def adapt_companion(
     single = single if convention.one_query else {}
     turned = {x.name for x in declared if convention.layout == "BSHD" and _has_heads(x)} - single.keys()
     taken = {*native, *returned, *convention.always, *(["bias"] if convention.slopes else [])}
+    taken |= {"query_offset"} if convention.at_length else set()
+    needed = required_parameters(function)
     kind = inspect.Parameter
     signature = inspect.Signature(
         [kind(array, kind.POSITIONAL_OR_KEYWORD) for array in form.arrays]
@@ -80,10 +82,11 @@ def adapt_companion(
         call = with_defaults(call, always, convention, xp, form)
         call = with_scales(call, convention.scales, xp) if convention.scales else call
         call = for_each_entry(call, xp, form) if convention.per_entry else call
-        call = with_slopes(call, convention, xp) if convention.slopes else call
+        call = with_slopes(call, convention, xp, needed) if convention.slopes else call
         sizes = {own: _size(size, operation, call) for size, own in convention.sizes.items()}
         call = with_own_mask(call, convention, native, xp)
         call = {argument: _turned(x) if argument in turned else x for argument, x in call.items()}
+        call = without_ones(call, convention.scales) if convention.scales in FLAT else call
         call |= {
             argument: _without_query(call[argument], at)
             for argument, at in single.items()

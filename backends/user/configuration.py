@@ -45,6 +45,7 @@ KEYS: Mapping[str, tuple[Any, str]] = {
     "window": _STRING,
     "per_entry": (bool, "true or false"),
     "one_query": (bool, "true or false"),
+    "at_length": (bool, "true or false"),
     "slopes": _STRING,
     "scales": _STRING,
     "past": (list, "a list of two parameters"),

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from attnspec import OPERATIONS
 from attnspec.backends.errors import BackendError
-from attnspec.backends.user.scales import GRANULARITIES, SCALES
+from attnspec.backends.user.scales import FLAT, GRANULARITIES, SCALES
 from attnspec.operations.aliases import meant_in
 
 #: The layouts of the arrays. In the last, heads and depth share an axis.
@@ -29,7 +29,7 @@ class Convention:
     """
 
     #: Canonical name to the function's name, for arguments whose names differ. Mask and bias may share a
-    #: name if the function tells them apart by their dtype.
+    #: name if the function tells them apart by their dtype, and query, key and value if it takes them in one.
     names: Mapping[str, str] = field(default_factory=dict)
     layout: Literal["BHSD", "BSHD", "BS(HD)"] = "BHSD"
     #: What True in a mask means to the function.
@@ -64,12 +64,15 @@ class Convention:
     given: tuple[str, ...] = ()
     #: Whether a length or an offset must be an array with a number for each batch entry.
     per_entry: bool = False
+    #: Whether the last query is at the last key of the length, also where `key_lengths` are given. An offset
+    #: that says this is not passed; a call with another one is unsupported.
+    at_length: bool = False
     #: Whether it takes one query of each sequence, without an axis of positions.
     one_query: bool = False
     #: The parameter for the slopes of ALiBi, if it takes these in place of a bias. A bias of other numbers is
     #: unsupported.
     slopes: str = ""
-    #: What has a scale of its own, if it takes scales of codes in one shape: one of `GRANULARITIES`.
+    #: What has a scale of its own, if it takes scales of codes in one shape, of `GRANULARITIES` or `FLAT`.
     scales: str = ""
     #: Whether distances are counted from the last query and the last key, as the dialect of causality says.
     from_end: bool = False
@@ -106,7 +109,7 @@ def check_convention(name: str, convention: Convention, operation: str = "attent
         ("axes", convention.axes, (None, 2, 3, 4) if convention.loop else (None, 3, 4)),
         ("mask_axes", convention.mask_axes, (None, 2, 3, 4, 5)),
         ("past", len(convention.past), (0, 2)),
-        ("scales", convention.scales, ("", *GRANULARITIES)),
+        ("scales", convention.scales, ("", *GRANULARITIES, *FLAT)),
     ):
         if got not in expected:
             choices = " or ".join(str(choice) for choice in expected if choice not in (None, ""))

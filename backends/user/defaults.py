@@ -8,7 +8,7 @@ import numpy as np
 from attnspec import OPERATIONS, Operation
 from attnspec.backends.errors import Unsupported
 from attnspec.backends.user.convention import Convention
-from attnspec.backends.user.scales import SCALES, codes_of, shape_of
+from attnspec.backends.user.scales import FLAT, SCALES, codes_of, shape_of
 from attnspec.backends.user.slopes import positions_of
 from attnspec.operations import Argument
 from attnspec.operations.letters import BATCH, HEADS
@@ -53,7 +53,7 @@ def default_of(option: str, form: Operation, call: Mapping[str, Any], convention
         starts = call.get(option.replace("lengths", "starts"))
         return sizes.get(_LENGTHS[option]) if starts is None else starts[1:] - starts[:-1]
     if _is_per_code(option):
-        return _of_codes(option, call, convention.scales or "head", xp)
+        return _of_codes(option, call, FLAT.get(convention.scales, convention.scales) or "head", xp)
     shape = _shape(argument, sizes, call[form.arrays[0]].shape, form)
     if shape is None or option not in (*_FILLED, *_POSITIONS):
         return None

@@ -53,5 +53,5 @@ def infer_dtypes(
     taken = [name for name in asked if takes(name)]
     if not taken or (len(taken) == len(asked) and not outside):
         return {}
-    why["dtypes"] = "it raised an error in the other dtypes of its library"
+    why["dtypes"] = "it raised an error or returned float32 in the other dtypes of its library"
     return {"dtypes": taken}

@@ -1,13 +1,13 @@
 """Infers which axes, heads, depths of values and dtypes a function of attention takes."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from attnspec import OPERATIONS
-from attnspec.backends.user.calls import B, Calls, H, L, S
+from attnspec.backends.user.calls import LENGTHS, B, Calls, H
 from attnspec.backends.user.convention import Convention
 from attnspec.backends.user.description import infer_dtypes
 
@@ -25,7 +25,7 @@ def infer_axes(calls: Calls, convention: Convention, why: dict[str, str]) -> Con
     for fewer in (1, 2):
         arrays = {name: x[(0,) * fewer] for name, x in calls.arrays.items()}
         got = calls.run(convention, arrays)
-        if got is None or not calls.agrees(got, arrays):
+        if got is None or not (calls.by_distance or calls.agrees(got, arrays)):
             why["axes"] = f"with {4 - fewer} axes it raised an error or did not compute attention"
             return replace(convention, axes=4)
     return replace(convention, axes=None)
@@ -36,20 +36,52 @@ def infer_limits(calls: Calls, convention: Convention, why: dict[str, str]) -> M
     random = np.random.default_rng(1)
     dtype, depth = str(calls.arrays["query"].dtype), calls.depth
 
-    def raises(heads: int, key_heads: int, value_depth: int, dtype: str) -> bool:
-        shapes = ((heads, L, depth), (key_heads, S, depth), (key_heads, S, value_depth))
+    def misfit(heads: int, key_heads: int, value_depth: int, dtype: str) -> str:
+        """Return what a call shows that the function does not take; empty if it takes the call."""
+        queries, keys = calls.lengths
+        shapes = ((heads, queries, depth), (key_heads, keys, depth), (key_heads, keys, value_depth))
         arrays = {
             name: random.normal(size=(B, *shape)).astype(dtype)
             for name, shape in zip(OPERATIONS["attention"].arrays, shapes, strict=True)
         }
-        return calls.run(convention, calls.drop_batch(convention, arrays)) is None
+        arrays = calls.drop_batch(convention, arrays)
+        if (got := calls.run(convention, arrays)) is None:
+            return "raised an error"
+        output = got["output"]
+        if output.shape != (*arrays["query"].shape[:-1], value_depth):
+            return "returned an output of another shape"
+        if output.dtype == np.float32 and dtype == "float64":
+            return "returned float32"
+        calls.beyond = 1.0
+        again, calls.beyond = calls.run(convention, arrays), np.nan
+        same = again is not None and np.array_equal(output, again["output"], equal_nan=True)
+        return "" if same else "read past the end of an array"
 
     limits: dict[str, Any] = {}
-    if raises(4, 2, depth, dtype):
+    if shown := misfit(4, 2, depth, dtype):
         limits["heads"] = "equal"
-        why["heads"] = "it raised an error with two key heads for four query heads"
-    if depth == _PLAINEST and raises(H, H, depth + 2, dtype):
+        why["heads"] = f"it {shown} with two key heads for four query heads"
+    others = (depth + 2, depth - 2) if depth == _PLAINEST else (2 * depth,)
+    if shown := next(filter(None, (misfit(H, H, other, dtype) for other in others)), ""):
         limits["value_depth"] = "key"
-        why["value_depth"] = "it raised an error with values of another depth"
-    limits |= infer_dtypes(calls.backend, dtype, lambda name: not raises(H, H, depth, name), why)
+        why["value_depth"] = f"it {shown} with values of another depth"
+    if calls.lengths == LENGTHS[-1]:
+        limits |= _infer_multiple(calls, lambda: bool(misfit(H, H, depth, dtype)), why)
+    limits |= infer_dtypes(calls.backend, dtype, lambda name: not misfit(H, H, depth, name), why)
     return limits
+
+
+def _infer_multiple(calls: Calls, refuses: Callable[[], bool], why: dict[str, str]) -> dict[str, Any]:
+    """Infer of what the numbers of queries and of keys must be multiples."""
+    whole, found = calls.lengths, []
+    for at in (0, 1):
+        for multiple in (1, 2, 4, 8, 16, 32, 64, 128):
+            calls.lengths = (whole[0], multiple * 3) if at else (multiple, whole[1])
+            if not refuses():
+                break
+        found.append(multiple)
+    calls.lengths = whole
+    if found == [1, 1]:
+        return {}
+    why["multiple"] = "it raised an error with other numbers of queries and keys"
+    return {"multiple": found}

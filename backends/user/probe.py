@@ -15,12 +15,18 @@ import numpy as np
 from attnspec import OPERATIONS
 from attnspec.backends.backend import Backend
 from attnspec.backends.errors import BackendError
-from attnspec.backends.user.calls import B, Calls, H, L, S
+from attnspec.backends.user.calls import LENGTHS, B, Calls, H
+from attnspec.backends.user.confirm import (
+    confirm_axes_of_masks,
+    confirm_length,
+    confirm_slopes,
+    note_precision,
+    with_lse,
+)
 from attnspec.backends.user.convention import OTHER, PACKED, Convention
 from attnspec.backends.user.description import Inference, Known, dtypes_to_try
 from attnspec.backends.user.limits import infer_axes, infer_limits
 from attnspec.backends.user.signature import required_parameters
-from attnspec.backends.user.slopes import linear_bias
 from attnspec.backends.user.trials import (
     PARTNERS,
     UNCONFIRMED,
@@ -35,6 +41,7 @@ from attnspec.operations.aliases import SIZES, SLOPES
 _OPERATION = OPERATIONS["attention"]
 #: The depths to try: the others only if the first fails.
 _DEPTHS = (4, 8, 16, 32, 64, 96, 128, 256)
+_FEW_DEPTHS = (16, 64)
 _RETURNS = (
     (),
     ("output", "lse"),
@@ -46,8 +53,6 @@ _RETURNS = (
 )
 _LAYOUTS: tuple[Literal["BHSD", "BSHD", "BS(HD)"], ...] = ("BHSD", "BSHD", "BS(HD)")
 _POWERS = {"1 / sqrt(D)": -0.5, "1": 0.0, "1 / D": -1.0, "sqrt(D)": 0.5}
-#: A tolerance that results of float32 keep, and one that they exceed.
-_PRECISIONS = (1e-4, 1e-10)
 #: What a required parameter with an unknown name may be. A call has to show it.
 _CANDIDATES = ("sinks", "bias", "mask", "scale", "is_causal", "key_lengths", "query_lengths")
 #: Arguments that change nothing without causality or a window, so that these are inferred first.
@@ -58,9 +63,10 @@ def probe(backend: Backend, function: Callable[..., Any], known: Known) -> Infer
     """Infer how a function is called."""
     unknown = _unknown_required(function, known)
     candidates = [{unknown[0]: ours} for ours in _CANDIDATES] if len(unknown) == 1 else []
-    depths = known.depths or _DEPTHS
-    for names in candidates or [{}]:
-        make = _maker(backend, function, known, names)
+    plainest = _maker(backend, function, known, {})((known.depths or _DEPTHS)[0])
+    for names, lengths in product(candidates or [{}], LENGTHS[:1] if candidates else LENGTHS):
+        depths = known.depths or (_DEPTHS if lengths == LENGTHS[0] else _FEW_DEPTHS)
+        make = _maker(backend, function, known, names, lengths)
         probes = {depth: make(depth) for depth in depths}
         called = {depths[0]: probes[depths[0]].call_without_options()}
         if called[depths[0]] is None and not names:
@@ -77,11 +83,17 @@ def probe(backend: Backend, function: Callable[..., Any], known: Known) -> Infer
         why = f"with depths {', '.join(map(str, refused))} it raised an error"
         taken = tuple(depth for depth in depths if depth not in refused)
         return replace(inference, depths=taken, why={**inference.why, "depths": why})
-    raise _no_call_error(_maker(backend, function, known, {})(depths[0]), depths)
+    if not candidates and plainest.call_without_options() is None and plainest.nearest:
+        return plainest.infer(plainest.take_nearest(*plainest.nearest))
+    raise _no_call_error(plainest, known.depths or _DEPTHS)
 
 
 def _maker(
-    backend: Backend, function: Callable[..., Any], known: Known, names: Mapping[str, str]
+    backend: Backend,
+    function: Callable[..., Any],
+    known: Known,
+    names: Mapping[str, str],
+    lengths: tuple[int, int] = LENGTHS[0],
 ) -> Callable[[int], "_Probe"]:
     """Return what makes probes in the first dtype in which a call returns, or in the first of all."""
     more = () if "dtypes" in known.keys else backend.array_library.dtypes
@@ -91,7 +103,7 @@ def _maker(
         dtype for dtype, depth in pairs if _Probe(backend, function, known, names, depth, dtype).is_taken()
     )
     dtype = next(taken, dtypes[0])
-    return lambda depth: _Probe(backend, function, known, names, depth, dtype)
+    return lambda depth: _Probe(backend, function, known, names, depth, dtype, lengths)
 
 
 def _unknown_required(function: Callable[..., Any], known: Known) -> list[str]:
@@ -134,14 +146,6 @@ def _no_call_error(plainest: "_Probe", depths: tuple[int, ...]) -> BackendError:
 class _Probe(Calls):
     """Calls of one function, and what they have shown so far."""
 
-    def __init__(self, *own: Any) -> None:
-        super().__init__(*own)
-        self.why: dict[str, str] = {}
-        #: The variants that the calls so far show.
-        self.variants: dict[str, str] = {}
-        #: Whether positions are aligned at the last key, once a call has shown it.
-        self.at_end: bool | None = None
-
     def is_taken(self) -> bool:
         """Whether it takes arrays of as many heads as queries and keys, which fit every layout."""
         random = np.random.default_rng(2)
@@ -149,7 +153,7 @@ class _Probe(Calls):
             x: random.normal(size=(B, 4, 4, self.depth)).astype(y.dtype) for x, y in self.arrays.items()
         }
         for axes in self.known.choices("axes", (None, 3)):
-            for convention in self.plainest_conventions(("BHSD", PACKED), ((),), (axes,)):
+            for convention in self.plainest_conventions(_LAYOUTS, ((),), (axes,)):
                 if self.run(convention, self.drop_batch(convention, arrays), raw=True) is not None:
                     return True
             self.frozen = True
@@ -182,6 +186,8 @@ class _Probe(Calls):
                 axes=number,
                 returns=returned,
                 sizes=self.sizes(),
+                past=self.past(),
+                slopes=self.slopes(),
                 given=tuple(
                     dict.fromkeys((*self.known.convention.given, *(x for x in self.on() if x not in each)))
                 ),
@@ -207,15 +213,16 @@ class _Probe(Calls):
             elif own.lower() in SLOPES:
                 convention = replace(convention, slopes=own)
             # The suite tests a canonical name in any case.
-            elif own in convention.names or own not in (*_OPERATION.arguments, *convention.sizes.values()):
+            elif own in convention.names or own not in (*_OPERATION.arguments, *convention.others):
                 ignored.append(own)
         ignored += [
             parameter.name
             for parameter in inspect.signature(self.function).parameters.values()
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
         ]
-        convention = self.with_lse(self.confirm_slopes(convention))
-        self.note_precision(convention)
+        for confirm in (confirm_length, confirm_slopes, with_lse, confirm_axes_of_masks):
+            convention = confirm(self, convention)
+        note_precision(self, convention)
         if ignored:
             self.why["ignore"] = reason_to_ignore(ignored)
         shared = [own for own in convention.names.values() if [*convention.names.values()].count(own) > 1]
@@ -235,7 +242,10 @@ class _Probe(Calls):
             if got is None:
                 continue
             for base in self.bases(convention):
-                self.base = base
+                self.base, self.plain = base, self.depth**-0.5
+                distance = self.distance(got, arrays)
+                if distance < (0.9 * self.nearest[0] if self.nearest else np.inf):
+                    self.nearest = (distance, convention, base)
                 for words, power in _POWERS.items():
                     self.plain = self.depth**power
                     if self.agrees(got, arrays):
@@ -245,12 +255,21 @@ class _Probe(Calls):
                     return self.note_reasons(self.note_causality(convention), "1 / sqrt(D)")
         return None
 
+    def take_nearest(self, distance: float, convention: Convention, base: dict[str, Any]) -> Convention:
+        """Take the convention whose results are nearest to attention, if no call computes it."""
+        self.by_distance, self.base, self.plain, self.shift = True, base, self.depth**-0.5, 0
+        noted = self.note_reasons(self.note_causality(convention), "1 / sqrt(D)")
+        self.why["layout"] = f"no call computed attention; with this layout it is nearest, by {distance:.2g}"
+        return noted
+
     def bases(self, convention: Convention) -> list[dict[str, Any]]:
         """Return what a call without options may compute: attention, or causal attention of either alignment.
 
         A function that can be told not to be causal has to be told.
         """
-        causal: list[dict[str, Any]] = [{"is_causal": True}, {"is_causal": True, "query_offset": S - L}]
+        queries, keys = self.lengths
+        causal: list[dict[str, Any]] = [{"is_causal": True}]
+        causal += [{"is_causal": True, "query_offset": keys - queries}] if keys != queries else []
         if convention.always:
             return causal
         named = any("is_causal" in ours for ours in self.guesses.values())
@@ -323,47 +342,6 @@ class _Probe(Calls):
                     self.why = dict.fromkeys((ours, *trial.variants), trial.why) | self.why
                 yield trial.convention
 
-    def confirm_slopes(self, convention: Convention) -> Convention:
-        """Find out from where a function with slopes counts distances."""
-        if not convention.slopes or "bias" in convention.names:
-            return replace(convention, slopes="")
-        arrays = self.drop_batch(convention, self.arrays)
-        for end in (False, True) if self.at_end is None else (self.at_end,):
-            trial = replace(convention, from_end=end)
-            bias = {"bias": linear_bias(arrays, from_end=end)}
-            if self.confirms(trial, arrays, bias, bias):
-                self.variants |= {"MASK-3": "bottom-right"} if end else {}
-                self.why["slopes"] = "distances are counted from the " + ("end" if end else "beginning")
-                return trial
-        self.why["slopes"] = UNCONFIRMED
-        return convention
-
-    def with_lse(self, convention: Convention) -> Convention:
-        """Take another result for the lse if it has its shape, so that its wrong numbers are judged."""
-        if OTHER not in convention.returns or "lse" in convention.returns:
-            return convention
-        at = convention.returns.index(OTHER)
-        returns = (*convention.returns[:at], "lse", *convention.returns[at + 1 :])
-        arrays = self.drop_batch(convention, self.arrays)
-        got = self.run(named := replace(convention, returns=returns), arrays)
-        if got is None or got["lse"].shape != arrays["query"].shape[:-1]:
-            return convention
-        self.why["returns"] = f"result {at + 1} has the shape of an lse, and other numbers"
-        return named
-
-    def note_precision(self, convention: Convention) -> None:
-        """Record that float64 is computed in float32, if it is."""
-        if "float64" not in self.backend.dtypes or "dtypes" in self.known.keys:
-            return
-        arrays = {x: y.astype(np.float64) for x, y in self.drop_batch(convention, self.arrays).items()}
-        got = self.run(convention, arrays)
-        if got is None or got["output"].dtype != np.float64:
-            return
-        own = {"output": got["output"]}
-        if [self.agrees(own, arrays, tolerance=tolerance) for tolerance in _PRECISIONS] == [True, False]:
-            self.variants["NUM-2"] = "float32"
-            self.why["NUM-2"] = "float64 is computed in float32"
-
     def partner(self, ours: str) -> dict[str, str]:
         """Map the argument that one needs to the function's name of it."""
         other = PARTNERS.get(ours)
@@ -375,20 +353,23 @@ class _Probe(Calls):
         A parameter that is left out would hide what is wrong with it. One that is right with the other
         alignment is no mistake: a dialect has one alignment.
         """
-        if not ours or not is_clear(ours[0], own):
+        if not ours or not (self.by_distance or is_clear(ours[0], own)):
             return None
         named = replace(convention, names={**convention.names, ours[0]: own})
         # A default of -1 on both sides says that -1 opens a side.
         number = number_of_open_sides(self.function, own)
         arrays = self.drop_batch(named, self.arrays)
-        taken = [
-            trial
-            for trial in trials(named, ours[0], self.inputs, number)
-            if self.run(trial.convention, arrays, self.drop_batch(named, trial.options)) is not None
-        ]
-        taken.sort(key=lambda trial: trial.convention.open_side != number)
-        right = any(self.confirms(x.convention, arrays, x.options, x.meaning) for x in taken)
-        if not taken or right:
+        taken = []
+        for trial in trials(named, ours[0], self.inputs, number):
+            got = self.run(trial.convention, arrays, self.drop_batch(named, trial.options))
+            if got is not None:
+                meaning = self.drop_batch(named, trial.meaning)
+                right = self.agrees(got, arrays, meaning)
+                taken.append((trial, right, self.distance(got, arrays, meaning)))
+        if not taken or any(right for _, right, _ in taken):
             return None
-        self.why[ours[0]] = UNCONFIRMED
-        return taken[0].convention
+        trial = min(taken, key=lambda taken: (taken[0].convention.open_side != number, taken[2]))[0]
+        self.why |= dict.fromkeys((ours[0], *trial.variants), UNCONFIRMED)
+        self.variants |= trial.variants if self.at_end is None else {}
+        self.at_end = "MASK-3" in self.variants if ours[0] in ("is_causal", "window") else self.at_end
+        return trial.convention

@@ -1,14 +1,18 @@
-"""Scales of codes in the one shape that a function takes."""
+"""Scales and zero points of codes in the one shape that a function takes."""
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from attnspec.backends.errors import Unsupported
 
 #: What has a scale of its own, coarsest first: the whole tensor, each head, each token of each head.
 GRANULARITIES = ("tensor", "head", "token")
-#: The end of the names of scales.
+#: The same without axes of 1.
+FLAT: Mapping[str, str] = MappingProxyType({"number": "tensor", "flat-head": "head", "flat-token": "token"})
+#: The end of the names of scales, and of all that codes are decoded with.
 SCALES = "_scales"
+_OF_CODES = (SCALES, "_zero_points")
 
 
 def codes_of(option: str, call: Mapping[str, Any]) -> str:
@@ -25,7 +29,7 @@ def shape_of(granularity: str, codes: Sequence[int]) -> tuple[int, ...]:
 
 def misfit_of(granularity: str, call: Mapping[str, Any]) -> str:
     """Return the reason that scales of a call do not have a granularity; empty if they have it."""
-    for name in (name for name in call if name.endswith(SCALES) and call[name] is not None):
+    for name in (name for name in call if name.endswith(_OF_CODES) and call[name] is not None):
         codes, scales = call.get(codes_of(name, call)), call[name]
         if codes is None:
             continue
@@ -36,16 +40,28 @@ def misfit_of(granularity: str, call: Mapping[str, Any]) -> str:
     return ""
 
 
-def with_scales(call: Mapping[str, Any], granularity: str, xp: Any) -> dict[str, Any]:
-    """Repeat the scales of a call to the shape that a function takes. Scales that are finer are declined."""
+def with_scales(call: Mapping[str, Any], kind: str, xp: Any) -> dict[str, Any]:
+    """Repeat scales and zero points to the shape that a function takes. Those that are finer are declined."""
+    granularity = FLAT.get(kind, kind)
     if misfit := misfit_of(granularity, call):
         raise Unsupported(misfit)
-    given = {name: x for name, x in call.items() if name.endswith(SCALES) and x is not None}
+    given = {name: x for name, x in call.items() if name.endswith(_OF_CODES) and x is not None}
     return dict(call) | {
         name: repeat(scales, shape_of(granularity, call[codes_of(name, call)].shape), xp)
         for name, scales in given.items()
         if codes_of(name, call) in call
     }
+
+
+def without_ones(call: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """Drop the axes of 1 that scales and zero points of a flat kind have, in either layout."""
+    given = {name: x for name, x in call.items() if name.endswith(_OF_CODES) and x is not None}
+    flat = {}
+    for name, x in given.items():
+        outer, inner = tuple(x.shape[:-3]), tuple(x.shape[-3:-1])
+        shapes = {"number": (), "flat-head": (*outer, max(inner, default=1)), "flat-token": (*outer, *inner)}
+        flat[name] = x.reshape(shapes[kind])
+    return dict(call) | flat
 
 
 def repeat(array: Any, shape: Sequence[int], xp: Any) -> Any:

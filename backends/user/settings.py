@@ -18,6 +18,7 @@ from attnspec.backends.outcome import OUTCOMES, Outcome
 from attnspec.backends.user.configuration import FUNCTION_KEYS, check_keys
 from attnspec.backends.user.convention import OTHER, Convention
 from attnspec.backends.user.place import find, near
+from attnspec.backends.user.scales import FLAT
 from attnspec.dtypes import DTYPES
 from attnspec.operations.aliases import meant
 
@@ -159,6 +160,7 @@ def settings_of_table(where: str, name: str, table: Mapping[str, Any]) -> Settin
         window=table.get("window", "sides"),
         per_entry=table.get("per_entry", False),
         one_query=table.get("one_query", False),
+        at_length=table.get("at_length", False),
         slopes=table.get("slopes", ""),
         scales=table.get("scales", ""),
         from_end=_is_from_end(table),
@@ -206,9 +208,15 @@ def _constraints(where: str, table: Mapping[str, Any]) -> Constraints:
         value_depth=table.get("value_depth", "any"),
         bias_dtype=table.get("bias_dtype", "any"),
         one_query=table.get("one_query", False),
+        equal_lengths=len({table.get("names", {}).get(name, name) for name in ("query", "key")}) == 1,
         slopes="" if "slopes" not in table else "end" if _is_from_end(table) else "start",
-        scales=table.get("scales", ""),
+        scales=_scales(table),
     )
+
+
+def _scales(table: Mapping[str, Any]) -> Any:
+    """Return what has a scale of its own, without the axes of its array."""
+    return FLAT.get(table.get("scales", ""), table.get("scales", ""))
 
 
 def _is_from_end(table: Mapping[str, Any]) -> bool:

@@ -91,7 +91,8 @@ def native_names(
         native.pop("mask", None)
     for argument, own in native.items():
         other = next(key for key, value in native.items() if value == own)
-        if other != argument and {other, argument} != {"mask", "bias"}:
+        arrays = {*_OPERATION.arrays} if operation == "attention" else set()
+        if other != argument and not any({other, argument} <= pair for pair in ({"mask", "bias"}, arrays)):
             raise BackendError(
                 f"backend {name}: names: expected a different parameter for each argument, "
                 f"got {own} for {other} and {argument}"
@@ -173,7 +174,12 @@ def form_of(function: Callable[..., Any], *, optional: bool = False) -> tuple[st
     """
     every = [parameter.lower() for parameter in inspect.signature(function).parameters]
     needed = every if optional else [parameter.lower() for parameter in required_parameters(function)]
-    words = {word: {argument, *OF_COMPANIONS.get(argument, ())} for word, argument in _TELLS.items()}
+    words = {
+        word: {argument, *OF_COMPANIONS.get(argument, ())} - {"key", *ALIASES["key"]}
+        for word, argument in _TELLS.items()
+    }
+    # Keys of codes may have no name of their own, beside scales that the function needs.
+    words["quantized"] |= {"key_scales", *ALIASES["key_scales"]} & {*needed}
     own = next((name for names in words.values() for name in needed if name in names), "")
     operation = name_of(word for word, names in words.items() if names & {*every})
     return (operation, own) if own and operation in OPERATIONS else ("", "")

@@ -1,6 +1,6 @@
 """The slopes of ALiBi, for a function that takes them in place of a bias."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,19 +13,22 @@ from attnspec.backends.user.convention import Convention
 _EXPONENTS = (-2, -4, -1, -3, -6, -5)
 
 
-def with_slopes(call: Mapping[str, Any], convention: Convention, xp: Any) -> dict[str, Any]:
+def with_slopes(
+    call: Mapping[str, Any], convention: Convention, xp: Any, needed: Container[str] = ()
+) -> dict[str, Any]:
     """Replace a bias by the slopes that it has.
 
     The bias of a pair is the slope of its head times the distance of query and key, below zero (POS-8).
-    Another bias is declined.
+    Another bias is declined. A function that needs slopes gets slopes of 0 in a call without a bias.
     """
     arguments = dict(call)
     bias = arguments.pop("bias", None)
-    if bias is None:
+    if bias is None and convention.slopes not in needed:
         return arguments
-    device = getattr(bias, "device", "cpu")
+    device = getattr(call["query"], "device", "cpu")
     there = {} if device == "cpu" else {"device": device}
-    slopes = slopes_of(call, from_end=convention.from_end)
+    heads = (1, *call["query"].shape)[-3]
+    slopes = np.zeros(heads) if bias is None else slopes_of(call, from_end=convention.from_end)
     return arguments | {convention.slopes: xp.asarray(slopes, dtype=xp.float32, **there)}
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from attnspec import OPERATIONS
-from attnspec.backends.user.scales import SCALES, codes_of, shape_of
+from attnspec.backends.user.scales import FLAT, SCALES, codes_of, shape_of
 from attnspec.operations.letters import BATCH
 
 Call = dict[str, Any]
@@ -17,8 +17,8 @@ _SIZES |= {"P": 3, "K": 16, "T": 2, BATCH: 2}
 _OF_ROWS = {"L": 5, "S": 12}
 
 
-def small_call(operation: str, key_heads: int) -> Call:
-    """Draw a call of a form."""
+def small_call(operation: str, key_heads: int, *, full: bool = False) -> Call:
+    """Draw a call of a form, whose pages may all be full."""
     random, form = np.random.default_rng(0), OPERATIONS[operation]
     sizes = _SIZES | {"Hkv": key_heads} | (_OF_ROWS if "packed" in form.layers else {})
     call: dict[str, Any] = {}
@@ -31,7 +31,7 @@ def small_call(operation: str, key_heads: int) -> Call:
         "query_starts": np.array([0, 2, 5], np.int32),
         "key_starts": np.array([0, 4, 12], np.int32),  # other differences than between the longest ones
         "block_table": np.array([[2, 0], [1, 1]], np.int32),
-        "key_lengths": np.array([20, 9], np.int32),
+        "key_lengths": np.array([32, 16] if full else [20, 9], np.int32),
     }
     call |= {name: x for name, x in drawn.items() if name in form.arguments and form.arguments[name].required}
     if "key_indices" in form.arguments:
@@ -57,22 +57,33 @@ def option_values(call: Mapping[str, Any]) -> dict[str, Any]:
         "new_key": new,
         "new_value": 2 - new,
         **scales_of(call, "head"),
+        **_zero_points_of(call),
     }
 
 
 def scales_of(call: Mapping[str, Any], granularity: str) -> Call:
     """Return scales of a granularity for the codes of a call, all different."""
-    bases = [name.rpartition("_")[0] for name, x in call.items() if _is_codes(x)]
     scales = {}
-    for place, base in enumerate(bases):
-        shape = shape_of(granularity, call[codes_of(base + SCALES, call)].shape)
+    for place, base in enumerate(_bases_of_codes(call)):
+        shape = shape_of(FLAT.get(granularity, granularity), call[codes_of(base + SCALES, call)].shape)
         scales[base + SCALES] = (0.5 + place + np.arange(np.prod(shape)) % 5 / 4).reshape(shape).astype("f4")
     return scales
 
 
-def _is_codes(array: Any) -> bool:
-    """Whether an array of a call is one of codes."""
-    return isinstance(array, np.ndarray) and array.dtype == np.int8
+def _zero_points_of(call: Mapping[str, Any]) -> Call:
+    """Return zero points of the codes of a call: one for each head."""
+    points = {}
+    for place, base in enumerate(_bases_of_codes(call)):
+        shape = shape_of("head", call[codes_of(base + SCALES, call)].shape)
+        numbers = (np.arange(np.prod(shape)) + place) % 3 - 1
+        points[f"{base}_zero_points"] = numbers.reshape(shape).astype(np.int8)
+    return points
+
+
+def _bases_of_codes(call: Mapping[str, Any]) -> list[str]:
+    """Name what the codes of a call are, such as `key`."""
+    codes = [name for name, x in call.items() if isinstance(x, np.ndarray) and x.dtype == np.int8]
+    return [name.rpartition("_")[0] for name in codes if not name.endswith("_zero_points")]
 
 
 def cast(call: Mapping[str, Any], dtype: str) -> Call:

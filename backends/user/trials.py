@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from attnspec import OPERATIONS
 from attnspec.backends.user.convention import Convention
 from attnspec.backends.user.signature import required_parameters
-from attnspec.operations.aliases import is_name_of, meant
+from attnspec.operations.aliases import JOINED, PAST, SLOPES, is_name_of, meant
 
 _OPERATION = OPERATIONS["attention"]
 #: Arguments that are named by what they do, so that a function with another result is wrong.
@@ -213,8 +213,12 @@ def guess_arguments(function: Callable[..., Any]) -> dict[str, tuple[str, ...]]:
     for array in _OPERATION.arrays:  # of two names for an array, as in a cache and new keys, the required one
         if any(array in guesses[name] for name in needed):
             guesses |= {name: () for name in own if array in guesses[name] and name not in needed}
+    guesses |= {name: () for name in own if name.lower() in (*PAST[0], *PAST[1], *SLOPES)}
+    taken = {ours for name, names in guesses.items() if name.lower() not in JOINED for ours in names}
+    joined = {name: JOINED.get(name.lower(), ()) for name in own}
+    guesses |= {name: arrays for name, arrays in joined.items() if arrays and not taken & {*arrays}}
     taken = {ours for names in guesses.values() for ours in names}
-    left = [name for name in own if not guesses[name]]
+    left = [name for name in own if not guesses[name] and name.lower() not in (*PAST[0], *PAST[1], *SLOPES)]
     for array in _OPERATION.arrays:
         if array not in taken and left:
             guesses[left.pop(0)] = (array,)

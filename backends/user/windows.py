@@ -3,8 +3,12 @@
 from collections.abc import Container, Mapping
 from typing import Any
 
+import numpy as np
+
 from attnspec.backends.errors import Unsupported
 from attnspec.backends.user.convention import Convention
+
+_LONG = ("query", "key")
 
 
 def with_own_places(call: Mapping[str, Any], convention: Convention, taken: Container[str]) -> dict[str, Any]:
@@ -14,7 +18,7 @@ def with_own_places(call: Mapping[str, Any], convention: Convention, taken: Cont
     the options that the function takes or always applies. One number for a window says how far a query looks
     back, and causality closes the right side. If the function has no causality, the number closes it.
     """
-    call = dict(call)
+    call = _with_end_at_length(call, convention) if convention.at_length else dict(call)
     if convention.from_end and type(call.get("query_offset")) is int and call["query_offset"] == 0:
         del call["query_offset"]
     window = call.get("window")
@@ -35,6 +39,20 @@ def with_own_places(call: Mapping[str, Any], convention: Convention, taken: Cont
     else:
         raise Unsupported(f"the function takes a window as one integer, got {left}")
     return call
+
+
+def _with_end_at_length(call: Mapping[str, Any], convention: Convention) -> dict[str, Any]:
+    """Leave out the offset at which the last query is at the last key of the length, which is always so."""
+    queries, keys = (next(call[x].shape[-2] for x in (name, f"{name}_codes") if x in call) for name in _LONG)
+    asked = call.get("query_offset")
+    asked = (keys - queries if convention.from_end else 0) if asked is None else asked
+    lengths = keys if call.get("key_lengths") is None else call["key_lengths"]
+    asked, lengths = (np.asarray(x.tolist() if hasattr(x, "tolist") else x) for x in (asked, lengths))
+    sloped = bool(convention.slopes) and call.get("bias") is not None
+    placed = call.get("is_causal") is True or call.get("window") is not None or sloped
+    if placed and not np.all(asked == lengths - queries):
+        raise Unsupported("the last query of the function is at the last key of the length")
+    return {name: x for name, x in call.items() if name != "query_offset"}
 
 
 def _check_right_side(window: tuple[Any, Any], kind: str, *, causal: bool, closed: bool) -> None:

@@ -7,11 +7,42 @@ from types import MappingProxyType
 ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "query": ("q", "queries", "xq", "query_states", "query_layer"),
-        "key": ("k", "keys", "xk", "key_states", "key_layer", "k_cache", "key_cache"),
-        "value": ("v", "values", "xv", "value_states", "value_layer", "v_cache", "value_cache"),
-        "scale": ("softmax_scale", "sm_scale", "scaling", "scale_factor", "attn_scale", "logits_scale"),
-        "softcap": ("logits_soft_cap", "soft_cap", "logit_cap", "logits_softcap", "attn_logits_soft_cap"),
-        "mask": ("attn_mask", "attention_mask", "bool_mask", "key_padding_mask", "block_mask", "custom_mask"),
+        "key": ("k", "keys", "xk", "key_states", "key_layer", "k_cache", "key_cache", "new_k", "new_keys"),
+        "value": ("v", "values", "xv", "value_states", "value_layer", "v_cache", "value_cache", "new_v"),
+        "scale": (
+            "softmax_scale",
+            "sm_scale",
+            "scaling",
+            "scale_factor",
+            "attn_scale",
+            "logits_scale",
+            "qk_scale",
+            "scale_value",
+            "attention_scale",
+        ),
+        "softcap": (
+            "logits_soft_cap",
+            "soft_cap",
+            "logit_cap",
+            "logits_softcap",
+            "attn_logits_soft_cap",
+            "attn_logit_softcapping",
+            "logit_softcapping",
+            "softcapping",
+            "attn_softcap",
+            "tanh_cap",
+        ),
+        "mask": (
+            "attn_mask",
+            "attention_mask",
+            "bool_mask",
+            "key_padding_mask",
+            "block_mask",
+            "custom_mask",
+            "padding_mask",
+            "kv_mask",
+            "key_mask",
+        ),
         "bias": (
             "attn_bias",
             "attention_bias",
@@ -20,10 +51,24 @@ ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "ab",
             "pair_bias",
             "relative_position_bias",
+            "position_bias",
+            "pos_bias",
+            "rel_pos_bias",
+            "rel_bias",
+            "score_bias",
+            "core_attention_bias",
         ),
-        "is_causal": ("causal", "use_causal_mask", "causal_mask", "is_causal_mask"),
-        "query_offset": ("q_offset", "offset", "start_pos", "position_offset", "cache_position"),
-        "window": ("window_size", "sliding_window", "local_window_size", "attention_window", "window_left"),
+        "is_causal": ("causal", "use_causal_mask", "causal_mask", "is_causal_mask", "use_causal"),
+        "query_offset": ("q_offset", "offset", "start_pos", "position_offset", "cache_position", "past_len"),
+        "window": (
+            "window_size",
+            "sliding_window",
+            "local_window_size",
+            "attention_window",
+            "window_left",
+            "sliding_window_size",
+            "local_window",
+        ),
         "query_lengths": ("query_seq_lengths", "q_lens", "seqlens_q", "seqused_q", "actual_seq_lengths"),
         "key_lengths": (
             "key_value_seq_lengths",
@@ -36,13 +81,37 @@ ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "context_lens",
             "kv_seq_lens",
             "nonpad_kv_seqlen",
+            "kv_lengths",
+            "kv_length",
+            "kv_seqlens",
+            "k_lens",
+            "cache_lens",
+            "cache_lengths",
+            "context_lengths",
+            "sequence_lengths",
+            "memory_lengths",
+            "valid_lens",
+            "lengths",
             "actual_seq_lengths_kv",
         ),
         "query_segment_ids": ("q_segment_ids", "segment_ids"),
         "key_segment_ids": ("kv_segment_ids", "segment_ids"),
         "query_positions": ("q_positions", "positions", "position_ids", "q_pos"),
         "key_positions": ("kv_positions", "key_position_ids", "kv_pos", "k_pos"),
-        "sinks": ("sink", "s_aux", "attention_sinks", "learnable_sink"),
+        "sinks": (
+            "sink",
+            "s_aux",
+            "attention_sinks",
+            "attention_sink",
+            "attn_sinks",
+            "attn_sink",
+            "learnable_sink",
+            "sink_logits",
+            "sink_logit",
+            "sink_weights",
+            "sink_bias",
+            "softmax_offset",
+        ),
         "dropout_mask": ("keep_mask", "drop_mask"),
         "key_scales": ("k_scale", "k_descale", "descale_k", "key_scale", "k_scales", "key_cache_scale"),
         "value_scales": ("v_scale", "v_descale", "descale_v", "value_scale", "v_scales", "value_cache_scale"),
@@ -94,7 +163,17 @@ OF_COMPANIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "key_rotary": ("k_pe", "k_rope", "key_pe", "key_rope", "kpe", "k_rotary"),
         "key_weight": ("w_uk", "wuk", "w_k_up", "k_up", "wkv_b_key"),
         "value_weight": ("w_uv", "wuv", "w_v_up", "v_up", "wkv_b_value"),
-        "key_codes": ("k_codes", "k_int8", "k_quant", "k_fp8", "key_int8", "key_quant", "quantized_key"),
+        "key_codes": (
+            "k_codes",
+            "k_int8",
+            "k_quant",
+            "k_fp8",
+            "key_int8",
+            "key_quant",
+            "quantized_key",
+            *ALIASES["key"],
+            "key",
+        ),
         "value_codes": (
             "v_codes",
             "v_int8",
@@ -103,6 +182,8 @@ OF_COMPANIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "value_int8",
             "value_quant",
             "quantized_value",
+            *ALIASES["value"],
+            "value",
         ),
     }
 )
@@ -116,6 +197,17 @@ SIZES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "query_heads": ("num_heads", "n_heads", "nhead", "heads", "head_num", "num_attention_heads", "h"),
         "key_heads": ("num_kv_heads", "n_kv_heads", "kv_heads", "num_key_value_heads", "num_heads_k"),
     }
+)
+
+#: What libraries call the keys and the values before the queries, which a function takes beside others.
+PAST = (
+    ("past_k", "past_key", "past_keys", "k_past", "key_past", "prev_k", "prev_key", "cached_k", "cached_key"),
+    ("past_v", "past_value", "past_values", "v_past", "value_past", "prev_v", "prev_value", "cached_v"),
+)
+
+#: Parameters for several arrays in one.
+JOINED: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"qkv": ("query", "key", "value"), "kv": ("key", "value"), "kv_cache": ("key", "value")}
 )
 
 #: What libraries call the slopes of ALiBi, which they take in place of a bias.

@@ -1,0 +1,87 @@
+"""What more calls show of a function of attention whose options are known."""
+
+import inspect
+from dataclasses import replace
+
+import numpy as np
+
+from attnspec.backends.user.calls import B, Calls
+from attnspec.backends.user.convention import OTHER, Convention
+from attnspec.backends.user.slopes import linear_bias
+from attnspec.backends.user.trials import UNCONFIRMED
+
+#: A tolerance that results of float32 keep, and one that they exceed.
+_PRECISIONS = (1e-4, 1e-10)
+
+
+def confirm_slopes(calls: Calls, convention: Convention) -> Convention:
+    """Find out from where a function with slopes counts distances."""
+    if not convention.slopes or "bias" in convention.names:
+        return replace(convention, slopes="")
+    arrays = calls.drop_batch(convention, calls.arrays)
+    for end in (False, True) if calls.at_end is None else (calls.at_end,):
+        trial = replace(convention, from_end=end)
+        bias = {"bias": linear_bias(arrays, from_end=end)}
+        if calls.confirms(trial, arrays, bias, bias):
+            calls.variants |= {"MASK-3": "bottom-right"} if end else {}
+            calls.why["slopes"] = "distances are counted from the " + ("end" if end else "beginning")
+            return trial
+    calls.why["slopes"] = UNCONFIRMED
+    return convention
+
+
+def confirm_length(calls: Calls, convention: Convention) -> Convention:
+    """Find out whether the last query of a causal call is at the last key of the length."""
+    if "key_lengths" not in convention.names or not {"is_causal"} & {*convention.names, *convention.always}:
+        return convention
+    arrays, (queries, keys) = calls.drop_batch(convention, calls.arrays), calls.lengths
+    lengths = keys - 1 + np.arange(B) % 2
+    at_length = {"is_causal": True, "key_lengths": lengths, "query_offset": lengths - queries}
+    trial = replace(convention, at_length=True)
+    if not calls.confirms(trial, arrays, at_length, at_length):
+        return convention
+    calls.why["at_length"] = "its causal mask ends at the last key of the length"
+    return trial
+
+
+def confirm_axes_of_masks(calls: Calls, convention: Convention) -> Convention:
+    """Find out whether a mask or a bias needs as many axes as the arrays."""
+    inputs = {"mask": calls.inputs.mask, "bias": calls.inputs.bias}
+    arrays, axes = calls.drop_batch(convention, calls.arrays), convention.axes
+    taken = {*convention.names, *inspect.signature(calls.function).parameters}
+    whole = replace(convention, mask_axes=axes)
+    for name in (name for name in inputs if name in taken):
+        fewer = [{name: inputs[name][0]}, {name: inputs[name][0, 0]}]
+        fitting = [all(calls.confirms(x, arrays, y, y) for y in fewer) for x in (whole, convention)]
+        if axes and not convention.mask_of_keys and fitting == [True, False]:
+            calls.why["mask_axes"] = f"with a {name} of fewer axes it did not compute attention"
+            return whole
+    return convention
+
+
+def with_lse(calls: Calls, convention: Convention) -> Convention:
+    """Take another result for the lse if it has its shape, so that its wrong numbers are judged."""
+    if OTHER not in convention.returns or "lse" in convention.returns:
+        return convention
+    at = convention.returns.index(OTHER)
+    returns = (*convention.returns[:at], "lse", *convention.returns[at + 1 :])
+    arrays = calls.drop_batch(convention, calls.arrays)
+    got = calls.run(named := replace(convention, returns=returns), arrays)
+    if got is None or got["lse"].shape != arrays["query"].shape[:-1]:
+        return convention
+    calls.why["returns"] = f"result {at + 1} has the shape of an lse, and other numbers"
+    return named
+
+
+def note_precision(calls: Calls, convention: Convention) -> None:
+    """Record that float64 is computed in float32, if it is."""
+    if "float64" not in calls.backend.dtypes or "dtypes" in calls.known.keys:
+        return
+    arrays = {x: y.astype(np.float64) for x, y in calls.drop_batch(convention, calls.arrays).items()}
+    got = calls.run(convention, arrays)
+    if got is None or got["output"].dtype != np.float64:
+        return
+    own = {"output": got["output"]}
+    if [calls.agrees(own, arrays, tolerance=tolerance) for tolerance in _PRECISIONS] == [True, False]:
+        calls.variants["NUM-2"] = "float32"
+        calls.why["NUM-2"] = "float64 is computed in float32"

@@ -1,0 +1,71 @@
+"""What `attnspec init` writes of a function that takes few calls, or is wrong in nearly all."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from attnspec.backends import load
+from attnspec.backends.user.inference import infer_configuration
+from attnspec.conformance import check
+from attnspec.conformance.cli.main import main
+from attnspec.operations.aliases import meant
+
+#: Kernels over packed rows and pages.
+SERVED = Path(__file__).parent / "served.py"
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(Path(__file__).parent)])
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        (
+            f"{SERVED}:decode_of_a_wrong_scale",
+            "no call computed paged_attention; with this layout it is nearest",
+        ),
+        ("conventions:wrong_altogether", "no call computed attention; with this layout it is nearest, by 0."),
+    ],
+)
+def test_a_function_that_is_always_wrong_is_described_by_the_nearest_and_fails(place, said):
+    run = CliRunner().invoke(main, ["init", place])
+    assert (run.exit_code, said in run.output) == (0, True), run.output
+    found = check(load("."), rules=["SOFT-1", "PAGE-1"], dtypes=["float32"], quick=True)
+    assert [verdict for verdict in found.report.results.verdicts if verdict.bad]
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        (
+            "of_whole_tiles",
+            "multiple = [16, 32]  # it raised an error with other numbers of queries",
+        ),
+        ("wrong_past_whole_tiles", 'layout = "BHSD"  # the results are correct with heads before positions'),
+        ("wrong_past_whole_tiles", 'scale = "softmax_scale"\n'),
+        ("that_reads_past_the_end", 'heads = "equal"  # it read past the end of an array with two key heads'),
+    ],
+)
+def test_what_calls_of_whole_tiles_and_memory_past_the_end_show(name, line):
+    assert line in infer_configuration(f"conventions:{name}")
+
+
+@pytest.mark.parametrize("name", ["sink_logits", "attn_sink", "sinks", "s_aux", "attention_sinks"])
+def test_the_names_of_sinks_have_a_suggestion(name):
+    assert meant(name) == ("sinks",)
+
+
+def test_arrays_that_are_joined_in_one_parameter_are_judged():
+    Path("attnspec.toml").write_text(text := infer_configuration("conventions:of_joined_arrays"))
+    assert 'query = "qkv"\nkey = "qkv"\nvalue = "qkv"\n' in text
+    found = check(load("."), rules=["SOFT-1", "MASK-3"], dtypes=["float32"])
+    assert found.good, found.text
+    verdicts = found.report.results.verdicts
+    assert [verdict.status for verdict in verdicts].count("pass") > 5
+    unequal = [verdict for verdict in verdicts if "as many keys as queries" in verdict.reason]
+    assert [verdict.declined for verdict in unequal] == [False] * len(unequal) != []
