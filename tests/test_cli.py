@@ -332,3 +332,18 @@ def test_a_level_is_judged_as_a_whole_and_told(tmp_path):
     refusals = [verdict for verdict in found.verdicts if verdict.refusal]
     assert 500 < len(refusals) < len(found.verdicts)
     assert {"ERR-6", "SHAPE-6"} <= {verdict.rules[0] for verdict in refusals}
+
+
+@pytest.mark.parametrize(
+    ("words", "seconds"), [([], 300), (["--smoke"], 60), (["--smoke", "--time-limit", "7"], 7)]
+)
+def test_a_case_may_take_less_time_in_smoke(words, seconds, monkeypatch):
+    given = []
+
+    def record(*own, **options):
+        given.append(options["seconds"])
+        raise SystemExit
+
+    monkeypatch.setattr("attnspec.conformance.run.run.run_all", record)
+    CliRunner().invoke(main, ["check", "numpy-portable", *words])
+    assert given == [seconds]

@@ -27,7 +27,7 @@ def judge_all(
     *,
     stop: bool,
     jobs: str,
-    time_limit: float,
+    time_limit: float | None,
     echo: bool,
     cases: tuple[str, ...],
     require: str | None,
@@ -69,7 +69,7 @@ def judge_all(
         names,
         selection,
         jobs=_jobs(jobs),
-        seconds=time_limit,
+        seconds=time_limit or (60.0 if selection.smoke else 300.0),
         echo=echo,
         path=results,
         fails=lambda verdict: (

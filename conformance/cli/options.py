@@ -62,9 +62,8 @@ _REPORTS = (
     click.option(
         "--time-limit",
         type=SECONDS,
-        default=300.0,
         metavar="SECONDS",
-        help="Time limit for one case (default: 300).",
+        help="Time limit for one case (default: 300, with --smoke 60).",
     ),
     click.option("-s", "echo", is_flag=True, help="Print the output of the implementation."),
     click.option(
