@@ -247,11 +247,18 @@ def test_the_run_and_its_seed_are_told():
     assert Report(replace(seeded, headers=(*seeded.headers, Header("1")))).seed is None
 
 
+#: What stands beside budgets of the class cast.
+CAST = '; cast: weights may be rounded to the dtype of the arrays, accuracy = "full" judges that too'
+
+
 def test_the_lines_of_budgets_counts_and_time():
     cast = replace(PASS, case="a-float16", dtype="float16", share=0.9, accuracy="cast")
     tight, none = replace(cast, share=0.1, accuracy="full"), replace(PASS, share=0.99, accuracy="")
     for verdicts, line in (
-        ([PASS, cast, tight, none], "float16 0.90 (cast), float32 0.50; most in a-float16"),
+        (
+            [PASS, cast, tight, none],
+            f"float16 0.90 (cast), float32 0.50; most in a-float16{CAST}",
+        ),
         ([PASS, replace(PASS, accuracy="tf32")], "float32 0.50 (tf32)"),
         ([PASS], "float32 0.50"),
     ):

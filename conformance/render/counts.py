@@ -85,6 +85,9 @@ def gradients_line(verdicts: Iterable[Verdict]) -> str:
     return f"gradients: not judged; it {reasons[0].reason.removeprefix(f'{reasons[0].backend} ')}"
 
 
+_CAST = '; cast: weights may be rounded to the dtype of the arrays, accuracy = "full" judges that too'
+
+
 def budget_line(verdicts: Iterable[Verdict]) -> str:
     """Return the largest used share of the budget for each dtype, with the class if not the tightest."""
     by_dtype: dict[str, list[Verdict]] = {}
@@ -100,7 +103,8 @@ def budget_line(verdicts: Iterable[Verdict]) -> str:
         parts.append(f"{dtype} {most:.2f}" + (f" ({loosest})" if loosest != CLASSES[0] else ""))
     full = max(chain.from_iterable(by_dtype.values()), key=lambda verdict: verdict.share)
     where = f"; most in {full.case}" if full.share >= _NEAR else ""
-    return f"of the budget used: {', '.join(parts)}{where}"
+    why = _CAST if any(part.endswith("(cast)") for part in parts) else ""
+    return f"of the budget used: {', '.join(parts)}{where}{why}"
 
 
 def time_line(verdicts: Sequence[Verdict]) -> str:
