@@ -40,6 +40,8 @@ class Calls:
     ) -> None:
         self.backend, self.function, self.known, self.depth = backend, function, known, depth
         self.lengths = queries, keys = lengths
+        #: The numbers of axes to try; None for any.
+        self.axes: tuple[int | None, ...] = (None, 3)
         #: The most telling exception of the calls with the likeliest axes, and whether these are over.
         self.raised: Exception | None = None
         self.frozen = False

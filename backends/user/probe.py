@@ -64,10 +64,14 @@ def probe(backend: Backend, function: Callable[..., Any], known: Known) -> Infer
     unknown = _unknown_required(function, known)
     candidates = [{unknown[0]: ours} for ours in _CANDIDATES] if len(unknown) == 1 else []
     plainest = _maker(backend, function, known, {})((known.depths or _DEPTHS)[0])
-    for names, lengths in product(candidates or [{}], LENGTHS[:1] if candidates else LENGTHS):
+    # Three axes come last: a function of four may take them and read a depth as a number of positions.
+    tried = product(candidates or [{}], (None, 3), LENGTHS[:1] if candidates else LENGTHS)
+    for names, axes, lengths in tried:
         depths = known.depths or (_DEPTHS if lengths == LENGTHS[0] else _FEW_DEPTHS)
         make = _maker(backend, function, known, names, lengths)
         probes = {depth: make(depth) for depth in depths}
+        for deeper in probes.values():
+            deeper.axes = (axes,)
         called = {depths[0]: probes[depths[0]].call_without_options()}
         if called[depths[0]] is None and not names:
             called = {depth: deeper.call_without_options() for depth, deeper in probes.items()}
@@ -233,7 +237,7 @@ class _Probe(Calls):
     def call_without_options(self) -> Convention | None:
         """Infer layout, results, causality and scale from a call without options; None if none fits."""
         layouts, returns = self.known.choices("layout", _LAYOUTS), self.known.choices("returns", _RETURNS)
-        axes = self.known.choices("axes", (None, 3))
+        axes = self.known.choices("axes", self.axes)
         shifts = (0, 1) if "query_positions" in self.names() else (0,)  # 0 may be treated wrongly
         for shift, convention in product(shifts, [*self.plainest_conventions(layouts, returns, axes)]):
             self.shift = shift
