@@ -5,6 +5,7 @@ import re
 from functools import cache
 from pathlib import Path
 
+import mpmath
 import numpy as np
 
 import attnspec
@@ -12,12 +13,25 @@ from attnspec.dtypes import FORMATS, SHORT
 
 _FOLDER = Path(attnspec.__file__).parent
 PAGE = "".join((_FOLDER / f"{name}.md").read_text(encoding="utf-8") for name in ("numerics", "gradients"))
+
+
+def wide(name):
+    """A function in float64, and in a longer range where its argument or its value needs that."""
+
+    def run(x):
+        if isinstance(x, mpmath.mpf) or abs(x) >= 700:
+            return getattr(mpmath, name)(x)
+        return getattr(np, name)(x)
+
+    return run
+
+
 FUNCTIONS = {
-    "exp": np.exp,
-    "expm1": np.expm1,
-    "log1p": np.log1p,
+    "exp": wide("exp"),
+    "expm1": wide("expm1"),
+    "log1p": wide("log1p"),
     "log": lambda x: np.log(max(x, 1e-300)),
-    "cosh": lambda x: np.cosh(min(x, 300)),
+    "cosh": wide("cosh"),
     "tanh": np.tanh,
     "sqrt": math.sqrt,
     "ceil": math.ceil,

@@ -25,6 +25,16 @@ def rounded(value: Budget, error: Budget, storage: Format) -> Budget:
         return result if np.isfinite(value).all() else np.where(np.isfinite(value), result, 0)
 
 
+#: A larger error of an exponent carries no information. Products of three such exponentials are still finite.
+LARGEST = 200.0
+
+
+def of_exponential(exponent: Budget, error: Budget) -> Budget:
+    """Return the error of an exponential from the error of its exponent, also where it underflows itself."""
+    off: Budget = np.exp(np.minimum(exponent + error, LARGEST)) * -np.expm1(-error)
+    return off
+
+
 def finite_part(array: Budget) -> Budget:
     """Replace NaN and infinity by 0, as the formulas count them."""
     return np.where(np.isfinite(array), array, 0)
@@ -144,12 +154,8 @@ MOST = 0.5
 
 
 def short_weights(profile: Profile, weights: Budget, kept: Budget, value: Budget, output: Budget) -> Budget:
-    """Return what the rounding of weights adds to the error of an output."""
-    keys = kept.shape[-1]
-    there = (weights > 0).sum(axis=-1, keepdims=True)
-    # A weight of 1 is not changed by its rounding, but 1 divided by a rate of keeping is.
-    inexact = (there > 1) | (kept.max(axis=-1, keepdims=True, initial=0.0) > 1)
-    p = weights[..., :keys] * inexact
+    """Return what the rounding of weights adds to the error of an output, in a row that has several."""
+    p = weights[..., : kept.shape[-1]]
     most = weights.max(axis=-1, keepdims=True, initial=0.0)
     absolute = profile.least * (most / RAISED + 1 / NORMALISED) * (p > 0)  # (*B, Hq, L, S)
     lost = np.minimum(absolute.sum(axis=-1, keepdims=True), MOST)

@@ -43,10 +43,10 @@ CONVERTING = 4
 #: Roundings of a weight by dropout: 1 minus the rate, the quotient by it.
 DROPPING = 2
 
-#: Relative errors of exponentials above this may move an output further than its farthest value.
-_COARSE = 0.5
-#: Larger relative errors of a weight are the same: a weight is at most 1.
-_MOST = 1e300
+#: Errors of exponents above this may move an output further than its farthest value.
+_COARSE = 0.4
+#: The logarithm of the largest error of a weight: larger ones are the same, as a weight is at most 1.
+_MOST = 600.0
 
 #: The arguments of attention that mask.
 MASKING = OPERATIONS["attention"].names("masks")
@@ -73,7 +73,10 @@ def scores_and_errors(
     query, keys = finite_part(query), finite_part(keys)
     size = abs(factor) * (np.abs(query) @ np.abs(keys))
     relative = profile.summing_products(depth, work.unit) + SCALING * work.unit + profile.product
-    error = relative * size + (depth + SCALING) * abs(factor) * work.normal * (size > 0)
+    # Products may underflow, and a factor that the scale or its root is folded into.
+    folded = np.abs(query).sum(axis=-1, keepdims=True) + np.abs(keys).sum(axis=-2, keepdims=True)
+    folded = max(1.0, np.sqrt(abs(factor))) * folded
+    error = relative * size + np.minimum(((depth + SCALING) * abs(factor) + folded) * work.normal, size)
     error = error + abs(factor) * arithmetic.lost(query, keys)
     if inherited is not None:
         query_error = inherited[0]
@@ -94,12 +97,13 @@ def _capped(
         return value, error
     finite = np.isfinite(value)  # minus infinity is capped in some variants
     # The slope of tanh is steepest at the point of the error's range that is nearest to 0.
-    nearest = np.maximum(np.abs(value) - error, 0) / softcap
-    slope = np.cosh(np.minimum(nearest, 300)) ** -2.0
-    error = np.where(finite, error + work.unit * np.abs(np.where(finite, value, 0)), 0)  # of the quotient
-    value = softcap * np.tanh(value / softcap)
-    rounding = (CAPPING * work.unit + of_tanh(arithmetic)) * np.abs(value) + work.normal * (error > 0)
-    return value, slope * error + rounding
+    with np.errstate(over="ignore"):
+        slope = np.cosh(np.maximum(np.abs(value) - error, 0) / softcap) ** -2.0
+        error = np.where(finite, error + work.unit * np.abs(np.where(finite, value, 0)), 0)  # of the quotient
+        value = softcap * np.tanh(value / softcap)
+    least = max(1.0, softcap) * work.normal * (error > 0)  # the quotient or the product may underflow
+    rounding = (CAPPING * work.unit + of_tanh(arithmetic)) * np.abs(value) + least
+    return value, np.minimum(slope * error, 2 * softcap) + rounding
 
 
 def of_tanh(arithmetic: Arithmetic) -> float:
@@ -152,8 +156,8 @@ def attention_budget(  # noqa: PLR0915  # the formulas of the chapter, one after
     merging = 2 * unit * largest * several
     of_part = _of_part(arguments, s, lse, allowed, sums + merging, unit)
     exponent = s_error + SHIFTING * unit * distance + EXPONENTIAL * unit + exp_error + of_part
-    eps = np.expm1(np.minimum(np.where(allowed & several, exponent, 0), 700))
-    gain, loss, rest = _of_denominator(p, eps)
+    exponent = np.where(allowed & several, exponent, 0)
+    grown, raised, lost = _of_denominator(p, distance, exponent, allowed)
     alone = (
         exp_error
         + np.minimum(_of_one(arithmetic), unit * np.abs(top))
@@ -162,23 +166,21 @@ def attention_budget(  # noqa: PLR0915  # the formulas of the chapter, one after
     single = np.where(one, alone, 0)
     # A disallowed score may be infinite, and 0 times infinity is NaN, within which everything would lie.
     of_one = (p * np.where(p > 0, s_error + of_part, 0)).sum(axis=-1, keepdims=True) + exp_error * one
-    of_sum = np.where(several, np.log1p(gain) + sums + merging, of_one)
+    of_sum = np.where(several, grown + sums + merging, of_one)
     of_lse = _lse_budget(lse, allowed, of_sum[..., 0], work, arithmetic.lse)
 
     floor = work.normal * (allowed & several)  # an exponential may be flushed to zero
-    whole, (p, eps, floor) = p, (x[..., : value.shape[-2]] for x in (p, eps, floor))
+    of_sink = raised[..., value.shape[-2] :].sum(axis=-1, keepdims=True)
+    whole, (p, raised, floor) = p, (x[..., : value.shape[-2]] for x in (p, raised, floor))
     allowed = allowed[..., : value.shape[-2]]
-    moved = np.minimum(_quotient(eps + loss, rest), _MOST)
     q, size = kept * p, value if np.all(value >= 0) else np.abs(value)  # a copy may be large
-    p_error = kept * (np.minimum(p * (moved + sums + merging + single), 1) + floor + dropping * p)
+    off = np.minimum(raised + p * (lost + sums + merging + single), 1)
+    p_error = kept * (off + floor + dropping * p)
     weights = rounded(q, p_error, storage)
 
     mean, output = q @ size, q @ value  # (*B, Hq, L, Dv)
-    spread = spread_of(p * eps, kept, value, output)
-    if "sinks" in arguments:  # a sink has the value 0
-        spread = spread + (gain - (p * eps).sum(axis=-1, keepdims=True)) * np.abs(output)
-    spread = _quotient(spread, rest)
-    if eps.max(initial=0) > _COARSE:
+    spread = spread_of(raised, kept, value, output) + of_sink * np.abs(output)  # a sink has the value 0
+    if exponent.max(initial=0) > _COARSE:
         spread = np.minimum(spread, _farthest(allowed, kept, value, output, arguments.get("sinks")))
     rounding = (several | (rate > 0)) * _of_cast(profile, weight_error, whole, kept, value, output)
     flushing = (kept * (floor + weight_least * (allowed & several))) @ size
@@ -261,17 +263,29 @@ def _below_the_top(s: Budget, allowed: NDArray[np.bool_]) -> tuple[Budget, Budge
         return top, np.where(allowed, top - s, 0)
 
 
-def _of_denominator(p: Budget, eps: Budget) -> tuple[Budget, Budget, Budget]:
-    """Return by what share the denominator may grow, what share it may lose, and what is then left of it."""
-    gain = (p * eps).sum(axis=-1, keepdims=True)
-    loss = (p * (eps / (1 + eps))).sum(axis=-1, keepdims=True)
-    rest = (p / (1 + eps)).sum(axis=-1, keepdims=True)
-    return gain, loss, np.where(rest > 0, rest, 1)  # a row without an allowed key has no denominator
+def _of_denominator(
+    p: Budget, distance: Budget, exponent: Budget, allowed: NDArray[np.bool_]
+) -> tuple[Budget, Budget, Budget]:
+    """Return how much the logarithm of the denominator, the weights, and what divides them may be off.
+
+    All of them come from logarithms, because an exponential of the error may overflow where the weight is 0.
+    """
+    heaviest = p.max(axis=-1, keepdims=True, initial=0.0)
+    logs = np.where(allowed, np.log(np.where(heaviest > 0, heaviest, 1)) - distance, -np.inf)
+    left, most = _log_sum(logs - exponent), exponent.max(axis=-1, keepdims=True, initial=0.0)
+    loss = (p * -np.expm1(-exponent)).sum(axis=-1, keepdims=True)
+    gain = (p * np.expm1(np.minimum(exponent, 1))).sum(axis=-1, keepdims=True)
+    grown = np.where(most > 1, _log_sum(logs + exponent), np.log1p(gain))
+    raised = np.exp(np.minimum(logs + exponent - left, _MOST)) * -np.expm1(-exponent)
+    return grown, raised, loss * np.exp(np.minimum(-left, _MOST))
 
 
-def _quotient(part: Budget, left: Budget) -> Budget:
-    with np.errstate(over="ignore"):
-        return part / left
+def _log_sum(logs: Budget) -> Budget:
+    """Return the logarithm of the sum of exponentials of a row, 0 for a row without an allowed key."""
+    top = logs.max(axis=-1, keepdims=True, initial=-np.inf)
+    top = np.where(top > -np.inf, top, 0)
+    total = np.exp(logs - top).sum(axis=-1, keepdims=True)
+    return top + np.log(np.where(total > 0, total, 1))
 
 
 def repeat_heads(array: Budget, shape: tuple[int, ...]) -> Budget:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from attnspec.operations import OPERATIONS
-from attnspec.reference.budget.arithmetic import Arithmetic, Budget, rounded
+from attnspec.reference.budget.arithmetic import LARGEST, Arithmetic, Budget, of_exponential, rounded
 from attnspec.reference.budget.attention import (
     EXPONENTIAL,
     LOGARITHM,
@@ -14,7 +14,7 @@ from attnspec.reference.budget.attention import (
     SHIFTING,
     attention_budget,
 )
-from attnspec.reference.budget.gradients import CONVERTING, DIFFERENCE, DIVIDING, LARGEST
+from attnspec.reference.budget.gradients import CONVERTING, DIFFERENCE, DIVIDING
 from attnspec.reference.heads import merge_heads, split_heads
 from attnspec.reference.masking import allowed_keys
 
@@ -116,7 +116,10 @@ def merge_budget(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> dict[s
     merges = max(parts - 1, 1)
     exponent = work.unit * (LOGARITHM * below + merges * (np.abs(lse) + below + 2 * EXPONENTIAL))
     several = ((rates > 0).sum(axis=0) > 1)[..., None]
-    moved = (p * np.abs(outputs) * np.expm1(exponent)[..., None]).sum(axis=0)
+    moved = of_exponential(np.where(np.isfinite(lses), lses - lse, -np.inf), exponent)[..., None] * np.abs(
+        outputs
+    )
+    moved = moved.sum(axis=0)
     error = several * (2 * moved + 2 * (parts + NORMALISING) * work.unit * size + parts * work.normal)
     # A single part is multiplied by a quotient that differs from 1 only by its roundings.
     error = np.where(
@@ -180,7 +183,7 @@ def merge_gradient_budget(arguments: Mapping[str, Any], arithmetic: Arithmetic) 
     # The shares of a chain of merges are multiplied. Errors of the lses in between cancel: each comes twice.
     chain = merges * (CONVERTING * np.abs(lse) + EXPONENTIAL)
     exponent = forward["lse"] + work.unit * (SHIFTING * below + chain)
-    share_error = there * (p * np.expm1(np.minimum(exponent, LARGEST)) + work.normal)
+    share_error = there * (of_exponential(-below, exponent) + work.normal)
 
     sums = profile.summing(depth, work.unit) + profile.product + DIVIDING * work.unit
     r = (g * outputs).sum(axis=-1)  # (M, *B, H, L)

@@ -8,7 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnspec.dtypes import FORMATS
-from attnspec.reference.budget.arithmetic import Arithmetic, Budget, finite_part, rounded, softmax
+from attnspec.reference.budget.arithmetic import (
+    LARGEST,
+    Arithmetic,
+    Budget,
+    finite_part,
+    of_exponential,
+    rounded,
+    softmax,
+)
 from attnspec.reference.budget.attention import (
     APPROXIMATE,
     CAPPING,
@@ -35,8 +43,6 @@ DIFFERENCE = 2
 DIVIDING = 2
 #: Roundings of `r` by dropout: those of a weight, and the product, because the factor is not a quotient here.
 DROPPING_TWICE = DROPPING + 1
-#: A larger error of an exponent carries no information. Products of three such exponentials are still finite.
-LARGEST = 200.0
 
 #: The arrays that have no axis of heads if there are only two axes.
 _HEADED = ("query", "key", "value", "d_output", "d_lse")
@@ -118,7 +124,7 @@ def _of_heads(  # noqa: PLR0915  # the formulas of the chapter, one after the ot
         budgets["d_bias"] = rounded(*_summed(cast, allowed & active, shape, arithmetic, over_ranks), storage)
     if arguments.get("return_d_scale"):
         over_ranks = merged(ranks, replace(arithmetic, storage=arithmetic.lse))
-        pair = _of_scale(sloped, (query, q_error), keys, allowed & active, arithmetic, over_ranks)
+        pair = _of_scale(sloped, (query, q_error), keys, allowed & active, arithmetic, over_ranks, arguments)
         budgets["d_scale"] = rounded(*pair, arithmetic.lse)
     if "sinks" in arguments:
         there = np.isfinite(arguments["sinks"])[:, None, None] & active  # (*B, Hq, L, 1)
@@ -146,21 +152,15 @@ def _weights(
     forward = attention_budget(arrays, arguments, arithmetic, inherited and inherited[:3])
     of_row = forward["lse"][..., None] + work.unit * (CONVERTING * np.abs(lse) + EXPONENTIAL)
     of_row = of_row + (APPROXIMATE if arithmetic.casts else 0.0)
-    error = p * _exponential(s_error + work.unit * SHIFTING * np.abs(s - lse) + of_row)
+    error = of_exponential(s - lse, s_error + work.unit * SHIFTING * np.abs(s - lse) + of_row)
     sink = np.full(lse.shape, -np.inf) if sinks is None else sinks[:, None, None]
     there = np.isfinite(sink)
     distance = np.where(there, sink, lse) - lse  # (*B, Hq, L, 1)
     share = there * np.exp(distance)
-    share_error = share * _exponential(work.unit * SHIFTING * np.abs(distance) + of_row)
+    share_error = there * of_exponential(distance, work.unit * SHIFTING * np.abs(distance) + of_row)
     # An exponential may be flushed to zero.
     weights, shares = (p, met * (error + work.normal)), (share, there * (share_error + work.normal))
     return weights, shares, allowed, met, forward["output"]
-
-
-def _exponential(exponent: Budget) -> Budget:
-    """Return the relative error of an exponential from the error of its exponent."""
-    error: Budget = np.expm1(np.minimum(exponent, LARGEST))
-    return error
 
 
 def _cotangents_of_weights(
@@ -226,12 +226,10 @@ def _through_the_cap(
         plain |= {name: arguments[name] for name in ("bias", "capped_bias") if name in arguments}
     arrays = arguments["query"], arguments["key"]
     x, x_error = scores_and_errors(*arrays, plain, arithmetic, inherited and inherited[:2])
-    x = np.maximum(x, -LARGEST * softcap)
     if has_capped_infinity(arguments) and "bias" in arguments:
-        infinite = np.broadcast_to(arguments["bias"] == -np.inf, x.shape)
-        x, x_error = np.where(infinite, -LARGEST * softcap, x), np.where(infinite, 0, x_error)
+        x = np.where(arguments["bias"] == -np.inf, -np.inf, x)
     size = np.abs(value) + error
-    slope, slope_error = slope_and_error(x, x_error + work.unit * np.abs(x), softcap, arithmetic)
+    slope, slope_error = slope_and_error(x, x_error, softcap, arithmetic)
     error = slope * error + size * slope_error
     error = (error + work.unit * size * (slope + slope_error) + work.normal) * (size > 0)
     return value * slope, error
@@ -239,10 +237,15 @@ def _through_the_cap(
 
 def _of_products(t: _Pair, arguments: Mapping[str, Any], arithmetic: Arithmetic) -> _Pair:
     """Return the gradient of the dot products: times the scale, and cast."""
+    size = _scale(arguments)
+    value, error = np.copysign(size, arguments.get("scale") or 1.0) * t[0], size * t[1]
+    return value, error + _cast((value, error), max(size, 1.0), arithmetic)
+
+
+def _scale(arguments: Mapping[str, Any]) -> float:
+    """Return the size of the scale."""
     scale = arguments.get("scale")
-    scale = 1 / np.sqrt(max(arguments["query"].shape[-1], 1)) if scale is None else float(scale)
-    value, error = scale * t[0], abs(scale) * t[1]
-    return value, error + _cast((value, error), max(abs(scale), 1.0), arithmetic)
+    return float(max(arguments["query"].shape[-1], 1) ** -0.5 if scale is None else abs(scale))
 
 
 def _of_scale(
@@ -252,6 +255,7 @@ def _of_scale(
     where: NDArray[np.bool_],
     arithmetic: Arithmetic,
     over_ranks: tuple[float, float],
+    arguments: Mapping[str, Any],
 ) -> _Pair:
     """Return the sum over all pairs of a gradient times its dot product, or over all queries (GRAD-24)."""
     work, profile = arithmetic.work, arithmetic.profile
@@ -264,19 +268,25 @@ def _of_scale(
     sums = profile.summing(query[0].shape[-1], work.unit) + profile.summing(across, work.unit)
     sums = sums + profile.product + (pairs + SCALING) * work.unit + over_ranks[0]
     terms = error * np.abs(product) + (np.abs(value) + error) * (moved + sums * size)
-    terms = terms + (query[0].shape[-1] + across + 2) * work.normal
+    # A product with the gradient may underflow before the query multiplies it and the scale divides it.
+    later = bounds[0].sum(axis=-1, keepdims=True) / (min(_scale(arguments), 1.0) or 1.0)
+    factor = np.maximum(np.abs(value) + error, np.maximum(later, 1))
+    least = (query[0].shape[-1] + across + 2) * factor * work.normal
+    terms = terms + np.minimum(least, (np.abs(value) + error) * size)  # all of it at most
     return np.asarray(np.sum(value * product)), np.asarray(np.where(where, terms, 0).sum() + over_ranks[1])
 
 
 def slope_and_error(x: Budget, x_error: Budget, softcap: float, arithmetic: Arithmetic) -> _Pair:
-    """Return the slope of the softcap, `1 - tanh^2`. Its error is twice that of the tanh at any size."""
-    unit = arithmetic.work.unit
-    nearest = np.maximum(np.abs(x) - x_error, 0) / softcap
-    tanh = np.abs(np.tanh(x / softcap))
-    error = np.cosh(np.minimum(nearest, LARGEST)) ** -2.0 * x_error / softcap
-    error = error + (CAPPING * unit + of_tanh(arithmetic)) * (tanh + error)
-    error = (2 * tanh + error) * error  # of the square
-    slope: Budget = np.cosh(np.minimum(np.abs(x / softcap), LARGEST)) ** -2.0
+    """Return the slope of the softcap, `1 - tanh^2`. Its error is twice that of the tanh, and at most 1."""
+    unit, infinite = arithmetic.work.unit, np.isinf(x)
+    x_error = np.where(infinite, 0, x_error + unit * np.abs(np.where(infinite, 0, x)))
+    relative = CAPPING * unit + of_tanh(arithmetic)
+    with np.errstate(over="ignore"):
+        steepest = np.cosh(np.maximum(np.abs(x) - x_error, 0) / softcap) ** -2.0
+        tanh, slope = np.abs(np.tanh(x / softcap)), np.cosh(x / softcap) ** -2.0
+        error = steepest * x_error / softcap
+        error = error + relative * (tanh + error)
+        error = np.minimum((2 * tanh + error) * error, 1 + 3 * relative)  # of the square
     return slope, error + unit * (
         1 + 2 * error
     )  # those of the square and of the difference, which add up to 1

@@ -7,7 +7,15 @@ from numpy.typing import NDArray
 
 from attnspec.conformance.sizes.codebook.exponentials import Numbers
 from attnspec.conformance.sizes.codebook.words import ByWord, Whole
-from attnspec.reference.budget.arithmetic import MOST, NORMALISED, RAISED, Arithmetic, Budget, rounded
+from attnspec.reference.budget.arithmetic import (
+    LARGEST,
+    MOST,
+    NORMALISED,
+    RAISED,
+    Arithmetic,
+    Budget,
+    rounded,
+)
 from attnspec.reference.budget.attention import (
     APPROXIMATE,
     DROPPING,
@@ -17,7 +25,7 @@ from attnspec.reference.budget.attention import (
     SCALING,
     SHIFTING,
 )
-from attnspec.reference.budget.gradients import CONVERTING, DIFFERENCE, DIVIDING, LARGEST
+from attnspec.reference.budget.gradients import CONVERTING, DIFFERENCE, DIVIDING
 
 #: The sums of sizes are computed in float32.
 _SLACK = 2.0**-16

@@ -155,7 +155,7 @@ def _slopes(codes: Numbers, plain: dict[str, Any], arithmetic: Arithmetic) -> Sl
         return Slopes(one, one, 0 * one, scale)
     unit = arithmetic.work.unit
     x, x_error = scores_and_errors(codes / 2, codes, {"scale": scale}, arithmetic)
-    slope, error = slope_and_error(x, x_error + unit * np.abs(x), plain["softcap"], arithmetic)
+    slope, error = slope_and_error(x, x_error, plain["softcap"], arithmetic)
     if arithmetic.storage.name == "float64":
         error = 2 * error  # the slopes of this module may be as far off
     rest = error + unit * (slope + error)

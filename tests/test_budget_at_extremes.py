@@ -1,0 +1,134 @@
+"""Budgets where errors are large or products underflow: correct kernels are within, wrong results are not."""
+
+import numpy as np
+import pytest
+
+from attnspec.conformance.judge.comparison import compare
+from attnspec.reference import attention_vjp
+from attnspec.reference.budget.budget import budget
+from attnspec.reference.rational.evaluate import evaluate
+
+single = np.float32
+
+
+def forward(query, key, value, scale=None, softcap=None, *, folds=False):
+    """A plain kernel, without an option that changes its arithmetic, and its weights."""
+    scale = query.dtype.type(query.shape[-1] ** -0.5 if scale is None else scale)
+    s = (query * scale) @ key.T if folds else (query @ key.T) * scale
+    s = s if softcap is None else query.dtype.type(softcap) * np.tanh(s / query.dtype.type(softcap))
+    top = s.max(axis=-1, keepdims=True)
+    exponentials = np.exp(s - top)
+    total = exponentials.sum(axis=-1, keepdims=True)
+    p = exponentials / total
+    return {"output": p @ value, "lse": (top + np.log(total))[:, 0], "weights": p, "max": top[:, 0]}
+
+
+def backward(query, key, value, d_output):
+    p, scale = forward(query, key, value)["weights"], single(query.shape[-1] ** -0.5)
+    r = d_output @ value.T
+    of_scores = p * (r - (p * r).sum(axis=-1, keepdims=True)) * scale
+    return {"d_query": of_scores @ key, "d_key": of_scores.T @ query, "d_value": p.T @ d_output}
+
+
+def within(operation, call, results, **options):
+    """Whether each result is within its budget."""
+    asks = {f"return_{name}": True for name in results if name in ("lse", "weights", "max")}
+    dtype, call = call["query"].dtype.name, call | asks
+    expected, allowed = evaluate(operation, call), budget(operation, call, dtype, **options)
+    return all(
+        isinstance(compare(name, x, expected[name], allowed[name], dtype), float)
+        for name, x in results.items()
+    )
+
+
+def cancelling(seed, depth, size, dtype=single):
+    """A query and two keys with nearly orthogonal vectors: the error of a score is above its distance."""
+    rng = np.random.default_rng(seed)
+    query, key = (size * rng.uniform(-1, 1, (rows, depth)) for rows in (1, 2))
+    key -= (key @ query.T) / (query @ query.T) * query
+    return {"query": query.astype(dtype), "key": key.astype(dtype), "value": np.array([[1], [2]], dtype)}
+
+
+@pytest.mark.parametrize(("depth", "size"), [(2, 1e6), (64, 1e6), (128, 3e5)])
+def test_the_order_of_two_scores_may_be_lost_to_rounding(depth, size):
+    flips = 0
+    for seed in range(30):
+        call = cancelling(seed, depth, size)
+        assert within("attention", call, forward(**call))
+        one = {"d_output": np.ones((1, 1), single)}
+        assert within("attention_vjp", call | one, backward(**call, **one))
+        flips += forward(**call)["output"] != evaluate("attention", call)["output"]
+    assert flips
+
+
+def test_a_distance_beyond_the_errors_decides_the_order():
+    call = cancelling(0, 2, 1e6)
+    call["key"] += call["query"] * np.array([[0], [4e-6]], single)
+    results = forward(**call)
+    assert within("attention", call, results)
+    assert budget("attention", call | {"return_lse": True}, "float32")["lse"] > 1e5
+    assert not within("attention", call, results | {"output": np.ones((1, 1), single)})
+
+
+def test_a_short_format_of_factors_may_move_scores_by_thousands():
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        query, key = (3000 * rng.normal(size=(rows, 64)).astype(single) for rows in (1, 2))
+        short = [((x.view(np.uint32) + 0x8000) & 0xFFFF0000).view(single) for x in (query, key)]
+        value = np.array([[1], [2]], single)
+        results = {"lse": forward(*short, value)["lse"]}
+        assert within("attention", {"query": query, "key": key, "value": value}, results, profile="bf16")
+
+
+def one(x, key=1.0):
+    return {
+        "query": np.array([[x]], single),
+        "key": np.array([[key]], single),
+        "value": np.ones((1, 1), single),
+    }
+
+
+@pytest.mark.parametrize(("softcap", "x"), [(1e30, 1e-12), (1e20, 1e-20), (1e10, 1e-30), (50, 1e-36)])
+def test_a_quotient_by_the_softcap_may_underflow(softcap, x):
+    call = one(x) | {"scale": 1.0, "softcap": softcap}
+    assert within("attention", call, forward(**call))
+
+
+@pytest.mark.parametrize("scale", [1e-20, 1e-38])
+def test_a_factor_that_the_scale_is_folded_into_may_underflow(scale):
+    call = one(1e-20, 2e5) | {"scale": scale}
+    results = forward(**call, folds=True)
+    assert within("attention", call, results)
+    assert not within("attention", call, results | {"lse": np.full(1, 1e-30, single)})
+
+
+@pytest.mark.parametrize("by_query", [False, True])
+def test_a_product_of_the_gradient_of_the_scale_may_underflow(by_query):
+    """The dot product that the gradient of a score multiplies, or the gradient that the query does."""
+    query, key, size = (1e30, 1e-20, 4e-25) if by_query else (1e-20, 1e-20, 1e20)
+    call = {"query": np.array([[query]], single), "key": np.array([[key], [0]], single)}
+    call |= {"value": np.array([[size], [0]], single), "d_output": np.ones((1, 1), single), "scale": 1e-12}
+    lost = {"d_scale": np.zeros((), single)}
+    assert within("attention_vjp", call | {"return_d_scale": True}, lost)
+    assert not within(
+        "attention_vjp", call | {"return_d_scale": True}, {"d_scale": np.full((), 1e-3, single)}
+    )
+
+
+def test_a_score_after_a_softcap_is_within_the_cap():
+    query, key = np.array([[1e6, 1e6]], single), np.array([[1e6, -1e6], [1e6, -1e6]], single)
+    call = {"query": query, "key": key, "value": np.array([[1], [2]], single), "scale": 1.0, "softcap": 3.0}
+    allowed = budget("attention", call | {"return_max": True}, "float32")
+    assert allowed["max"] < 6.001
+    assert allowed["lse"] < 6.001
+    gradients = budget("attention_vjp", call | {"d_output": np.ones((1, 1), single)}, "float32")
+    assert gradients["d_query"].max() < 1e20
+
+
+@pytest.mark.parametrize("softcap", [1e-160, 1e-300])
+def test_a_gradient_through_a_short_softcap_is_judged(softcap):
+    call = {"query": np.array([[1e3, -1e3]]), "key": np.array([[1e3, 1e3]]), "value": np.ones((1, 1))}
+    call |= {"scale": 1e5, "softcap": softcap, "d_output": np.ones((1, 1))}
+    results = dict(zip(("d_query", "d_key", "d_value"), attention_vjp(**call), strict=True))
+    assert within("attention_vjp", call, results)
+    assert not within("attention_vjp", call, results | {"d_query": results["d_query"] + 1e30})
