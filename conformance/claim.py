@@ -1,12 +1,14 @@
 """A claim of conformance: one line about a product, which a report prints and a program reads back."""
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from attnspec import SpecError, find_rule, levels
+from attnspec import SpecError, claimable, find_rule, levels
 from attnspec.backends.names import OFFLINE, PORTABLE, PROGRAM, UNTRUSTED
 from attnspec.conformance.outside import one_line
 from attnspec.dtypes import DTYPES
+from attnspec.reference.budget.arithmetic import PROFILES
 
 if TYPE_CHECKING:
     from attnspec.backends import Backend
@@ -20,6 +22,13 @@ FIELDS = (
 )
 #: The fields that are lists.
 LISTS = ("levels", "dtypes", "variants", "deviations", "claims")
+#: The forms of fields, those of the others being lists.
+_LIST = re.compile(r"none|[\w:-]+(?:,[\w:-]+)*")
+_FORMS = {
+    "attnspec": re.compile(r"\d{4}\.\d+\.\d+(?:\.\d+|\.dev\d+)?"),
+    "product": re.compile(r"[^;]*[^; ]"),
+    "declined": re.compile(r"(\d+)/(\d+) (none|[A-Z]+-\d+(?:,[A-Z]+-\d+)*)"),
+}
 CLASSES = ("function", "adapted", "program", "files")
 
 
@@ -78,21 +87,30 @@ def read_claim(line: str) -> Mapping[str, str | list[str]]:
     if (got := tuple(field for field, _, _ in parts)) != FIELDS:
         raise SpecError(f"claim: expected the fields {', '.join(FIELDS)}, got {', '.join(got)}")
     contents = {field: text for field, _, text in parts}
+    for field, text in contents.items():
+        if not _FORMS.get(field, _LIST).fullmatch(text):
+            raise SpecError(f"claim: {field}: expected the form of the page conformance, got {text!r}")
     result: dict[str, str | list[str]] = dict(contents)
     result |= {field: [] if contents[field] == "none" else contents[field].split(",") for field in LISTS}
+    declined, offered, rules = _FORMS["declined"].fullmatch(contents["declined"]).groups()  # type: ignore[union-attr]  # it matches
     _check("class", [contents["class"]], CLASSES)
-    _check("levels", result["levels"], [level.name for level in levels()])
+    _check("profile", [contents["profile"]], ["none", *PROFILES])
+    known = {level.name: level for level in levels()}
+    _check("levels", result["levels"], known)
+    for field in LISTS:
+        if len(result[field]) != len({*result[field]}):
+            raise SpecError(f"claim: {field}: expected each once, got {contents[field]!r}")
+    _check("levels", [known[name].builds_on or name for name in result["levels"]], result["levels"])
     _check("dtypes", result["dtypes"], DTYPES)
-    for field in ("deviations", "claims"):
-        for rule in result[field]:
-            find_rule(rule)
+    for rule in (*result["deviations"], *([] if rules == "none" else rules.split(","))):
+        find_rule(rule)
+    _check("claims", result["claims"], claimable())
     for item in result["variants"]:
         rule, _, variant = item.partition(":")
         _check("variants", [variant], [known.name for known in find_rule(rule).variants])
-    declined, _, rest = contents["declined"].partition("/")
-    offered = rest.partition(" ")[0]
-    if not (declined.isdecimal() and offered.isdecimal()) or 2 * int(declined) > int(offered):
-        raise SpecError(f"claim: declined: expected at most half of the calls, got {contents['declined']!r}")
+    if 2 * int(declined) > int(offered) or (rules == "none") != (int(declined) == 0):
+        text = contents["declined"]
+        raise SpecError(f"claim: declined: expected at most half of the calls and their rules, got {text!r}")
     return result
 
 

@@ -23,6 +23,9 @@ _SPEC = Path(attnspec.__file__).parent
 #: The sections that define a budget, and the formulas in a section: blocks of Python and of LaTeX, and
 #: indented lines.
 _SECTION = re.compile(r"^## [^\n]*\bbudget\b[^\n]*\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
+#: What a page with sentences that bind says of itself, in the line that has its version.
+_NORMATIVE = "This page is normative."
+_STAMP = re.compile(r"^\*attnspec [^\n]*\*$", re.MULTILINE)
 _FORMULA = re.compile(r"^```(?:python|math)\n.*?^```$|^ {4,}\S.*$", re.MULTILINE | re.DOTALL)
 
 
@@ -50,6 +53,8 @@ def digests() -> dict[str, str]:
 
 def _contents() -> Iterator[tuple[str, Any]]:
     """Yield the parts of the normative content, as JSON can hold them."""
+    pages = {path.stem: path.read_text("utf-8") for path in sorted(_SPEC.glob("*.md"))}
+    yield "text", [[name, _STAMP.sub("", text)] for name, text in pages.items() if _NORMATIVE in text[:200]]
     yield (
         "rules",
         [

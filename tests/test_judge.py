@@ -11,7 +11,7 @@ from attnspec.backends import DTYPES, Backend, Unsupported, load
 from attnspec.conformance.judge.call import call, observe
 from attnspec.conformance.judge.dtypes import arguments_of, dtypes_of
 from attnspec.conformance.judge.failure import Failure, Missing
-from attnspec.conformance.judge.judge import judge
+from attnspec.conformance.judge.judge import judge, judge_outputs
 from attnspec.conformance.judge.layout import OF_ANY_NUMBERS
 from attnspec.conformance.suite import find
 from attnspec.conformance.verdict import Raise
@@ -329,3 +329,52 @@ def test_a_negative_budget_is_no_verdict(monkeypatch, wrong):
     again = asked("SOFT-1", {name: 1 * MASKED[name] for name in ("query", "key", "value")})
     with pytest.raises(AssertionError, match="expected budgets that are not negative"):
         judge(PORTABLE, again)
+
+
+def plain(query, key, value, *, scale=None, softcap=None, sinks=None, dropout_mask=None, dropout_rate=0.0):
+    """A kernel in float32."""
+    single = np.float32
+    s = (
+        query.astype(single)
+        @ key.astype(single).T
+        * single(query.shape[-1] ** -0.5 if scale is None else scale)
+    )
+    s = s if softcap is None else single(softcap) * np.tanh(s / single(softcap))
+    sink = -np.inf if sinks is None else sinks.astype(single)[0]
+    top = np.maximum(s.max(axis=-1, keepdims=True), sink)
+    exponentials = np.exp(s - top)
+    p = exponentials / (exponentials.sum(axis=-1, keepdims=True) + np.exp(sink - top))
+    p = p if dropout_mask is None else p * dropout_mask / single(1 - dropout_rate)
+    return (p @ value.astype(single)).astype(query.dtype)
+
+
+@pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid")
+@pytest.mark.parametrize(
+    ("dtype", "value", "options", "status"),
+    [
+        ("float16", 6e4, {"dropout_mask": np.ones((1, 2), bool), "dropout_rate": 0.5}, "pass"),  # the result
+        ("float16", 6e4, {}, "fail"),
+        ("float32", 1, {"sinks": np.array([1e39])}, "pass"),
+        ("float32", 1, {"scale": 1e39, "softcap": 30.0}, "pass"),
+        ("float32", 1, {"scale": 1e37}, "fail"),
+    ],
+)
+def test_numbers_beyond_the_range_of_a_dtype(dtype, value, options, status):
+    """The largest number of a dtype stands for those beyond it. Where scores overflow, nothing is judged."""
+    ones = np.ones((2, 1), dtype)
+    call = {"query": 0 * ones[:1], "key": ones, "value": (value * ones).astype(dtype), **options}
+    backend = replace(PORTABLE, dtypes=(dtype,))
+    wrong = status == "fail"
+    case = Case("x", "x", "numerics", "attention", ("NUM-3",), call, {}, group="x")
+    results = {"output": np.full((1, 1), np.inf, dtype) if wrong else plain(**call)}
+    assert judge_outputs(backend, case, results).status == status
+
+
+@pytest.mark.parametrize(
+    ("got", "status"), [(np.inf, "pass"), (65504, "fail"), (-np.inf, "fail"), (np.nan, "fail")]
+)
+def test_a_decoded_number_beyond_the_range_is_infinite(got, status):
+    call = {"scales": np.full((1, 1), 600, np.float16), "codes": np.full((1, 1), 127, np.int8)}
+    case = Case("x", "x", "quantization", "dequantize", ("QUANT-1",), call, {}, group="x")
+    backend = replace(PORTABLE, dtypes=("float16",))
+    assert judge_outputs(backend, case, {"dequantized": np.full((1, 1), got, np.float16)}).status == status

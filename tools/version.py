@@ -19,7 +19,7 @@ from attnspec.conformance.registry import digests
 ROOT = Path(__file__).parents[1]
 STORED = ROOT / "spec" / "version.json"
 #: The pages whose sentences bind. The others are informative.
-NORMATIVE = {*CHAPTERS, "README", "conformance", "levels"}
+NORMATIVE = {*CHAPTERS, "README", "conformance", "levels", "versions"}
 _STAMP = re.compile(r"\A(# [^\n]*\n\n)(?:\*attnspec [^\n]*\*\n\n)?")
 _PLACES = (
     (ROOT / "spec" / "__init__.py", r'(?m)^__version__ = "(.*)"$'),

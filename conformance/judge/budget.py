@@ -11,10 +11,11 @@ from attnspec import OPERATIONS, Case
 from attnspec.backends import Backend
 from attnspec.conformance.judge.dtypes import Outputs
 from attnspec.dialect import ROUTES, of_routes
-from attnspec.dtypes import SHORT
+from attnspec.dtypes import FORMATS, SHORT
 from attnspec.operations.gradients import primal
-from attnspec.reference.budget.attention import MASKING, overflowing_rows
+from attnspec.reference.budget.attention import MASKING
 from attnspec.reference.budget.budget import Accuracy, Budget, budget, plain
+from attnspec.reference.budget.overflow import may_overflow, overflowing_rows
 from attnspec.reference.masking import allowed_keys
 
 #: The latest budgets. A case is judged on several backends, and again when it failed.
@@ -171,11 +172,13 @@ def without_overflow(
     backend: Backend, case: Case, values: Mapping[str, Any], outputs: Outputs
 ) -> Mapping[str, Any]:
     """Replace the expected values of rows that overflow by the returned ones, which may be anything."""
-    if case.operation != "attention" or required(backend, case.dtype) != "storage":
+    stores = required(backend, case.dtype) == "storage"
+    dtype = case.dtype if stores else FORMATS[case.dtype].working
+    if case.operation != "attention" or not (stores or may_overflow(case.arguments, dtype)):
         return values
     arguments = in_plain_words(case.arguments, backend.dialect)
     rows = overflowing_rows(
-        arguments, case.dtype, capped_bias=backend.dialect.get("SCORE-5") == "after-bias"
+        arguments, dtype, capped_bias=backend.dialect.get("SCORE-5") == "after-bias"
     )  # (*B, Hq, L)
     if not rows.any():
         return values

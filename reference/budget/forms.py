@@ -36,8 +36,9 @@ def blocks_budget(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> dict[
 
 
 def once(value: Budget, storage: Format) -> Budget:
-    """Return half the distance to the next number of a format. Zero where the value is zero or not finite."""
-    finite = np.where(np.isfinite(value), value, 0)
+    """Return half the distance to the next number of a format. Zero where the value becomes 0 or infinite."""
+    infinite = np.abs(value) >= storage.largest + storage.unit * 2.0 ** storage.exponents[1]
+    finite = np.where(infinite | np.isnan(value), 0, value)
     exponent = np.maximum(np.frexp(finite)[1] - 1, storage.exponents[0])
     return np.where(finite == 0, 0.0, np.ldexp(storage.unit, exponent))
 
