@@ -8,7 +8,6 @@ from attnspec import SpecError, claimable, find_rule, levels
 from attnspec.backends.names import OFFLINE, PORTABLE, PROGRAM, UNTRUSTED
 from attnspec.conformance.outside import one_line
 from attnspec.dtypes import DTYPES
-from attnspec.reference.budget.arithmetic import PROFILES
 
 if TYPE_CHECKING:
     from attnspec.backends import Backend
@@ -94,6 +93,9 @@ def read_claim(line: str) -> Mapping[str, str | list[str]]:
     result |= {field: [] if contents[field] == "none" else contents[field].split(",") for field in LISTS}
     declined, offered, rules = _FORMS["declined"].fullmatch(contents["declined"]).groups()  # type: ignore[union-attr]  # it matches
     _check("class", [contents["class"]], CLASSES)
+    # Imported here: a run that prints a claim needs no NumPy.
+    from attnspec.reference.budget.arithmetic import PROFILES
+
     _check("profile", [contents["profile"]], ["none", *PROFILES])
     known = {level.name: level for level in levels()}
     _check("levels", result["levels"], known)

@@ -357,6 +357,7 @@ def plain(query, key, value, *, scale=None, softcap=None, sinks=None, dropout_ma
         ("float32", 1, {"sinks": np.array([1e39])}, "pass"),
         ("float32", 1, {"scale": 1e39, "softcap": 30.0}, "pass"),
         ("float32", 1, {"scale": 1e37}, "fail"),
+        ("float32", 1, {"bias": np.full((1, 2), np.finfo(np.float32).min)}, "fail"),
     ],
 )
 def test_numbers_beyond_the_range_of_a_dtype(dtype, value, options, status):

@@ -30,7 +30,7 @@ def test_nothing_normative_has_changed_since_the_version_of_the_citation():
 def test_a_change_of_each_part_is_seen_and_needs_a_newer_version(monkeypatch):
     parts = dict(registry._contents())
     before = registry.digests()
-    assert [*parts] == ["rules", "levels", "budgets", "operations", "vectors", "cases"]
+    assert [*parts] == ["text", "rules", "levels", "budgets", "operations", "vectors", "cases"]
     monkeypatch.setattr(attention, "SCALING", 7)
     assert [name for name, digest in registry.digests().items() if digest != before[name]] == ["budgets"]
     assert any("lse_error[i]" in formula for formula in parts["budgets"])

@@ -15,7 +15,7 @@ from attnspec.dtypes import FORMATS, SHORT
 from attnspec.operations.gradients import primal
 from attnspec.reference.budget.attention import MASKING
 from attnspec.reference.budget.budget import Accuracy, Budget, budget, plain
-from attnspec.reference.budget.overflow import may_overflow, overflowing_rows
+from attnspec.reference.budget.overflow import may_overflow, overflowing_rows, rows_out_of_range
 from attnspec.reference.masking import allowed_keys
 
 #: The latest budgets. A case is judged on several backends, and again when it failed.
@@ -177,9 +177,9 @@ def without_overflow(
     if case.operation != "attention" or not (stores or may_overflow(case.arguments, dtype)):
         return values
     arguments = in_plain_words(case.arguments, backend.dialect)
-    rows = overflowing_rows(
-        arguments, dtype, capped_bias=backend.dialect.get("SCORE-5") == "after-bias"
-    )  # (*B, Hq, L)
+    find_rows = overflowing_rows if stores else rows_out_of_range
+    capped = backend.dialect.get("SCORE-5") == "after-bias"
+    rows = find_rows(arguments, dtype, capped_bias=capped)  # (*B, Hq, L)
     if not rows.any():
         return values
     found = dict(values)

@@ -26,29 +26,44 @@ def overflowing_rows(
     """Find the rows of attention in which a computation in a dtype may exceed its largest number.
 
     Products and their partial sums may, scores before and after scale, bias and conversion to
-    base 2, sums of exponentials and of their products with the values, and the scale, the softcap and sinks.
+    base 2, and sums of exponentials and of their products with the values.
     """
-    storage = FORMATS[dtype]
-    query, key, value = (_finite(arguments[name]) for name in ("query", "key", "value"))
-    depth = query.shape[-1]
-    size = np.abs(query) @ np.swapaxes(repeat_heads(np.abs(key), query.shape), -1, -2)  # (*B, Hq, L, S)
-    scale, softcap, bias = (arguments.get(name) for name in ("scale", "softcap", "bias"))
-    scaled = size * (1 / np.sqrt(depth) if scale is None else abs(float(scale)))
-    added = np.zeros(()) if bias is None else np.abs(_finite(bias))
-    before = scaled + added if capped_bias else scaled
-    capped = before if softcap is None else np.minimum(before, float(softcap))
-    score = capped if capped_bias else capped + added
+    storage, (size, before, score, allowed) = FORMATS[dtype], _sizes(arguments, capped_bias=capped_bias)
+    depth, value = arguments["query"].shape[-1], _finite(arguments["value"])
     most = np.maximum(np.maximum(size, before), log2(e) * score) * (1 + (depth + SCALING) * storage.unit)
-    given = {name: arguments[name] for name in MASKING if arguments.get(name) is not None}
-    allowed = allowed_keys(size.shape, **given)
     keys = allowed.sum(axis=-1)
     sums = (allowed @ repeat_heads(np.abs(value), size.shape)).max(axis=-1, initial=0.0)
     largest = np.where(allowed, most, 0).max(axis=-1, initial=0.0)
-    numbers = [1.0 if x is None else float(x) for x in (scale, softcap)]
-    sinks = np.zeros(1) if arguments.get("sinks") is None else np.abs(_finite(arguments["sinks"]))[:, None]
-    largest = np.maximum(np.maximum(largest, np.abs(numbers).max()), sinks if size.ndim > 2 else sinks[0])
     result: NDArray[np.bool_] = np.maximum(largest, np.maximum(keys, sums)) > storage.largest
     return result
+
+
+def rows_out_of_range(
+    arguments: Mapping[str, Any], dtype: str, *, capped_bias: bool = False
+) -> NDArray[np.bool_]:
+    """Find the rows of attention for which a number, a sum of products or a score exceeds a dtype (NUM-3)."""
+    size, before, score, allowed = _sizes(arguments, capped_bias=capped_bias)
+    most = np.where(allowed, np.maximum(np.maximum(size, before), score), 0).max(axis=-1, initial=0.0)
+    given = [abs(float(arguments[name])) for name in ("scale", "softcap") if arguments.get(name) is not None]
+    sinks = np.abs(_finite(arguments["sinks"])) if arguments.get("sinks") is not None else np.zeros(1)
+    numbers = np.maximum(sinks, max(given, default=0.0))  # (Hq,)
+    result: NDArray[np.bool_] = np.maximum(most, numbers[:, None] if most.ndim > 1 else numbers)
+    return result > FORMATS[dtype].largest
+
+
+def _sizes(arguments: Mapping[str, Any], *, capped_bias: bool) -> tuple[Any, Any, Any, NDArray[np.bool_]]:
+    """Return the sizes of sums of products, of what is capped, and of scores, and the allowed keys."""
+    query, key = (_finite(arguments[name]) for name in ("query", "key"))
+    scale, softcap, bias = (arguments.get(name) for name in ("scale", "softcap", "bias"))
+    with np.errstate(over="ignore", invalid="ignore"):
+        size = np.abs(query) @ np.swapaxes(repeat_heads(np.abs(key), query.shape), -1, -2)  # (*B, Hq, L, S)
+        scaled = size * (query.shape[-1] ** -0.5 if scale is None else abs(float(scale)))
+        added = np.zeros(()) if bias is None else np.abs(_finite(bias))
+        before = scaled + added if capped_bias else scaled
+        capped = before if softcap is None else np.minimum(before, float(softcap))
+        score = capped if capped_bias else capped + added
+    given = {name: arguments[name] for name in MASKING if arguments.get(name) is not None}
+    return size, before, score, allowed_keys(size.shape, **given)
 
 
 def _finite(array: NDArray[Any]) -> NDArray[np.float64]:
