@@ -172,9 +172,11 @@ def without_overflow(
     backend: Backend, case: Case, values: Mapping[str, Any], outputs: Outputs
 ) -> Mapping[str, Any]:
     """Replace the expected values of rows that overflow by the returned ones, which may be anything."""
+    if case.operation != "attention" or case.dtype not in FORMATS:
+        return values
     stores = required(backend, case.dtype) == "storage"
     dtype = case.dtype if stores else FORMATS[case.dtype].working
-    if case.operation != "attention" or not (stores or may_overflow(case.arguments, dtype)):
+    if not (stores or may_overflow(case.arguments, dtype)):
         return values
     arguments = in_plain_words(case.arguments, backend.dialect)
     find_rows = overflowing_rows if stores else rows_out_of_range

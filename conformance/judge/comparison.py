@@ -37,7 +37,8 @@ def compare(
     # What is not finite, and an error of 0 with a budget of 0, makes this NaN or infinite.
     if (most := shares.max(initial=0.0)) <= 1:
         return float(most)
-    wide, expected = _in_range(wide, expected, allowed, FORMATS[name_of(got.dtype)].largest)
+    if (form := FORMATS.get(name_of(got.dtype))) is not None:
+        wide, expected = _in_range(wide, expected, allowed, form.largest)
     finite = np.isfinite(expected)
     same = np.where(finite, np.isfinite(wide), (wide == expected) | (np.isnan(wide) & np.isnan(expected)))
     if not same.all():
