@@ -7,6 +7,7 @@ import numpy as np
 
 from attnspec.backends.user.calls import B, Calls
 from attnspec.backends.user.convention import OTHER, Convention
+from attnspec.backends.user.signature import required_parameters
 from attnspec.backends.user.slopes import linear_bias
 from attnspec.backends.user.trials import UNCONFIRMED
 
@@ -28,6 +29,19 @@ def confirm_slopes(calls: Calls, convention: Convention) -> Convention:
             return trial
     calls.why["slopes"] = UNCONFIRMED
     return convention
+
+
+def confirm_past(calls: Calls, convention: Convention) -> Convention:
+    """Leave out parameters for the keys before the others that a function can do without, if none shows."""
+    needed = {*required_parameters(calls.function), *calls.known.convention.past}
+    if not convention.past or convention.past[0] in needed:
+        return convention
+    queries, keys = calls.lengths
+    options = {"query_offset": keys - queries}
+    shown = keys > queries and calls.confirms(
+        convention, calls.drop_batch(convention, calls.arrays), options, {}
+    )
+    return convention if shown else replace(convention, past=())
 
 
 def confirm_length(calls: Calls, convention: Convention) -> Convention:

@@ -19,6 +19,7 @@ from attnspec.backends.user.calls import LENGTHS, B, Calls, H
 from attnspec.backends.user.confirm import (
     confirm_axes_of_masks,
     confirm_length,
+    confirm_past,
     confirm_slopes,
     note_precision,
     with_lse,
@@ -200,7 +201,7 @@ class _Probe(Calls):
 
     def infer(self, called: Convention) -> Inference:
         """Test one parameter after the other, starting from the convention of the call without options."""
-        convention = infer_axes(self, called, self.why)
+        convention = infer_axes(self, confirm_past(self, called), self.why)
         limits = infer_limits(self, convention, self.why)
         ignored = []
         for own, ours in sorted(self.guesses.items(), key=lambda pair: pair[1][:1] in [(x,) for x in _LAST]):
