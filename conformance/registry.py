@@ -54,7 +54,10 @@ def digests() -> dict[str, str]:
 def _contents() -> Iterator[tuple[str, Any]]:
     """Yield the parts of the normative content, as JSON can hold them."""
     pages = {path.stem: path.read_text("utf-8") for path in sorted(_SPEC.glob("*.md"))}
-    yield "text", [[name, _STAMP.sub("", text)] for name, text in pages.items() if _NORMATIVE in text[:200]]
+    yield (
+        "text",
+        [[name, _STAMP.sub("", text).split()] for name, text in pages.items() if _NORMATIVE in text[:200]],
+    )
     yield (
         "rules",
         [
