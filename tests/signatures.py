@@ -67,9 +67,10 @@ def emulate(signature: Signature, given: dict[str, Any]) -> Any:
         own["query_offset"] = key.shape[-2] - query.shape[-2]
     more = [kind for kind in ("lse", "weights") if kind in quirks]
     options = own | {f"return_{kind}": True for kind in more}
-    results = reference.attention(query, key, value, **options, dtype=query.dtype)
+    dtype = np.promote_types(query.dtype, np.float32)
+    results = reference.attention(query, key, value, **options, dtype=dtype)
     output, *rest = results if isinstance(results, tuple) else (results,)
-    output = _to_layout(output, signature.layout)
+    output = _to_layout(output.astype(query.dtype), signature.layout)
     rest = [*rest, None] if "none beside" in quirks else rest
     return (output, *rest) if rest else output
 
@@ -82,18 +83,25 @@ def _with_meaning(own: dict[str, Any], quirks: tuple[str, ...]) -> None:
         own["mask"] = ~own["mask"]
     if "zero softcap" in quirks and own.get("softcap") == 0:
         del own["softcap"]
-    if "number of keys" in quirks and "window" in own:
-        own["window"] = (own["window"] - 1, 0)
-    if "minus one" in quirks and "window" in own:
-        own["window"] = tuple(None if side < 0 else side for side in own["window"])
-    if own.get("window") == (None, None):
-        del own["window"]
+    if "window" in own:
+        _with_window(own, quirks)
     if "causal" in quirks:
         if own.get("is_causal") is False:
             raise NotImplementedError("only causal attention")
         own["is_causal"] = True
     if "is_causal" in own:
         own["is_causal"] = bool(own["is_causal"])
+
+
+def _with_window(own: dict[str, Any], quirks: tuple[str, ...]) -> None:
+    """Write the window of a call as two sides, of which None is open."""
+    window = own.pop("window")
+    if "number of keys" in quirks or "left" in quirks:
+        window = (window - ("number of keys" in quirks), None)
+    if "minus one" in quirks:
+        window = tuple(None if side == -1 else side for side in window)
+    if window != (None, None):
+        own["window"] = window
 
 
 def _require(holds: object, message: str) -> None:

@@ -46,7 +46,7 @@ def test_a_convention_is_found_out_and_passes(name):
         found = check(backend, rules=["SCORE-2", "SCORE-3"])
         assert found.good, found.text
     else:
-        assert conforms(backend) > 20
+        assert conforms(backend) > 10
 
 
 def test_a_known_argument_that_is_ignored_is_named_in_the_report():
@@ -350,7 +350,6 @@ def init_signature(name):
 
 
 @pytest.mark.parametrize("name", [name for name, signature in SIGNATURES.items() if not signature.refused])
-@pytest.mark.sample(3)
 @pytest.mark.sample(3)
 def test_what_init_writes_is_judged_right_without_another_key(name):
     signature = SIGNATURES[name]

@@ -45,8 +45,9 @@ def folder(tmp_path):
 
 
 def conforms(backend):
-    """Judge all golden vectors, as how many passed; none where one failed."""
-    statuses = [judge(backend, one).status for case in cases() for one in in_each(case, backend.dtypes)]
+    """Judge all golden vectors but malformed calls, as how many passed; none where one failed."""
+    legal = [one for case in cases() if not case.misuse for one in in_each(case, backend.dtypes)]
+    statuses = [judge(backend, one).status for one in legal]
     return 0 if {"fail", "error"} & set(statuses) else statuses.count("pass")
 
 
