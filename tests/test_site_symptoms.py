@@ -3,7 +3,9 @@
 import re
 import shutil
 import tomllib
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from built_site import SITE
@@ -70,8 +72,9 @@ def test_each_symptom_has_rules_that_exist_and_a_thread():
     assert len(symptoms) >= 60
     assert len({symptom.place for symptom in symptoms}) == len(symptoms)
     for symptom in symptoms:
-        rule, *_ = [find_rule(rule) for rule in symptom.rules]
-        assert symptom.variant in {"", *(variant.name for variant in rule.variants)}, symptom.text
+        assert all(find_rule(rule) for rule in symptom.rules)
+        for rule, _, name in (way.partition(":") for way in symptom.variants):
+            assert " " in name or name in {variant.name for variant in find_rule(rule).variants}, symptom.text
         assert symptom.threads, symptom.text
         for name in symptom.findings:
             assert (FINDINGS / f"{name}.py").is_file() or f'"{name}"' in rows, name
@@ -88,6 +91,18 @@ def test_the_page_of_symptoms_names_the_libraries_that_show_the_variant(site):
     assert '<a href="findings/torch.html#mha_fast_path">torch/mha_fast_path</a>' in row
     assert '<a href="findings/families/empty_row.html">' in row
     assert 'href="https://github.com/pytorch/pytorch/issues/41508"' in row
+
+
+def test_a_symptom_may_be_a_variant_of_another_rule_or_a_deviation(site):
+    from pages.symptoms import _with_variant
+
+    first, _, _, gradients = entries()[:4]
+    added = replace(site.columns[0], backend="flax-nnx", ways={"MASK-2": {"a": ("added", "")}})
+    text = ("", "in training gradients of its head are NaN")
+    declared = replace(site.columns[0], backend="jax-nn", ways={"GRAD-10": {"a": text}})
+    known = SimpleNamespace(keepers=lambda: {"flax-nnx": added, "jax-nn": declared})
+    assert [name for name, _ in _with_variant(first, known)] == ["flax"]
+    assert [name for name, _ in _with_variant(gradients, known)] == ["jax"]
 
 
 def test_the_data_of_the_search_are_small(site):

@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from pages.chapters import Address, section
@@ -34,10 +34,12 @@ class Way:
     """What some backends do about a rule, each with the share of its cases that show it.
 
     `variants` are those of the rule, each with what it does and, where it is one of several, when.
+    A `rule` is another one, whose variant has the same symptom.
     """
 
     text: str
     variants: tuple[tuple[str, str], ...] = ()
+    rule: str = ""
     folded: bool = False
     backends: list[tuple[Column, str]] = field(default_factory=list)
 
@@ -77,7 +79,14 @@ def rules(known: Known, address: Address) -> Part:
 def _page(rule: Rule, before: Rule | None, after: Rule | None, known: Known, address: Address) -> Page:
     sentence, reasons = section(known, rule.id, rule.chapter, address)
     backends = [*known.keepers().values()]
+    symptoms = [symptom for symptom in read_symptoms() if symptom.rules[0] == rule.id]
     ways = ways_of(rule, backends)
+    for other, _, name in (way.partition(":") for symptom in symptoms for way in symptom.variants):
+        ways += [
+            replace(way, rule=other, backends=[(column, "") for column, _ in way.backends])
+            for way in ways_of(known.rules[other], backends)
+            if other != rule.id and name in dict(way.variants)
+        ]
     findings = [row(finding, known) for finding in known.findings if rule.id in finding.rules]
     own = [case for case in known.cases if case.rules[0] == rule.id]
     others = [case for case in known.cases if rule.id in case.rules[1:]]
@@ -98,7 +107,7 @@ def _page(rule: Rule, before: Rule | None, after: Rule | None, known: Known, add
         before=before,
         after=after,
         results=bool(known.columns),
-        symptoms=[symptom for symptom in read_symptoms() if symptom.rules[0] == rule.id],
+        symptoms=symptoms,
         levels=known.levels_of(rule.id),
         sentence=sentence,
         reasons=_VARIANT.sub(r"- [`\g<name>`]{#\g<name>}:", reasons),

@@ -21,7 +21,7 @@ class Symptom:
     rules: tuple[str, ...]
     threads: tuple[str, ...]
     words: str
-    variant: str = ""
+    variants: tuple[str, ...] = ()
     findings: tuple[str, ...] = ()
     answer: str = ""
 
@@ -40,7 +40,7 @@ def read_symptoms() -> tuple[Symptom, ...]:
             tuple(entry["rules"]),
             tuple(entry["threads"]),
             entry["words"],
-            entry.get("variant", ""),
+            tuple(entry.get("variants", ())),
             tuple(entry.get("findings", ())),
             entry.get("answer", ""),
         )
@@ -83,15 +83,14 @@ def symptoms(known: Known) -> Part:
 
 
 def _with_variant(symptom: Symptom, known: Known) -> list[tuple[str, str]]:
-    """Return the libraries whose stored results show the variant of a symptom, by name."""
-    if not symptom.variant:
-        return []
+    """Return the libraries whose stored results show a variant of a symptom, by name."""
     shown = (
         library_of(column.backend)
         for column in known.keepers().values()
         if any(
-            symptom.variant in re.findall(r"[\w-]+", variant)
-            for variant, _ in column.ways.get(symptom.rules[0], {}).values()
+            name in re.findall(r"[\w-]+", variant) or (" " in name and name in reason)
+            for rule, _, name in (way.partition(":") for way in symptom.variants)
+            for variant, reason in column.ways.get(rule, {}).values()
         )
     )
     return [(library, LIBRARY_NAMES[library]) for library in dict.fromkeys(shown)]

@@ -7,6 +7,8 @@ from pathlib import Path
 from pages.known import Known
 from pages.page import Name, anchor
 
+from attnspec import __version__
+
 WHYS = Path(__file__).parents[1] / "whys.toml"
 
 
@@ -27,7 +29,7 @@ class Why:
 
 def read_whys() -> tuple[Why, ...]:
     """Read the questions and their answers."""
-    entries = tomllib.loads(WHYS.read_text(encoding="utf-8"))["why"]
+    entries = tomllib.loads(WHYS.read_text(encoding="utf-8").replace("{version}", __version__))["why"]
     return tuple(
         Why(entry["question"], entry["answer"], tuple(entry["rules"]), tuple(entry["words"].split(", ")))
         for entry in entries

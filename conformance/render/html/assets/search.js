@@ -266,7 +266,7 @@
     const words = plain(query).split(" ");
     return words
       .map((word) => {
-        if (word.length < 3 || known.has(word)) return word;
+        if (word.length < 3 || known.has(word) || index.every.has(word)) return word;
         const other = transposed(index, word);
         if (other) return other;
         const limit = word.length < 8 || words.length > 3 ? 1 : 2;
