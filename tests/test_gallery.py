@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from dataclasses import replace
+from inspect import signature
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from attnspec.conformance.suite.edges import AT_EDGES
 from attnspec.conformance.suite.options import OPTIONS
 from attnspec.conformance.suite.problem import Shape, problem_of
 from attnspec.conformance.verdict import Verdict
+from attnspec.reference.call import STEPS
 from tools import kill_matrix
 from tools.diagnosis import SAMPLE, Counts, Naming, count, report
 from tools.gallery import Measurement, kills, page, read, store
@@ -114,6 +116,15 @@ def test_what_is_not_confirmed_is_named():
     assert list(kill_matrix.unconfirmed_kills(named)) == ["masks_counted", "values_one_late"]
     named = {"values_one_late": "masking-no-keys-float32", "empty_rows_are_nan": "no-such-case"}
     assert list(kill_matrix.unconfirmed(named)) == ["values_one_late", "empty_rows_are_nan"]
+
+
+def test_every_entry_takes_the_arguments_of_its_step():
+    """An entry of other arguments would raise, and its calls would be unsupported."""
+    for one in (*wrong_entries(), *correct_entries()):
+        for step, function in one.steps.items():
+            own = [each for each in signature(STEPS[step]).parameters.values() if each.default is each.empty]
+            options = {each.name: each for each in own if each.kind is each.KEYWORD_ONLY}
+            signature(function).bind(*own[: len(own) - len(options)], **options)
 
 
 def test_what_needs_more_than_the_suite_may_survive_and_says_so():

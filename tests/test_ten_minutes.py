@@ -153,17 +153,6 @@ def block(language):
     return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.exhaustive
-def test_the_ten_line_backend_gives_the_output_that_is_shown(tmp_path):
-    (source,) = block("python")
-    assert len(source.splitlines()) <= 10
-    (tmp_path / "my_attention.py").write_text(source)
-    run = attnspec(
-        "check", "my_attention:attention", "--case", "masking-empty-first-float32", cwd=tmp_path, status=1
-    )
-    assert block("text")[0] in run.stdout
-
-
 def test_the_readme_is_short_and_promises_no_package_index():
     assert len(README.splitlines()) <= 150
     shown = [page for page in PAGES if "MASK-6 A row with nothing to attend to" in (ROOT / page).read_text()]

@@ -235,20 +235,20 @@ def lists_of_key_heads_tiled(call: Sparse) -> Any:
 
 
 @wrong("sparse_gradients", "SPARSE-12", "W", "NVIDIA/cudnn-frontend#298")
-def gradients_of_places_past_the_number_of_keys_dropped(given: Sparse, d_output: Array, d_lse: Array) -> Any:
+def gradients_of_places_past_the_number_of_keys_dropped(given: Sparse, own: Any) -> Any:
     """Read as many places of a list as there are keys in the backward pass of keys and values."""
-    result = base.sparse_gradients(given, d_output, d_lse)
+    result = base.sparse_gradients(given, own)
     if given.key_indices is None:
         return result
     fewer = given.but(key_indices=given.key_indices[..., : max(given.keys, 1)])
-    short = base.sparse_gradients(fewer, d_output, d_lse)
+    short = base.sparse_gradients(fewer, own)
     return (result[0], *short[1:3], *result[3:])
 
 
 @wrong("sparse_gradients", "SPARSE-12", "W", "NVIDIA/cudnn-frontend#676")
-def no_key_gives_nan_in_the_backward_pass(given: Sparse, d_output: Array, d_lse: Array) -> Any:
+def no_key_gives_nan_in_the_backward_pass(given: Sparse, own: Any) -> Any:
     """Multiply by the weight of an entry of -1, which was computed from other memory."""
-    d_query, *others = base.sparse_gradients(given, d_output, d_lse)
+    d_query, *others = base.sparse_gradients(given, own)
     if given.key_indices is None:
         return (d_query, *others)
     broken = (given.key_indices < 0).any(axis=-1, keepdims=True)  # broadcasts to (*B, Hkv, L, 1)
@@ -258,12 +258,10 @@ def no_key_gives_nan_in_the_backward_pass(given: Sparse, d_output: Array, d_lse:
 
 
 @wrong("sparse_gradients", "SPARSE-12", "W")
-def blocks_ignored_in_the_backward_pass(given: Sparse, d_output: Array, d_lse: Array) -> Any:
+def blocks_ignored_in_the_backward_pass(given: Sparse, own: Any) -> Any:
     """Compute the gradients of keys and values as if all blocks were active."""
-    result = base.sparse_gradients(given, d_output, d_lse)
+    result = base.sparse_gradients(given, own)
     if given.key_indices is not None:
         return result
-    dense = base.sparse_gradients(
-        given.but(block_mask=None, block_indices=None, block_counts=None), d_output, d_lse
-    )
+    dense = base.sparse_gradients(given.but(block_mask=None, block_indices=None, block_counts=None), own)
     return (result[0], *dense[1:3], *result[3:])

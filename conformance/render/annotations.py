@@ -61,7 +61,7 @@ def definition(backend: str) -> tuple[str, int]:
     ('', 0)
     """
     module, _, function = split_options(backend)[0].partition(":")
-    path = Path(module) if module.endswith(".py") else Path(*module.split(".")).with_suffix(".py")
+    path = Path(module if module.endswith(".py") else f"{module.replace('.', '/')}.py")
     for file in (path, Path(*module.split("."), "__init__.py")):
         if function and file.is_file():
             numbers = [*_definitions(file, function.rpartition(".")[2])]
