@@ -31,8 +31,7 @@ def full_and_cast(arguments, dtype, output="output", **options):
 
 def test_one_key_allows_an_exponent_by_a_fused_multiply_add():
     """The exponential is not 1: its exponent is the rounding error of the maximum in base 2."""
-    single, log2e = np.float32, np.float32(np.log2(np.e))
-    most = 0.0
+    single, log2e, most = np.float32, np.float32(np.log2(np.e)), 0.0
     for s in np.linspace(-40, 40, 4001, dtype=single):
         shift = single(s * log2e)
         exponential = single(np.exp2(float(s) * float(log2e) - float(shift)))  # rounded once
@@ -42,16 +41,14 @@ def test_one_key_allows_an_exponent_by_a_fused_multiply_add():
         arguments = {"query": np.array([[s]]), "key": np.ones((1, 1)), "value": np.array([[value]])}
         allowed = budget("attention", arguments, "float32")
         for found, wanted, name in ((weight, 1, "weights"), (output, value, "output")):
-            share = abs(float(found) - float(wanted)) / allowed[name][0, 0]
-            most = max(most, share)
+            most = max(most, abs(float(found) - float(wanted)) / allowed[name][0, 0])
     assert 0.1 < most <= 0.5
 
 
 def test_one_key_of_a_large_score_allows_the_cast_of_an_exponential_by_a_fused_multiply_add():
     """The exponential is off by as much as the maximum is rounded in base 2; it is summed before its cast."""
-    single, half, log2e = np.float32, np.float16, np.float32(np.log2(np.e))
+    single, half, log2e, most, beyond = np.float32, np.float16, np.float32(np.log2(np.e)), 0.0, 0.0
     values = np.arange(1, 2, 2.0**-7)
-    most, beyond = 0.0, 0.0
     for s in np.arange(16000, 16384, 8, dtype=single):
         shift = single(s * log2e)
         exponential = single(np.exp2(float(s) * float(log2e) - float(shift)))
@@ -205,7 +202,8 @@ def is_seen(heading):
 
 
 #: Bounds that no call with few keys reaches, and a divisor where there is one pair, whose exponent is 0.
-UNREACHED = ("1 / 2)", "max(R - 2")
+#: Also changes without effect here: frequencies are positive, `short` is 1, and no gradient is subnormal.
+UNREACHED = ("[scaling] * (value)", "u_s / short[n, m]", "abs(gradient[n, c]), least_s / 3.0")
 
 
 @pytest.mark.exhaustive
@@ -214,7 +212,8 @@ def test_every_number_and_every_operation_of_a_formula_counts(monkeypatch):
     for heading, text, other in changed_formulas():
         with monkeypatch.context() as patch:
             patch.setitem(CHANGES, text, other)
-            if not any(bound in text for bound in UNREACHED) and not is_seen(heading):
+            left_out = any(x in text for x in ("1 / 2)", "max(R - 2")) or any(x in other for x in UNREACHED)
+            if not left_out and not is_seen(heading):
                 unseen.append((heading, other))
     assert unseen == []
 

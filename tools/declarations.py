@@ -161,7 +161,8 @@ def try_mutants(backend: Backend, deviation: Deviation, cases: list[Judgeable]) 
         for name, change in changes.items():
             mutant, differ = with_results(backend, change)
             verdict = judge(mutant, case)
-            if any(differ):
+            # A call that raises as before has no result that is judged.
+            if any(differ) and (change is raising or verdict.raised is None):
                 tried += 1
                 if verdict.status == "deviation" and deviation.id in verdict.declared:
                     survived.append(f"{case.name} {name}")
