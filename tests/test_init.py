@@ -198,6 +198,7 @@ def test_a_function_of_another_form_is_described_and_passes(name, operation, lin
     assert run.exit_code == 0, run.output
     assert f'operation = "{operation}"' in run.output
     assert [line for line in lines if line not in run.output] == []
+    assert "value_depth" not in run.output, "each takes values of another depth"
     checked = CliRunner().invoke(main, ["check", "--smoke"])
     assert checked.exit_code == 0, checked.output
 

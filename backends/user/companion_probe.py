@@ -167,7 +167,8 @@ class _Calls:
         floating = next(x for x in (query, *call.values()) if "float" in str(getattr(x, "dtype", "")))
         limits = infer_dtypes(self.backend, str(floating.dtype), takes, why)
         deeper = {
-            x: _widen(y) if self.form.arguments[x].shape[-1:] == ("Dv",) else y for x, y in call.items()
+            x: _widen(y) if self.form.arguments[x].shape[-1:] == ("Dv",) and y.shape[-1] > 1 else y
+            for x, y in call.items()
         }
         if self.agrees(convention, deeper) is None:
             limits["value_depth"] = "key"
