@@ -271,7 +271,9 @@ def _of_denominator(
     """
     heaviest = p.max(axis=-1, keepdims=True, initial=0.0)
     logs = np.where(allowed, np.log(np.where(heaviest > 0, heaviest, 1)) - distance, -np.inf)
-    left, most = _log_sum(logs - exponent), exponent.max(axis=-1, keepdims=True, initial=0.0)
+    most = exponent.max(axis=-1, keepdims=True, initial=0.0)
+    with np.errstate(over="ignore"):  # a score near the lowest number, lowered by its error, has no weight
+        left = _log_sum(logs - exponent)
     loss = (p * -np.expm1(-exponent)).sum(axis=-1, keepdims=True)
     gain = (p * np.expm1(np.minimum(exponent, 1))).sum(axis=-1, keepdims=True)
     grown = np.where(most > 1, _log_sum(logs + exponent), np.log1p(gain))
