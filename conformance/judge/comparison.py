@@ -74,9 +74,8 @@ def _in_range(
     finite = np.isfinite(expected)
     beyond = finite & (np.abs(expected) > largest)
     expected = np.where(beyond, np.copysign(np.where(allowed == 0, np.inf, largest), expected), expected)
-    end = np.copysign(largest, wide)
-    stands = np.isinf(wide) & finite & (np.abs(end - np.where(finite, expected, 0)) <= allowed)
-    return np.where(stands, end, wide), expected
+    stands = np.isinf(wide) & beyond & np.isfinite(expected)
+    return np.where(stands, np.copysign(largest, wide), wide), expected
 
 
 def same_bits(name: str, got: NDArray[Any], expected: NDArray[Any]) -> Difference | None:
