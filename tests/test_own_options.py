@@ -212,3 +212,33 @@ def test_an_offset_of_0_is_no_offset_to_a_function_aligned_at_the_end():
     backend = describe(of_steps, names=names, dialect={"MASK-3": "bottom-right"}, per_entry=True)
     report = check(backend, cases=["caching-steps-with-a-cache-key-lengths-21"])
     assert report.good, report.text
+
+
+def test_another_offset_than_that_of_the_length_is_declined():
+    def decode(query, key, value, *, key_lengths=None, is_causal=False):
+        offset = key.shape[-2] - query.shape[-2]
+        return attention(query, key, value, query_offset=offset, is_causal=is_causal)
+
+    backend = describe(decode, at_length=True)
+    query, key = np.ones((3, 4)), np.ones((5, 4))
+    assert backend.attention(query, key, key, is_causal=True, query_offset=2).shape == (3, 4)
+    for options in ({}, {"query_offset": 1}):
+        with pytest.raises(
+            Unsupported, match="the last query of the function is at the last key of the length"
+        ):
+            backend.attention(query, key, key, is_causal=True, **options)
+
+
+def test_a_required_past_is_empty_where_a_call_has_none():
+    lengths = []
+
+    def cached(query, key, value, past_key, past_value):
+        lengths.append((past_key.shape[-2], key.shape[-2]))
+        joined = (np.concatenate(pair, -2) for pair in ((past_key, key), (past_value, value)))
+        return attention(query, *joined)
+
+    backend = describe(cached, past=["past_key", "past_value"])
+    query, key = np.ones((3, 4)), np.ones((5, 4))
+    for options in ({}, {"query_offset": 2}):
+        assert backend.attention(query, key, key, **options).shape == (3, 4)
+    assert lengths == [(0, 5), (2, 3)]
