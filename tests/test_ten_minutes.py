@@ -155,6 +155,8 @@ def block(language):
 
 def test_the_readme_is_short_and_promises_no_package_index():
     assert len(README.splitlines()) <= 150
+    (source,) = re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    assert len(source.splitlines()) <= 10
     shown = [page for page in PAGES if "MASK-6 A row with nothing to attend to" in (ROOT / page).read_text()]
     assert shown == ["README.md"]
     for page in (PAGE, (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")):
