@@ -14,6 +14,7 @@ from attnspec.operations.letters import BATCH, HEADS
 _OPERATION = OPERATIONS["attention"]
 _SUFFIX = re.compile(
     r"(?!$)(a[34])?(-?d\d+(\.\d+)*)?(-?l\d+)?(-?s\d+)?(-?equal(\.(heads|depths))+)?(-?always(\.\w+)+)?"
+    r"(-?one\.query)?(-?scales\.\w+)?"
 )
 
 
@@ -81,6 +82,8 @@ class Constraints:
             f"s{keys}" if keys > 1 else "",
             "equal." + ".".join(alike) if alike else "",
             "always." + ".".join(on) if on else "",
+            "one.query" if self.one_query else "",  # with a point: what ends as `-one` is read as a dtype
+            f"scales.{self.scales}" if self.scales else "",
         )
         return "-".join(part for part in parts if part)
 
@@ -94,10 +97,13 @@ class Constraints:
             If the suffix is invalid.
         """
         parts: dict[str, Any] = {"a": None, "depths": (), "l": 1, "s": 1, "equal": [], "always": {}}
+        parts |= {"one": "", "scales": ""}
         if not _SUFFIX.fullmatch(suffix):
             raise ValueError(f"case: expected a suffix such as +d64.128-s16, got +{suffix}")
         for part in suffix.split("-"):
-            if part.startswith("always"):
+            if part == "one.query" or part.startswith("scales"):
+                parts[part.partition(".")[0]] = part.partition(".")[2]
+            elif part.startswith("always"):
                 parts["always"] = dict.fromkeys(part.split(".")[1:], True)
             elif part.startswith("equal"):
                 parts["equal"] = part.split(".")[1:]
@@ -112,6 +118,8 @@ class Constraints:
             "equal" if "heads" in parts["equal"] else "grouped",
             parts["always"],
             "key" if "depths" in parts["equal"] else "any",
+            one_query=bool(parts["one"]),
+            scales=parts["scales"],
         )
 
 

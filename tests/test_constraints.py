@@ -131,7 +131,16 @@ def test_names_have_a_suffix_of_the_constraints():
         find("masking-causal-3+x-float32")
 
 
-@pytest.mark.parametrize("constraints", [DEEP, Constraints(depths=(8, 16), multiple=(4, 1)), CAUSAL])
+@pytest.mark.parametrize(
+    "constraints",
+    [
+        DEEP,
+        Constraints(depths=(8, 16), multiple=(4, 1)),
+        CAUSAL,
+        Constraints(one_query=True),
+        Constraints(axes=4, heads="equal", value_depth="key", one_query=True, scales="token"),
+    ],
+)
 def test_what_a_suffix_says_is_read_back(constraints):
     assert Constraints.of_suffix(constraints.suffix) == constraints
     for dtype in ("float32", "int32", "bool"):  # integers are in calls that must be rejected

@@ -1,0 +1,132 @@
+"""Fits calls of forms to the constraints of an implementation, for example to one query of each sequence.
+
+Problems are drawn in sizes that fit (`attnspec.conformance.suite.problem.fitted`). The other arrays of a form
+have axes of their own, so its calls are changed afterwards, by the shapes that its operation declares.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnspec import OPERATIONS, Case
+from attnspec.backends.constraints import Constraints, fits
+from attnspec.backends.user.scales import FLAT, SCALES, codes_of, misfit_of, repeat, shape_of
+from attnspec.operations import Argument
+from attnspec.operations.gradients import primal
+from attnspec.operations.letters import BATCH, HEADS
+from attnspec.sizes import bound, is_array, misfits
+
+Call = dict[str, Any]
+#: The indices that are taken of each axis, by letter.
+Places = Mapping[str, NDArray[np.int64]]
+
+
+def fitted_form(case: Case, constraints: Constraints) -> Case:
+    """Change a call of a form to fit constraints; it stays the same if it fits or cannot be changed."""
+    operation, form = case.operation, OPERATIONS[case.operation]
+    letters = {letter for argument in form.positional for letter in argument.shape}
+    attends = {"Hq", "L", "D", "Dv"} <= letters and primal(operation) != "attention"
+    if not attends or case.expected or case.misuse or case.alternatives:
+        return case
+    call = _with_axes(operation, case.arguments, constraints.axes)
+    sizes, wrong = bound(operation, call)
+    if wrong:
+        return case
+    places = _places(sizes.letters, constraints)
+    for argument in form.arguments.values():
+        if is_array(call.get(argument.name)) and argument.shape:
+            call[argument.name] = _taken(argument, call[argument.name], places, sizes.letters)
+    if "L" in places:
+        call = _at_its_place(operation, call, sizes.letters["L"])
+    call = _with_scales(call, constraints.scales)
+    same = call.keys() == case.arguments.keys() and all(call[name] is x for name, x in case.arguments.items())
+    if same or misfits(operation, call) or fits(constraints, call, operation):
+        return case
+    return replace(case, arguments=call)
+
+
+def _with_axes(operation: str, arguments: Mapping[str, Any], axes: int | None) -> Call:
+    """Give arrays one batch axis, or one of heads, if an implementation needs it."""
+    call = dict(arguments)
+    if axes != 4:
+        return call
+    headless = bound(operation, call)[0].headless
+    for argument in OPERATIONS[operation].arguments.values():
+        array: Any = call.get(argument.name)
+        if not is_array(array) or BATCH not in argument.shape:
+            continue
+        if headless and argument.axis(*HEADS) is not None and not argument.broadcasts:
+            array = array[None]
+        while array.ndim > len(argument.shape) and len(array):
+            array = array[0]
+        call[argument.name] = array
+    return call
+
+
+def _places(sizes: Mapping[str, int], constraints: Constraints) -> dict[str, NDArray[np.int64]]:
+    """Return the indices to take of each axis whose size does not fit."""
+    taken = {}
+    heads, key_heads = sizes.get("Hq", 0), sizes.get("Hkv", 0)
+    if constraints.one_query and sizes.get("L", 0) > 1:
+        taken["L"] = np.array([sizes["L"] - 1])
+    if constraints.heads == "equal" and key_heads and heads != key_heads:
+        taken["Hkv"] = np.repeat(np.arange(key_heads), heads // key_heads)
+    wanted = {letter: sizes[letter] for letter in ("D", "Dv") if sizes.get(letter)}
+    if constraints.depths:
+        largest = max(constraints.depths)
+        wanted = {
+            letter: min((x for x in constraints.depths if x >= size), default=largest)
+            for letter, size in wanted.items()
+        }
+    if constraints.value_depth == "key" and len(wanted) > 1:
+        wanted["Dv"] = wanted["D"]
+    depths = {
+        letter: np.arange(size) % sizes[letter] for letter, size in wanted.items() if size != sizes[letter]
+    }
+    return taken | depths
+
+
+def _taken(argument: Argument, array: Any, places: Places, sizes: Mapping[str, int]) -> Any:
+    """Take indices of the axes of an array. An axis that broadcasts stays, and one of blocks is repeated."""
+    for axis, letter in enumerate(reversed(argument.shape), start=1):
+        whole, _, block = letter.partition("/")
+        if whole not in places or axis > array.ndim:
+            continue
+        index, size = places[whole], sizes[whole]
+        if block:
+            index, size = np.unique(index // sizes[block]), -(-size // sizes[block])
+        count = array.shape[-axis]
+        if count == size or (argument.by_blocks and count > 1):
+            array = np.take(array, index // (size // count), axis=-axis)
+    return array
+
+
+def _at_its_place(operation: str, call: Call, queries: int) -> Call:
+    """Keep the distances of the last query, and say of about half of the lengths that it is past them."""
+    default = OPERATIONS[operation].arguments["query_offset"].default
+    offset = call.get("query_offset", default)
+    if "query_positions" not in call and offset is not None and (call.get("is_causal") or call.get("window")):
+        moved = np.asarray(offset, np.int64) + queries - 1
+        call = call | {"query_offset": moved if is_array(offset) else int(moved)}
+    lengths = call.get("query_lengths")
+    if lengths is not None:
+        kept = np.asarray(lengths) > queries // 2
+        call = call | {"query_lengths": kept.astype(np.int64) if is_array(lengths) else int(kept)}
+    return call
+
+
+def _with_scales(call: Call, kind: str) -> Call:
+    """Give scales and zero points of codes the one shape that an implementation takes."""
+    granularity = FLAT.get(kind, kind)
+    if not granularity or not misfit_of(granularity, call):
+        return call
+    fitted = {}
+    for name in (name for name in call if name.endswith((SCALES, "_zero_points"))):
+        codes = call[codes_of(name, call)].shape
+        last = shape_of(granularity, codes)[-2:] if granularity != "tensor" else (1, 1)
+        whole = repeat(call[name], codes, np)[..., : last[-2], : last[-1]]
+        fitted[name] = whole.reshape(-1)[:1] if granularity == "tensor" else whole
+    return call | fitted
