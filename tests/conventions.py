@@ -200,6 +200,37 @@ def wrong_past_whole_tiles(q, k, v, softmax_scale=None):
     return _attend(q, np.pad(k, padding), np.pad(v, padding), scale=softmax_scale)
 
 
+def _for_a_module(module, query, key, value, mask, scaling, causal, repeat):
+    """Attend as functions that Transformers registers: causality is for calls without a mask."""
+    _four(query, key, value)
+    groups = module.num_key_value_groups
+    arrays = [np.repeat(x, groups, 1) if repeat else np.tile(x, (1, groups, 1, 1)) for x in (key, value)]
+    options = {"is_causal": causal} if mask is None else {"mask" if mask.dtype == bool else "bias": mask}
+    output, weights = _attend(query, *arrays, scale=scaling, **options, return_weights=True)
+    return np.swapaxes(output, 1, 2), weights
+
+
+def of_transformers(
+    module, query, key, value, attention_mask, scaling=None, dropout=0.0, is_causal=None, **kwargs
+):
+    causal = module.is_causal if is_causal is None else is_causal
+    return _for_a_module(module, query, key, value, attention_mask, scaling, causal, repeat=True)
+
+
+def of_transformers_tiled(
+    module, query, key, value, attention_mask, scaling=None, dropout=0.0, is_causal=None, **kwargs
+):
+    """Wrong: the heads of a group are not beside each other."""
+    causal = module.is_causal if is_causal is None else is_causal
+    return _for_a_module(module, query, key, value, attention_mask, scaling, causal, repeat=False)
+
+
+def of_a_causal_module(module, query, key, value, attention_mask, dropout=0.0, **kwargs):
+    """Read causality and the scale from the module, and return no weights."""
+    own = _for_a_module(module, query, key, value, attention_mask, module.scaling, module.is_causal, True)
+    return own[0], None
+
+
 def wrong_altogether(query, key, value):
     return query * 0
 
@@ -230,6 +261,15 @@ def rope(features, *, offset=None, base=10000.0, interleaved=False, rotary_depth
 QKV = {"query": "q", "key": "k", "value": "v"}
 PLURAL = {"query": "queries", "key": "keys", "value": "values"}
 SCALED_BY_ONE = {"layout": "BHSD", "dialect": {"SCORE-2": "one"}}
+OF_TRANSFORMERS = {
+    "layout": "BHSD",
+    "output_layout": "BSHD",
+    "axes": 4,
+    "mask": "attend",
+    "module": "module",
+    "takes_none": ["attention_mask"],
+    "causal_in_mask": True,
+}
 #: Function to what has to stand in the file that is written.
 CONVENTIONS = {
     "flash_attn_func": {
@@ -283,6 +323,14 @@ CONVENTIONS = {
         "mask": "ignore",
         "mask_of_keys": True,
         "names": QKV | {"mask": "key_padding_mask"},
+    },
+    "of_transformers": OF_TRANSFORMERS
+    | {"returns": ["output", "weights"], "names": {"scale": "scaling"}, "ignore": ["dropout", "kwargs"]},
+    "of_a_causal_module": OF_TRANSFORMERS
+    | {
+        "returns": ["output", "_"],
+        "names": {"is_causal": "module.is_causal", "scale": "module.scaling"},
+        "ignore": ["dropout", "kwargs"],
     },
     "in_float32": {"layout": "BHSD", "names": QKV, "dialect": {"NUM-2": "float32"}},
     "of_keys": {

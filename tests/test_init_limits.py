@@ -12,6 +12,8 @@ from attnspec.conformance import check
 from attnspec.conformance.cli.main import main
 from attnspec.operations.aliases import meant
 
+#: Functions with unusual conventions.
+CONVENTIONS = Path(__file__).parent / "conventions.py"
 #: Kernels over packed rows and pages.
 SERVED = Path(__file__).parent / "served.py"
 
@@ -53,6 +55,13 @@ def test_a_function_that_is_always_wrong_is_described_by_the_nearest_and_fails(p
 )
 def test_what_calls_of_whole_tiles_and_memory_past_the_end_show(name, line):
     assert line in infer_configuration(f"conventions:{name}")
+
+
+@pytest.mark.parametrize(("name", "wrong"), [("of_transformers", ""), ("of_transformers_tiled", "HEAD-1")])
+def test_a_function_that_transformers_can_register_is_judged(name, wrong):
+    assert CliRunner().invoke(main, ["init", f"{CONVENTIONS}:{name}"]).exit_code == 0
+    checked = CliRunner().invoke(main, ["check", "--smoke"])
+    assert (checked.exit_code, wrong in checked.output) == (bool(wrong), True), checked.output
 
 
 @pytest.mark.parametrize("name", ["sink_logits", "attn_sink", "sinks", "s_aux", "attention_sinks"])

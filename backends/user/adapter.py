@@ -10,9 +10,11 @@ import numpy as np
 from attnspec import OPERATIONS, Operation
 from attnspec.backends.captured import pass_on
 from attnspec.backends.errors import BackendError, Unsupported
+from attnspec.backends.user.arrays import device_of
 from attnspec.backends.user.convention import OTHER, PACKED, SIZES, Convention, check_convention
 from attnspec.backends.user.defaults import options_without_default, with_defaults
-from attnspec.backends.user.masks import merge_mask_and_bias, with_own_mask
+from attnspec.backends.user.masks import with_own_mask
+from attnspec.backends.user.module import with_module
 from attnspec.backends.user.signature import native_names, required_parameters
 from attnspec.backends.user.slopes import with_slopes
 from attnspec.backends.user.windows import with_own_places
@@ -55,13 +57,11 @@ def adapt(name: str, function: Callable[..., Any], convention: Convention, xp: A
         outer = call["query"].shape[:-2]
         call = with_defaults(_add_axes(call, axes), given_always, convention, xp, _OPERATION)
         call = {name: x for name, x in call.items() if not (positioned and name == "query_offset")}
-        if packed:
-            _check_packed(call)
-        sizes = {own: _sizes(call)[size] for size, own in convention.sizes.items()}
+        _check_packed(call, convention.layout)
+        known = _sizes(call) if convention.sizes or convention.module else {}
+        sizes = {own: known[size] for size, own in convention.sizes.items()}
         call = for_each_entry(call, xp) if convention.per_entry else call
         call = _split_past(call, convention.past, required)
-        if "mask" in native and native["mask"] == native.get("bias"):
-            call = merge_mask_and_bias(call, xp)
         call = with_own_mask(call, convention, native, xp)
         call = _add_mask_axes(call, convention.mask_axes)
         heads = (1, 1, *call["query"].shape)[-3]  # an array of one axis is for the function to refuse
@@ -70,10 +70,14 @@ def adapt(name: str, function: Callable[..., Any], convention: Convention, xp: A
                 call[array] = _to_layout(call[array], convention.layout, xp)
         call = _join(call, native, convention.layout, xp)
         # Options that the call does not have are not passed: the function uses its default.
-        returned = function(**{native.get(name, name): value for name, value in call.items()}, **sizes)
+        named = {native.get(name, name): value for name, value in call.items()}
+        call = with_module(named, convention.module, known)
+        returned = function(**call, **sizes)
         results = convention.returns or ("output", *wanted)
         parts = dict(zip(results, [returned] if len(results) == 1 else list(returned), strict=True))
-        parts["output"] = _from_layout(parts["output"], convention.layout, heads, xp)
+        parts["output"] = _from_layout(
+            parts["output"], convention.output_layout or convention.layout, heads, xp
+        )
         return [_remove_axes(parts[output], outer, axes) for output in ("output", *wanted)]
 
     packed = convention.layout == PACKED
@@ -197,13 +201,11 @@ def _add_axes(call: dict[str, Any], axes: int | None) -> dict[str, Any]:
 def for_each_entry(call: dict[str, Any], xp: Any, form: Operation = _OPERATION) -> dict[str, Any]:
     """Write a number that is about all sequences as an array of one number for each."""
     queries = call[form.arrays[0]]
-    device = getattr(queries, "device", "cpu")
-    there = {} if device == "cpu" else {"device": device}
     packed = "query_starts" in call
     each = (len(call["query_starts"]) - 1,) if packed else tuple(queries.shape[:-3])
     declared = form.arguments
     alike = {x for x in call if type(call[x]) is int and declared[x].shape[:1] in (("G",), (BATCH,))}
-    return call | {name: xp.full(each, call[name], **there) for name in alike if each}
+    return call | {name: xp.full(each, call[name], **device_of(queries)) for name in alike if each}
 
 
 def _remove_axes(array: Any, outer: tuple[int, ...], axes: int | None) -> Any:
@@ -229,10 +231,10 @@ def _with_leading(array: Any, axes: int) -> Any:
     return array.reshape((1,) * (axes - array.ndim) + tuple(array.shape))
 
 
-def _check_packed(call: dict[str, Any]) -> None:
+def _check_packed(call: dict[str, Any], layout: str) -> None:
     """Decline a call that arrays without an axis of heads cannot express."""
     key, value = call["key"], call["value"]
-    if key.ndim > 2 and value.ndim > 2 and key.shape[-3] != value.shape[-3]:
+    if layout == PACKED and min(key.ndim, value.ndim) > 2 and key.shape[-3] != value.shape[-3]:
         raise Unsupported(
             f"the layout {PACKED} has as many heads of values as of keys: "
             f"expected {key.shape[-3]}, got {value.shape[-3]}"

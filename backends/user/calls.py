@@ -8,12 +8,13 @@ import numpy as np
 
 from attnspec import OPERATIONS
 from attnspec.backends.backend import Backend
+from attnspec.backends.errors import BackendError
 from attnspec.backends.user.adapter import adapt
 from attnspec.backends.user.convention import OTHER, Convention
-from attnspec.backends.user.description import Known
+from attnspec.backends.user.description import Known, dtypes_to_try
 from attnspec.backends.user.signature import required_parameters
 from attnspec.backends.user.trials import Inputs, guess_arguments
-from attnspec.operations.aliases import JOINED, PAST, SIZES, SLOPES
+from attnspec.operations.aliases import JOINED, MODULES, PAST, SIZES, SLOPES
 from attnspec.reference import attention
 
 _OPERATION = OPERATIONS["attention"]
@@ -109,6 +110,18 @@ class Calls:
         """Name the parameter for slopes, if the function needs it."""
         needed = (own for own in required_parameters(self.function) if own.lower() in SLOPES)
         return self.known.convention.slopes or next(needed, "")
+
+    def module(self) -> str:
+        """Name the parameter for a module, if the function needs one."""
+        needed = (own for own in required_parameters(self.function) if own.lower() in MODULES)
+        return self.known.convention.module or next(needed, "")
+
+    def taking_none(self) -> tuple[str, ...]:
+        """Name the parameters for options that the function needs, and that have no value by default."""
+        needed = (own for own in required_parameters(self.function) if own in self.guesses)
+        of_arrays = (own for own in needed if {*self.guesses[own]} & {*_OPERATION.options})
+        absent = (own for own in of_arrays if _OPERATION.arguments[self.guesses[own][0]].default is None)
+        return tuple(absent)
 
     def on(self) -> tuple[str, ...]:
         """Name the flags that are on by default."""
@@ -214,6 +227,30 @@ class Calls:
         wide = [x.astype(np.float64) for x in arrays.values()]
         output, lse, weights = attention(*wide, **options, return_lse=True, return_weights=True)
         return {"output": output, "lse": lse, "weights": weights}
+
+    def error_of_no_call(self, depths: tuple[int, ...], *, taken: bool) -> BackendError:
+        """Make an error that lists what was tried, the error of the function, and what to write."""
+        if isinstance(self.raised, BackendError):  # its signature is wrong, for any depth
+            return self.raised
+        shown = "; no call returned attention"
+        if not taken and self.raised is not None:
+            message = str(self.raised).strip() or "no message"
+            shown = (
+                f"; a call with as many heads as queries and keys, which fits every layout, "
+                f"raised {type(self.raised).__name__}: {message}"
+            )
+        tried = ", ".join(f"{ours} = {own}" for ours, own in self.names().items())
+        dtypes = ", ".join(dtypes_to_try(self.backend.dtypes, self.backend.array_library.dtypes))
+        return BackendError(
+            f"backend {self.backend.name}: expected some call to compute attention, got none: "
+            f"tried {tried}, heads before and after positions, three and four axes, "
+            f"depths {', '.join(map(str, depths))}, dtypes {dtypes}, with and without causality, "
+            f"arrays of {self.backend.library}{shown}; if it takes other arrays, name their library, "
+            'such as array = "torch"; if it takes one query without an axis of positions, judge a function '
+            "that calls it for each query; if it takes only some calls, write what you know under "
+            '[backend] in attnspec.toml, as in axes = 4, depths = [20] or dtypes = ["float16"], and run this '
+            "again"
+        )
 
 
 def _with_more(array: Any, beyond: float) -> Any:

@@ -65,12 +65,27 @@ def confirm_axes_of_masks(calls: Calls, convention: Convention) -> Convention:
     taken = {*convention.names, *inspect.signature(calls.function).parameters}
     whole = replace(convention, mask_axes=axes)
     for name in (name for name in inputs if name in taken):
-        fewer = [{name: inputs[name][0]}, {name: inputs[name][0, 0]}]
+        fewer = [{name: inputs[name][place]} for place in (0, (0, 0), (0, 0, 0))]
         fitting = [all(calls.confirms(x, arrays, y, y) for y in fewer) for x in (whole, convention)]
         if axes and not convention.mask_of_keys and fitting == [True, False]:
             calls.why["mask_axes"] = f"with a {name} of fewer axes it did not compute attention"
             return whole
     return convention
+
+
+def confirm_causality_in_masks(calls: Calls, convention: Convention) -> Convention:
+    """Find out whether a mask or a bias takes the place of causality."""
+    inputs = {"mask": calls.inputs.mask, "bias": calls.inputs.bias}
+    shown = {name: inputs[name] for name in inputs if name in convention.names}
+    if "is_causal" not in convention.names or not shown or convention.mask_of_keys:
+        return convention
+    arrays, causal = calls.drop_batch(convention, calls.arrays), {"is_causal": True}
+    if not all(calls.confirms(convention, arrays, {n: x} | causal, {n: x}) for n, x in shown.items()):
+        return convention
+    calls.why["causal_in_mask"] = (
+        f"beside {' or '.join(shown)}, causality changes nothing: these must have it"
+    )
+    return replace(convention, causal_in_mask=True)
 
 
 def with_lse(calls: Calls, convention: Convention) -> Convention:

@@ -18,7 +18,7 @@ SIZES = ("batch", "query_heads", "key_heads", "queries", "keys", "depth", "value
 #: Those that a function of packed rows or of pages may take too.
 OF_FORMS = ("longest_queries", "longest_keys", "page")
 #: What describes attention alone.
-_OF_ATTENTION = ("loop", "mask_axes", "mask_of_keys", "past")
+_OF_ATTENTION = ("loop", "mask_axes", "mask_of_keys", "past", "output_layout", "module", "causal_in_mask")
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,8 @@ class Convention:
     #: name if the function tells them apart by their dtype, and query, key and value if it takes them in one.
     names: Mapping[str, str] = field(default_factory=dict)
     layout: Literal["BHSD", "BSHD", "BS(HD)"] = "BHSD"
+    #: The layout of its output, if it is another one.
+    output_layout: Literal["", "BHSD", "BSHD", "BS(HD)"] = ""
     #: What True in a mask means to the function.
     mask: Literal["attend", "ignore"] = "attend"
     #: The number of axes that its arrays must have, if it takes only one number. Arrays with fewer get
@@ -62,6 +64,13 @@ class Convention:
     #: Options to pass in every call, because the default of the function is not the specified one. A call
     #: without the option passes the specified default. Options that the function requires are always passed.
     given: tuple[str, ...] = ()
+    #: Its parameters without a default that take None where a call does not have the argument.
+    takes_none: tuple[str, ...] = ()
+    #: The parameter for a module, of which it reads sizes and flags. A name such as ``module.is_causal`` is
+    #: that of an attribute.
+    module: str = ""
+    #: Whether causality beside a mask or a bias has to be written into these.
+    causal_in_mask: bool = False
     #: Whether a length or an offset must be an array with a number for each batch entry.
     per_entry: bool = False
     #: Whether the last query is at the last key of the length, also where `key_lengths` are given. An offset
@@ -85,7 +94,7 @@ class Convention:
     @property
     def others(self) -> tuple[str, ...]:
         """The parameters that the function is passed beside those in `names`."""
-        return (*self.sizes.values(), *self.past, *([self.slopes] if self.slopes else []))
+        return (*self.sizes.values(), *self.past, *filter(None, (self.slopes, self.module)))
 
 
 def check_convention(name: str, convention: Convention, operation: str = "attention") -> None:
@@ -104,6 +113,7 @@ def check_convention(name: str, convention: Convention, operation: str = "attent
         raise BackendError(f"backend {name}: one_query: expected a form with a batch, got {operation}")
     for what, got, expected in (
         ("layout", convention.layout, LAYOUTS),
+        ("output_layout", convention.output_layout, ("", *LAYOUTS)),
         ("mask", convention.mask, ("attend", "ignore")),
         ("window", convention.window, ("sides", "left", "keys", "both")),
         ("axes", convention.axes, (None, 2, 3, 4) if convention.loop else (None, 3, 4)),

@@ -7,6 +7,7 @@ import numpy as np
 
 from attnspec import OPERATIONS, Operation
 from attnspec.backends.errors import Unsupported
+from attnspec.backends.user.arrays import device_of
 from attnspec.backends.user.convention import Convention
 from attnspec.backends.user.scales import FLAT, SCALES, codes_of, shape_of
 from attnspec.backends.user.slopes import positions_of
@@ -37,6 +38,8 @@ def _is_per_code(option: str) -> bool:
 def default_of(option: str, form: Operation, call: Mapping[str, Any], convention: Convention, xp: Any) -> Any:
     """Return the specified default of an option for a call with canonical arrays."""
     argument = form.arguments[option]
+    if convention.names.get(option, option) in convention.takes_none:
+        return None
     if option == "scale":
         # A depth of 0 has no default scale. With a scale of 1 the function itself has to refuse it (ERR-5).
         depth = sum(call[name].shape[-1] for name in _QUERIES if name in call)
@@ -112,8 +115,7 @@ def _shape(
 
 def _array(array: Any, like: Any, xp: Any, *, of_query: bool = False) -> Any:
     """Put an array of NumPy beside an array of the library, and give it the dtype of this if asked."""
-    device = getattr(like, "device", "cpu")
-    there = {} if device == "cpu" else {"device": device}
+    there = device_of(like)
     if of_query:
         there["dtype"] = like.dtype if "float" in str(like.dtype) else xp.float32
         array = array.astype(np.float32)

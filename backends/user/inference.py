@@ -103,6 +103,7 @@ def _table(inference: Inference, operation: str) -> dict[str, Any]:
     table: dict[str, Any] = {
         "operation": operation,
         "layout": convention.layout,
+        "output_layout": convention.output_layout,
         "axes": convention.axes,
         "depths": inference.depths,
         **inference.limits,
@@ -114,6 +115,9 @@ def _table(inference: Inference, operation: str) -> dict[str, Any]:
         "one_query": convention.one_query,
         "at_length": convention.at_length,
         "past": convention.past,
+        "module": convention.module,
+        "takes_none": convention.takes_none,
+        "causal_in_mask": convention.causal_in_mask,
         "slopes": convention.slopes,
         "scales": convention.scales,
         "open_side": convention.open_side,

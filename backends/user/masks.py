@@ -6,7 +6,9 @@ from typing import Any
 import numpy as np
 
 from attnspec.backends.errors import Unsupported
+from attnspec.backends.user.arrays import device_of
 from attnspec.backends.user.convention import Convention
+from attnspec.backends.user.slopes import positions_of
 
 
 def _inverted(mask: Any) -> Any:
@@ -16,8 +18,9 @@ def _inverted(mask: Any) -> Any:
     return ~mask
 
 
-def merge_mask_and_bias(call: dict[str, Any], xp: Any) -> dict[str, Any]:
+def _merge_mask_and_bias(call: dict[str, Any], xp: Any) -> dict[str, Any]:
     """Combine mask and bias into one argument, for a function that tells them apart by the dtype."""
+    none = {"mask": None} if "mask" in call else {}
     mask, bias = call.pop("mask", None), call.pop("bias", None)
     for name, array, kind in (("mask", mask, "bool"), ("bias", bias, "float")):
         if array is not None and kind not in str(array.dtype):
@@ -27,26 +30,43 @@ def merge_mask_and_bias(call: dict[str, Any], xp: Any) -> dict[str, Any]:
             )
     if mask is not None and bias is not None:  # a mask is a bias of minus infinity (MASK-2)
         mask, bias = None, xp.where(mask, bias, -float("inf"))
-    return call | {name: x for name, x in (("mask", mask), ("bias", bias)) if x is not None}
+    return call | ({name: x for name, x in (("mask", mask), ("bias", bias)) if x is not None} or none)
 
 
 def with_own_mask(
-    call: dict[str, Any], convention: Convention, taken: Container[str], xp: Any
+    call: dict[str, Any], convention: Convention, taken: Mapping[str, str], xp: Any
 ) -> dict[str, Any]:
-    """Write the mask as the function reads it. `taken` has the options that it takes."""
+    """Write the mask as the function reads it. `taken` has its names of the options that it takes."""
+    if "mask" in taken and taken["mask"] == taken.get("bias"):
+        call = _merge_mask_and_bias(call, xp)
+    call = _with_causality(call, convention, xp) if convention.causal_in_mask else call
     call = _with_mask_of_keys(call, taken, xp) if convention.mask_of_keys else call
     if convention.mask == "ignore" and call.get("mask") is not None:
         return call | {"mask": _inverted(call["mask"])}
     return call
 
 
+def _with_causality(call: dict[str, Any], convention: Convention, xp: Any) -> dict[str, Any]:
+    """Write causality into the mask and the bias of a call that has one."""
+    there = [name for name in ("mask", "bias") if call.get(name) is not None]
+    if not there or call.get("is_causal") is not True:
+        return call
+    rows, columns = positions_of(call, from_end=convention.from_end)
+    earlier = rows[..., None, :, None] >= columns[..., None, None, :]
+    earlier = xp.asarray(earlier, **device_of(call["query"]))
+    low = {"mask": False, "bias": -float("inf")}
+    written = {name: xp.where(earlier, call[name], low[name]) for name in there}
+    return call | written | {"is_causal": False}
+
+
 def _with_mask_of_keys(call: Mapping[str, Any], taken: Container[str], xp: Any) -> dict[str, Any]:
     """Write a mask, and lengths that the function does not take, as one boolean for each key, ``(*B, S)``."""
     call = dict(call)
+    absent = {"mask": None} if "mask" in call else {}
     mask = call.pop("mask", None)
     lengths = None if "key_lengths" in taken else call.pop("key_lengths", None)
     if mask is None and lengths is None:
-        return call
+        return call | absent
     keys = call["key"].shape[-2]
     allowed = np.ones((*call["query"].shape[:-3], keys), dtype=bool)
     try:
@@ -58,9 +78,7 @@ def _with_mask_of_keys(call: Mapping[str, Any], taken: Container[str], xp: Any) 
         if numbers.dtype.kind not in "iu" or numbers.min(initial=0) < 0 or numbers.max(initial=0) > keys:
             raise Unsupported("the function takes lengths as a mask, got none from 0 to the number of keys")
         allowed &= np.arange(keys) < numbers[..., None]
-    device = getattr(call["query"], "device", "cpu")
-    there = {} if device == "cpu" else {"device": device}
-    return call | {"mask": xp.asarray(allowed, **there)}
+    return call | {"mask": xp.asarray(allowed, **device_of(call["query"]))}
 
 
 def _of_keys(mask: Any) -> Any:

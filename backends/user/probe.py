@@ -14,10 +14,10 @@ import numpy as np
 
 from attnspec import OPERATIONS
 from attnspec.backends.backend import Backend
-from attnspec.backends.errors import BackendError
 from attnspec.backends.user.calls import LENGTHS, B, Calls, H
 from attnspec.backends.user.confirm import (
     confirm_axes_of_masks,
+    confirm_causality_in_masks,
     confirm_length,
     confirm_past,
     confirm_slopes,
@@ -27,6 +27,7 @@ from attnspec.backends.user.confirm import (
 from attnspec.backends.user.convention import OTHER, PACKED, Convention
 from attnspec.backends.user.description import Inference, Known, dtypes_to_try
 from attnspec.backends.user.limits import infer_axes, infer_limits
+from attnspec.backends.user.module import ATTRIBUTES
 from attnspec.backends.user.signature import required_parameters
 from attnspec.backends.user.trials import (
     PARTNERS,
@@ -37,7 +38,7 @@ from attnspec.backends.user.trials import (
     reason_to_ignore,
     trials,
 )
-from attnspec.operations.aliases import SIZES, SLOPES
+from attnspec.operations.aliases import MODULES, SIZES, SLOPES
 
 _OPERATION = OPERATIONS["attention"]
 #: The depths to try: the others only if the first fails.
@@ -53,6 +54,11 @@ _RETURNS = (
     ("output", OTHER, OTHER),
 )
 _LAYOUTS: tuple[Literal["BHSD", "BSHD", "BS(HD)"], ...] = ("BHSD", "BSHD", "BS(HD)")
+_PLACES = {
+    "BHSD": "heads before positions",
+    "BSHD": "heads after positions",
+    PACKED: "heads and depth in one axis",
+}
 _POWERS = {"1 / sqrt(D)": -0.5, "1": 0.0, "1 / D": -1.0, "sqrt(D)": 0.5}
 #: What a required parameter with an unknown name may be. A call has to show it.
 _CANDIDATES = ("sinks", "bias", "mask", "scale", "is_causal", "key_lengths", "query_lengths")
@@ -90,7 +96,7 @@ def probe(backend: Backend, function: Callable[..., Any], known: Known) -> Infer
         return replace(inference, depths=taken, why={**inference.why, "depths": why})
     if not candidates and plainest.call_without_options() is None and plainest.nearest:
         return plainest.infer(plainest.take_nearest(*plainest.nearest))
-    raise _no_call_error(plainest, known.depths or _DEPTHS)
+    raise plainest.error_of_no_call(known.depths or _DEPTHS, taken=plainest.is_taken())
 
 
 def _maker(
@@ -119,33 +125,8 @@ def _unknown_required(function: Callable[..., Any], known: Known) -> list[str]:
     return [
         own
         for own in required_parameters(function)
-        if not guesses[own] and own not in named and own.lower() not in {*sizes, *SLOPES}
+        if not guesses[own] and own not in named and own.lower() not in {*sizes, *SLOPES, *MODULES}
     ]
-
-
-def _no_call_error(plainest: "_Probe", depths: tuple[int, ...]) -> BackendError:
-    """Make an error that lists what was tried, the error of the function, and what to write."""
-    taken = plainest.is_taken()
-    if isinstance(plainest.raised, BackendError):  # its signature is wrong, for any depth
-        return plainest.raised
-    shown = "; no call returned attention"
-    if not taken and plainest.raised is not None:
-        message = str(plainest.raised).strip() or "no message"
-        shown = (
-            f"; a call with as many heads as queries and keys, which fits every layout, "
-            f"raised {type(plainest.raised).__name__}: {message}"
-        )
-    tried = ", ".join(f"{ours} = {own}" for ours, own in plainest.names().items())
-    dtypes = ", ".join(dtypes_to_try(plainest.backend.dtypes, plainest.backend.array_library.dtypes))
-    return BackendError(
-        f"backend {plainest.backend.name}: expected some call to compute attention, got none: "
-        f"tried {tried}, heads before and after positions, three and four axes, "
-        f"depths {', '.join(map(str, depths))}, dtypes {dtypes}, with and without causality, "
-        f"arrays of {plainest.backend.library}{shown}; if it takes other arrays, name their library, "
-        'such as array = "torch"; if it takes one query without an axis of positions, judge a function that '
-        "calls it for each query; if it takes only some calls, write what you know under [backend] in "
-        'attnspec.toml, as in axes = 4, depths = [20] or dtypes = ["float16"], and run this again'
-    )
 
 
 class _Probe(Calls):
@@ -177,8 +158,9 @@ class _Probe(Calls):
         needed = "window" in self.names() and "window" not in self.known.keys
         # A window that the function needs may be one number.
         windows: tuple[Any, ...] = ("sides", "keys") if needed else (self.known.convention.window,)
-        for names, each, window, *shape in product(
-            self.choices_of_names(), always, windows, layouts, returns, axes
+        absent = self.known.choices("takes_none", tuple(dict.fromkeys((self.taking_none(), ()))))
+        for names, each, window, none, *shape in product(
+            self.choices_of_names(), always, windows, absent, layouts, returns, axes
         ):
             layout, returned, number = shape
             if layout == PACKED and number not in (None, 4):
@@ -193,6 +175,8 @@ class _Probe(Calls):
                 sizes=self.sizes(),
                 past=self.past(),
                 slopes=self.slopes(),
+                module=self.module(),
+                takes_none=none,
                 given=tuple(
                     dict.fromkeys((*self.known.convention.given, *(x for x in self.on() if x not in each)))
                 ),
@@ -203,6 +187,7 @@ class _Probe(Calls):
         """Test one parameter after the other, starting from the convention of the call without options."""
         convention = infer_axes(self, confirm_past(self, called), self.why)
         limits = infer_limits(self, convention, self.why)
+        convention = self.with_attributes(convention)
         ignored = []
         for own, ours in sorted(self.guesses.items(), key=lambda pair: pair[1][:1] in [(x,) for x in _LAST]):
             if ours and ours[0] in _OPERATION.arrays:
@@ -225,7 +210,14 @@ class _Probe(Calls):
             for parameter in inspect.signature(self.function).parameters.values()
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
         ]
-        for confirm in (confirm_length, confirm_slopes, with_lse, confirm_axes_of_masks):
+        confirmations = (
+            confirm_length,
+            confirm_slopes,
+            with_lse,
+            confirm_axes_of_masks,
+            confirm_causality_in_masks,
+        )
+        for confirm in confirmations:
             convention = confirm(self, convention)
         note_precision(self, convention)
         if ignored:
@@ -235,17 +227,25 @@ class _Probe(Calls):
         convention = replace(convention, names=names)
         return Inference(convention, self.variants, tuple(ignored), self.why, limits=limits)
 
+    def with_attributes(self, convention: Convention) -> Convention:
+        """Find out which arguments the function reads from a module."""
+        guessed = {ours for every in self.guesses.values() for ours in every}
+        for ours in (x for x in ATTRIBUTES if convention.module and x not in guessed):
+            own = f"{convention.module}.{ATTRIBUTES[ours]}"
+            convention = next(self.meanings(convention, own, (ours,)), convention)
+        return convention
+
     def call_without_options(self) -> Convention | None:
         """Infer layout, results, causality and scale from a call without options; None if none fits."""
         layouts, returns = self.known.choices("layout", _LAYOUTS), self.known.choices("returns", _RETURNS)
         axes = self.known.choices("axes", self.axes)
         shifts = (0, 1) if "query_positions" in self.names() else (0,)  # 0 may be treated wrongly
-        for shift, convention in product(shifts, [*self.plainest_conventions(layouts, returns, axes)]):
+        for shift, tried in product(shifts, [*self.plainest_conventions(layouts, returns, axes)]):
             self.shift = shift
-            arrays = self.drop_batch(convention, self.arrays)
-            got = self.run(convention, arrays)
-            if got is None:
+            arrays = self.drop_batch(tried, self.arrays)
+            if (results := self.run(tried, arrays)) is None:
                 continue
+            convention, got = self.with_its_output(tried, arrays, results)
             for base in self.bases(convention):
                 self.base, self.plain = base, self.depth**-0.5
                 distance = self.distance(got, arrays)
@@ -259,6 +259,18 @@ class _Probe(Calls):
                 if self.agrees(got, arrays):
                     return self.note_reasons(self.note_causality(convention), "1 / sqrt(D)")
         return None
+
+    def with_its_output(
+        self, convention: Convention, arrays: Mapping[str, Any], got: dict[str, Any]
+    ) -> tuple[Convention, dict[str, Any]]:
+        """Return the layout in which an output has the right shape, and its results."""
+        right = (*arrays["query"].shape[:-1], arrays["value"].shape[-1])
+        others = () if "output_layout" in self.known.keys or got["output"].shape == right else _LAYOUTS
+        for other in (replace(convention, output_layout=layout) for layout in others):
+            again = self.run(other, arrays)
+            if again is not None and again["output"].shape == right:
+                return other, again
+        return convention, got
 
     def take_nearest(self, distance: float, convention: Convention, base: dict[str, Any]) -> Convention:
         """Take the convention whose results are nearest to attention, if no call computes it."""
@@ -304,9 +316,15 @@ class _Probe(Calls):
 
     def note_reasons(self, convention: Convention, scale: str) -> Convention:
         """Record the reasons that the call without options has given."""
-        places = {"BHSD": "heads before positions", "BSHD": "heads after positions"}
-        place = places.get(convention.layout, "heads and depth in one axis")
-        self.why["layout"] = f"the results are correct with {place}"
+        self.why["layout"] = f"the results are correct with {_PLACES[convention.layout]}"
+        if convention.output_layout:
+            self.why["output_layout"] = f"the output has {_PLACES[convention.output_layout]}"
+        elif convention.module and convention.layout == "BHSD":
+            self.why["layout"] += ", of the output too; Transformers expects it with heads after positions"
+        if convention.module:
+            self.why["module"] = "each call passes a stand-in with sizes and flags"
+        if convention.takes_none:
+            self.why["takes_none"] = "it takes None in a call without them"
         if convention.given:
             self.why["given"] = "its default is not the specified one"
         if convention.returns:

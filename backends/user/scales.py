@@ -5,6 +5,7 @@ from types import MappingProxyType
 from typing import Any
 
 from attnspec.backends.errors import Unsupported
+from attnspec.backends.user.arrays import device_of
 
 #: What has a scale of its own, coarsest first: the whole tensor, each head, each token of each head.
 GRANULARITIES = ("tensor", "head", "token")
@@ -71,8 +72,7 @@ def repeat(array: Any, shape: Sequence[int], xp: Any) -> Any:
         number for size, whole in zip(sizes, shape, strict=True) for number in (size, whole // max(size, 1))
     ]
     parts = [number for size in sizes for number in (size, 1)]
-    device = getattr(array, "device", "cpu")
-    ones = xp.ones(split, dtype=array.dtype, **({} if device == "cpu" else {"device": device}))
+    ones = xp.ones(split, dtype=array.dtype, **device_of(array))
     # A view of repeated elements could have strides that kernels do not read.
     return xp.reshape(xp.reshape(array, parts) * ones, tuple(shape))
 

@@ -65,9 +65,9 @@ class Conversion:
             return _convert("to_library", name, self.to_library, value)
 
         def back(result: Any) -> Any:
-            return (
-                result if self.to_numpy is None else _convert("to_numpy", "the result", self.to_numpy, result)
-            )
+            if self.to_numpy is None or result is None:
+                return result
+            return _convert("to_numpy", "the result", self.to_numpy, result)
 
         def run(*arrays: Any, **options: Any) -> Any:
             given = {name: there(name, value) for name, value in options.items()}
@@ -146,6 +146,7 @@ def settings_of_table(where: str, name: str, table: Mapping[str, Any]) -> Settin
     convention = Convention(
         names=table.get("names", {}),
         layout=table.get("layout", "BHSD"),
+        output_layout=table.get("output_layout", ""),
         mask=table.get("mask", "attend"),
         axes=table.get("axes"),
         loop=table.get("loop", False),
@@ -156,6 +157,9 @@ def settings_of_table(where: str, name: str, table: Mapping[str, Any]) -> Settin
         returns=tuple(table.get("returns", ())),
         always=table.get("always", {}),
         given=tuple(table.get("given", ())),
+        takes_none=tuple(table.get("takes_none", ())),
+        module=table.get("module", ""),
+        causal_in_mask=table.get("causal_in_mask", False),
         open_side=table.get("open_side"),
         window=table.get("window", "sides"),
         per_entry=table.get("per_entry", False),

@@ -74,7 +74,11 @@ def native_names(
     takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     form = OPERATIONS[operation]
     native = {argument: names.get(argument, argument) for argument in form.arguments}
-    absent = [] if takes_any else [own for own in (*names.values(), *others) if own not in parameters]
+    absent = (
+        []
+        if takes_any
+        else [own for own in (*names.values(), *others) if own.partition(".")[0] not in parameters]
+    )
     absent += [
         native[argument.name]
         for argument in form.arguments.values()

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnspec.backends.errors import Unsupported
+from attnspec.backends.user.arrays import device_of
 from attnspec.backends.user.convention import Convention
 
 #: The exponents of slopes: no head has the slope of its neighbour, and the order is no sequence.
@@ -25,11 +26,9 @@ def with_slopes(
     bias = arguments.pop("bias", None)
     if bias is None and convention.slopes not in needed:
         return arguments
-    device = getattr(call["query"], "device", "cpu")
-    there = {} if device == "cpu" else {"device": device}
     heads = (1, *call["query"].shape)[-3]
     slopes = np.zeros(heads) if bias is None else slopes_of(call, from_end=convention.from_end)
-    return arguments | {convention.slopes: xp.asarray(slopes, dtype=xp.float32, **there)}
+    return arguments | {convention.slopes: xp.asarray(slopes, dtype=xp.float32, **device_of(call["query"]))}
 
 
 def slopes_of(call: Mapping[str, Any], *, from_end: bool = False) -> NDArray[np.float32]:

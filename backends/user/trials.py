@@ -175,7 +175,8 @@ def is_clear(ours: str, own: str) -> bool:
 
 def number_of_open_sides(function: Callable[..., Any], own: str) -> int | None:
     """Return the number below 1 that a window is by default, or has on both sides, or None."""
-    default = inspect.signature(function).parameters[own].default
+    parameters = inspect.signature(function).parameters
+    default = parameters[own].default if own in parameters else None
     if type(default) is int:
         return default if default <= 0 else None
     sides = set(default) if isinstance(default, tuple | list) and default else {None}

@@ -205,6 +205,9 @@ PAST = (
     ("past_v", "past_value", "past_values", "v_past", "value_past", "prev_v", "prev_value", "cached_v"),
 )
 
+#: What libraries call the module that a function takes before its arrays.
+MODULES = ("module", "attn_module", "attention_module", "layer")
+
 #: Parameters for several arrays in one.
 JOINED: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"qkv": ("query", "key", "value"), "kv": ("key", "value"), "kv_cache": ("key", "value")}
