@@ -40,7 +40,7 @@ from attnspec.reference.selection import indexer_scores, select_keys
 from attnspec.reference.sharding import sharded_attention, sharded_attention_vjp
 from attnspec.reference.softmax import softmax
 from attnspec.reference.sparsity import block_sparse_attention, listed_attention
-from attnspec.reference.stacks import reduced  # noqa: F401 - declares the operations that combine forms
+from attnspec.reference.stacks import reduce_forms  # noqa: F401 - declares the operations that combine forms
 
 __all__ = [
     "ArgumentError",

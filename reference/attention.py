@@ -6,10 +6,10 @@ from attnspec.reference.call import Array, Call, part, step
 from attnspec.reference.errors import flag, need, number
 from attnspec.reference.functions import public
 from attnspec.reference.heads import check_heads
-from attnspec.reference.masking import MASK_CHECKS, allowed
-from attnspec.reference.notation import Attention, check_axes, check_dtypes, entered, returned
-from attnspec.reference.scores import check_bias, check_scale, check_softcap, scored
-from attnspec.reference.softmax import check_sinks, maxima, softmax_of, weighted
+from attnspec.reference.masking import MASK_CHECKS, allowed_pairs
+from attnspec.reference.notation import Attention, check_axes, check_dtypes, enter, finish
+from attnspec.reference.scores import check_bias, check_scale, check_softcap, score
+from attnspec.reference.softmax import check_sinks, maxima, softmax_of, weighted_sum
 
 
 @step
@@ -23,7 +23,7 @@ def check_rate(call: Attention) -> Attention:
 
 
 @step
-def dropped(call: Attention, p: Array) -> Array:
+def drop(call: Attention, p: Array) -> Array:
     """Drop weights after the softmax, and scale the others (DROP-1, DROP-2)."""
     if call.dropout_mask is None:
         return p
@@ -55,8 +55,8 @@ attention = public(attention_of)
 @part
 def attention_part(call: Attention) -> Any:
     """Compute what a checked call returns."""
-    call = entered(call)
-    results = returned(call, *attend(call))
+    call = enter(call)
+    results = finish(call, *attend(call))
     if not call.return_max:
         return results
     most = maxima(call)
@@ -67,11 +67,11 @@ def attention_part(call: Attention) -> Any:
 @step
 def attend(call: Attention) -> tuple[Array, Array, Array]:
     """Compute output, lse and weights."""
-    s = scored(call)  # (*B, Hq, L, S)
-    seen = allowed(call)  # (*B, Hq, L, S)
+    s = score(call)  # (*B, Hq, L, S)
+    seen = allowed_pairs(call)  # (*B, Hq, L, S)
     p, lse = softmax_of(call, s, seen)  # (*B, Hq, L, S) and (*B, Hq, L)
-    p = dropped(call, p)
-    return weighted(call, p, seen), lse, p  # (*B, Hq, L, Dv)
+    p = drop(call, p)
+    return weighted_sum(call, p, seen), lse, p  # (*B, Hq, L, Dv)
 
 
 @step

@@ -6,7 +6,7 @@ from typing import Any
 from attnspec.reference.call import Array, Call, part, step
 from attnspec.reference.errors import array, check_lse_dtype, flag, integers, need, real, same_dtype, within
 from attnspec.reference.functions import public
-from attnspec.reference.notation import count, largest, narrow, of_batch, reshaped, stored, wide
+from attnspec.reference.notation import align_batch, count, largest, narrow, out_dtype, reshape, wide
 
 
 def append_cache_of(call: Call, cache: Array, new: Array, *, lengths: Any) -> Array:
@@ -22,7 +22,7 @@ def append_cache_of(call: Call, cache: Array, new: Array, *, lengths: Any) -> Ar
     >>> append_cache([[1.0], [0.0], [0.0]], [[5.0]], lengths=1).tolist()
     [[1.0], [5.0], [0.0]]
     """
-    return appended(call, cache, new, check_append(call, cache, new, lengths))
+    return append(call, cache, new, check_append(call, cache, new, lengths))
 
 
 append_cache = public(append_cache_of)
@@ -45,13 +45,13 @@ def check_append(call: Call, cache: Array, new: Array, lengths: Any) -> Any:
 
 @step
 @part
-def appended(call: Call, cache: Array, new: Array, lengths: Any) -> Array:
+def append(call: Call, cache: Array, new: Array, lengths: Any) -> Array:
     """Write the new positions into a copy of the cache (CACHE-1)."""
     xp, added = call.xp, new.shape[-2]
-    cache, new = (narrow(call, each, stored(call, cache)) for each in (cache, new))
+    cache, new = (narrow(call, each, out_dtype(call, cache)) for each in (cache, new))
     if added == 0:
         return xp.asarray(cache, copy=True)
-    starts = of_batch(lengths) if cache.ndim > 2 else lengths
+    starts = align_batch(lengths) if cache.ndim > 2 else lengths
     place = count(xp, cache.shape[-2], cache)[:, None] - starts  # (*B, 1, C, 1): of the new ones, which
     index = xp.broadcast_to(xp.clip(place, 0, added - 1), cache.shape)
     return xp.where((place >= 0) & (place < added), xp.take_along_axis(new, index, axis=-2), cache)
@@ -72,7 +72,7 @@ def gather_pages_of(call: Call, pages: Array, block_table: Array) -> Array:
     >>> gather_pages(pages, [1, 0]).ravel().tolist()
     [3.0, 4.0, 1.0, 2.0]
     """
-    return gathered(call, pages, check_pages(call, pages, block_table))
+    return gather(call, pages, check_pages(call, pages, block_table))
 
 
 gather_pages = public(gather_pages_of)
@@ -92,16 +92,16 @@ def check_pages(call: Call, pages: Array, block_table: Array) -> Array:
 
 @step
 @part
-def gathered(call: Call, pages: Array, table: Array) -> Array:
+def gather(call: Call, pages: Array, table: Array) -> Array:
     """Concatenate the pages of each sequence (CACHE-4)."""
     _, heads, size, depth = pages.shape
     *batch, length = table.shape
     places = call.xp.where(table < 0, 0, table)  # the positions of an entry of -1 are not defined
-    taken = call.xp.take(pages, reshaped(call.xp, places, (math.prod(table.shape),)), axis=0)
-    taken = reshaped(call.xp, taken, (*batch, length, heads, size, depth))
+    taken = call.xp.take(pages, reshape(call.xp, places, (math.prod(table.shape),)), axis=0)
+    taken = reshape(call.xp, taken, (*batch, length, heads, size, depth))
     taken = call.xp.moveaxis(taken, -4, -3)  # (*B, H, T, K, D)
-    taken = reshaped(call.xp, taken, (*batch, heads, length * size, depth))
-    return narrow(call, taken, stored(call, pages))
+    taken = reshape(call.xp, taken, (*batch, heads, length * size, depth))
+    return narrow(call, taken, out_dtype(call, pages))
 
 
 def merge_partials_of(call: Call, outputs: Array, lses: Array, *, return_lse: bool) -> Any:
@@ -137,12 +137,12 @@ def check_partials(call: Call, outputs: Array, lses: Array) -> None:
 
 @part
 def _merge(call: Call, outputs: Array, lses: Array) -> tuple[Array, Array]:
-    output, lse = merged(call, wide(call, outputs), wide(call, lses))
-    return narrow(call, output, stored(call, outputs)), narrow(call, lse, stored(call, lses))
+    output, lse = merge(call, wide(call, outputs), wide(call, lses))
+    return narrow(call, output, out_dtype(call, outputs)), narrow(call, lse, out_dtype(call, lses))
 
 
 @step
-def merged(call: Call, outputs: Array, lses: Array) -> tuple[Array, Array]:
+def merge(call: Call, outputs: Array, lses: Array) -> tuple[Array, Array]:
     """Weight the parts by their shares of the denominator (CACHE-6), and exclude empty parts (CACHE-7).
 
     A row with a share of NaN or infinity is NaN (CACHE-9).

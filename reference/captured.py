@@ -9,7 +9,7 @@ from attnspec.reference.call import Arguments, Call, Steps, step
 
 
 @step
-def replayed(_call: Call, _kept: Arguments, arguments: Arguments) -> Arguments:
+def replay(_call: Call, _kept: Arguments, arguments: Arguments) -> Arguments:
     """Return the arguments that a replay computes with: those that its arrays hold now (ERR-20)."""
     return arguments
 
@@ -17,20 +17,20 @@ def replayed(_call: Call, _kept: Arguments, arguments: Arguments) -> Arguments:
 def captures(run: Callable[..., Any], bind: Callable[..., Arguments], steps: Steps) -> Callable[..., Any]:
     """Return a function that makes functions. Each keeps a copy of the arguments of its first call."""
 
-    def captured() -> Callable[..., Any]:
+    def capture() -> Callable[..., Any]:
         kept: Arguments = {}
 
         def again(*arrays: Any, **options: Any) -> Any:
             arguments = bind(arrays, options)
             if not kept:
-                kept.update({name: _copied(x) for name, x in arguments.items()})
+                kept.update({name: _copy(x) for name, x in arguments.items()})
             xp = array_namespace(*(x for x in arguments.values() if is_array_api_obj(x)))
-            return run(**replayed(Call(steps, xp, None), kept, arguments))
+            return run(**replay(Call(steps, xp, None), kept, arguments))
 
         return again
 
-    return captured
+    return capture
 
 
-def _copied(x: Any) -> Any:
+def _copy(x: Any) -> Any:
     return array_namespace(x).asarray(x, copy=True) if is_array_api_obj(x) else x

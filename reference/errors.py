@@ -32,7 +32,7 @@ def need(name: str, good: Any, expected: str, got: Any, rule: str) -> None:
         raise ArgumentError(f"{name}: expected {expected}, got {got} [{rule}]")
 
 
-def described(given: Any) -> str:
+def describe(given: Any) -> str:
     """Describe an argument in one line."""
     if is_array_api_obj(given):
         return f"{dtype_name(given)} of shape {tuple(given.shape)}"
@@ -61,26 +61,26 @@ def is_integer(given: Any) -> bool:
 
 def number(name: str, given: Any, rule: str) -> float:
     """Return a finite real number."""
-    need(name, is_number(given), "a finite number", described(given), rule)
+    need(name, is_number(given), "a finite number", describe(given), rule)
     return float(given)
 
 
 def whole(name: str, given: Any, least: int, rule: str) -> int:
     """Return an integer that is at least `least`."""
     good = is_integer(given) and given >= least
-    need(name, good, f"a whole number of {least} or more", described(given), rule)
+    need(name, good, f"a whole number of {least} or more", describe(given), rule)
     return int(given)
 
 
 def flag(name: str, given: Any) -> bool:
     """Return True or False, so that a mask passed by mistake is not taken for true (ERR-3)."""
-    need(name, isinstance(given, bool | np.bool_), "True or False", described(given), "ERR-3")
+    need(name, isinstance(given, bool | np.bool_), "True or False", describe(given), "ERR-3")
     return bool(given)
 
 
 def array(call: Call, name: str, given: Any, rule: str) -> Array:
     """Return an array of the library in use."""
-    need(name, is_array_api_obj(given), "an array", described(given), rule)
+    need(name, is_array_api_obj(given), "an array", describe(given), rule)
     own = array_namespace(given)
     need(name, own is call.xp, f"an array of {call.xp.__name__}", f"one of {own.__name__}", rule)
     return given
@@ -119,10 +119,10 @@ def booleans(call: Call, name: str, given: Any, full: Shape, rule: str) -> Array
     array(call, name, given, "ERR-4")
     got = f"{given.dtype}; an additive mask is a bias"
     need(name, given.dtype == call.xp.bool, "bool", got, "ERR-4")
-    return fitting(name, given, full, rule)
+    return broadcastable(name, given, full, rule)
 
 
-def fitting(name: str, given: Array, full: Shape, rule: str) -> Array:
+def broadcastable(name: str, given: Array, full: Shape, rule: str) -> Array:
     """Return an array that broadcasts to the shape of the scores, trailing axes aligned."""
     shape = tuple(given.shape)
     need(name, broadcasts(shape, full), f"a shape that broadcasts to {full}", shape, rule)
@@ -141,7 +141,7 @@ def integers(call: Call, name: str, given: Any, batch: Shape, rule: str) -> int 
         need(name, -_LARGEST <= given <= _LARGEST, f"{-_LARGEST} to {_LARGEST}", given, rule)
         # A compiled part is compiled again for each new Python integer, but not for an array.
         return int(given) if call.steps.compiler is None else call.xp.asarray(int(given))
-    need(name, is_array_api_obj(given), f"integers of shape {batch}, or one", described(given), rule)
+    need(name, is_array_api_obj(given), f"integers of shape {batch}, or one", describe(given), rule)
     array(call, name, given, rule)
     need(name, dtype_name(given).startswith(("int", "uint")), "integers", given.dtype, rule)
     if not given.shape and call.steps.compiler is not None:
@@ -234,7 +234,7 @@ def _check_beside(form: Operation, argument: Argument, arguments: Arguments) -> 
     for other in argument.excludes:
         given = arguments[other]
         default = given is None or (is_integer(given) and given == form.arguments[other].default)
-        need(argument.name, default, f"no {other} beside it", described(given), rule)
+        need(argument.name, default, f"no {other} beside it", describe(given), rule)
 
 
 def _check_numbers(call: Call, argument: Argument, x: Array, leading: Array) -> None:

@@ -68,7 +68,7 @@ def rotary_frequencies_of(call: Call, features: Array, **options: Any) -> Any:
     >>> rotary_frequencies(np.ones((1, 4)), base=100.0, scaling="linear", factor=4.0).round(6).tolist()
     [0.25, 0.025]
     """
-    return _computed(check_scaling(Frequencies(call.steps, call.xp, call.dtype, features, **options)))
+    return _compute(check_scaling(Frequencies(call.steps, call.xp, call.dtype, features, **options)))
 
 
 rotary_frequencies = public(rotary_frequencies_of)
@@ -98,7 +98,7 @@ def check_scaling(call: Frequencies) -> Frequencies:
     for name in known.keys() - _CHECKED:
         given = getattr(call, name)
         if given is not None or known[name].kind == "flag":
-            changes[name] = _checked(call, name, given, changes["rotary_depth"])
+            changes[name] = _check(call, name, given, changes["rotary_depth"])
     return check_range(call.but(**changes))
 
 
@@ -106,17 +106,17 @@ def check_scaling(call: Frequencies) -> Frequencies:
 _CHECKED = frozenset(("features", "base", "rotary_depth", "scaling"))
 
 
-def _checked(call: Frequencies, name: str, given: Any, depth: int) -> Any:
+def _check(call: Frequencies, name: str, given: Any, depth: int) -> Any:
     """Check one argument by its declaration."""
-    one = OPERATIONS["rotary_frequencies"].arguments[name]
-    if one.kind == "array":
+    argument = OPERATIONS["rotary_frequencies"].arguments[name]
+    if argument.kind == "array":
         check_of_pairs(call, name, given, call.features, depth)
         return given
-    if one.kind == "flag":
+    if argument.kind == "flag":
         return flag(name, given)
-    bounds = one.bounds
+    bounds = argument.bounds
     least = 0 if bounds is None else bounds.least
-    if one.kind == "integer":
+    if argument.kind == "integer":
         need(name, is_integer(given) and given >= least, f"an integer from {least}", repr(given), "POS-25")
         return int(given)
     result = number(name, given, "POS-25")
@@ -139,27 +139,27 @@ def check_range(call: Frequencies) -> Frequencies:
     return call
 
 
-def _computed(call: Frequencies) -> Any:
+def _compute(call: Frequencies) -> Any:
     xp = call.xp
     name = dtype_name(call.features)
     dtype = getattr(xp, FORMATS[name].lse) if call.dtype is None else call.dtype
-    frequencies = narrow(call, stretched(call), dtype)
+    frequencies = narrow(call, scaled_frequencies(call), dtype)
     if not call.return_attention_factor:
         return frequencies
     return frequencies, xp.asarray(attention_factor(call), dtype=dtype, device=device(call.features))
 
 
 @step
-def unstretched(call: Frequencies) -> Array:
+def base_frequencies(call: Frequencies) -> Array:
     """Return the frequencies of the base (POS-18)."""
     return call.base ** (-2 * call.pair / call.rotary_depth)
 
 
 @step
-def stretched(call: Frequencies) -> Array:
+def scaled_frequencies(call: Frequencies) -> Array:
     """Return the frequencies of the scaling (POS-18)."""
     return {
-        "none": unstretched,
+        "none": base_frequencies,
         "linear": linear,
         "dynamic": dynamic,
         "yarn": yarn,
@@ -171,7 +171,7 @@ def stretched(call: Frequencies) -> Array:
 @step
 def linear(call: Frequencies) -> Array:
     """Divide every frequency by the factor: position interpolation (POS-19)."""
-    return unstretched(call) / call.factor
+    return base_frequencies(call) / call.factor
 
 
 @step
@@ -180,14 +180,14 @@ def dynamic(call: Frequencies) -> Array:
     longer = max(call.length, call.original_length) / call.original_length
     ratio = call.factor * longer - (call.factor - 1)
     depth = call.rotary_depth
-    return unstretched(call) * ratio ** (-2 * call.pair / max(depth - 2, 1))
+    return base_frequencies(call) * ratio ** (-2 * call.pair / max(depth - 2, 1))
 
 
 @step
 def yarn(call: Frequencies) -> Array:
     """Stretch pairs that rotate slowly, and those between fast and slow in part (POS-21)."""
     low, high = yarn_range(call)
-    ramp, plain = call.xp.clip((call.pair - low) / (high - low), 0, 1), unstretched(call)
+    ramp, plain = call.xp.clip((call.pair - low) / (high - low), 0, 1), base_frequencies(call)
     return plain / call.factor * ramp + plain * (1 - ramp)
 
 
@@ -212,7 +212,7 @@ def yarn_pair(call: Frequencies, rotations: float) -> float:
 @step
 def longrope(call: Frequencies) -> Array:
     """Divide each frequency by its own factor, short or long (POS-23)."""
-    return unstretched(call) / call.xp.astype(longrope_factors(call), call.xp.float64)
+    return base_frequencies(call) / call.xp.astype(longrope_factors(call), call.xp.float64)
 
 
 @step
@@ -224,7 +224,7 @@ def longrope_factors(call: Frequencies) -> Array:
 @step
 def llama3(call: Frequencies) -> Array:
     """Divide low frequencies by the factor, keep high ones, and mix between them (POS-24)."""
-    plain, low, high = unstretched(call), call.low_frequency_factor, call.high_frequency_factor
+    plain, low, high = base_frequencies(call), call.low_frequency_factor, call.high_frequency_factor
     rotations = call.original_length * plain / (2 * math.pi)
     smooth = call.xp.clip((rotations - low) / (high - low), 0, 1)
     return (1 - smooth) * plain / call.factor + smooth * plain

@@ -35,9 +35,7 @@ def rewrite(folder: Path, only: str | None = None) -> list[Rewritten]:
         raise SpecError(f"case: expected one of {', '.join(ids)}, got {only!r}")
     results = []
     for path, document in documents.items():
-        entries = [
-            _recomputed(entry) if only in (None, entry["id"]) else entry for entry in document["cases"]
-        ]
+        entries = [_recompute(entry) if only in (None, entry["id"]) else entry for entry in document["cases"]]
         changed = [
             f"{new['id']} ({', '.join(new['rules'])})"
             for old, new in zip(document["cases"], entries, strict=True)
@@ -50,7 +48,7 @@ def rewrite(folder: Path, only: str | None = None) -> list[Rewritten]:
     return results
 
 
-def _recomputed(entry: Mapping[str, Any]) -> dict[str, Any]:
+def _recompute(entry: Mapping[str, Any]) -> dict[str, Any]:
     try:
         return recompute(entry)
     except (KeyError, ValueError, TypeError, ArithmeticError) as error:
@@ -63,17 +61,17 @@ def recompute(entry: Mapping[str, Any]) -> dict[str, Any]:
     entry = dict(entry)
     if "misuse" in entry:
         return entry
-    entry |= _proven(evaluate(entry["operation"], arguments))
+    entry |= _proof(evaluate(entry["operation"], arguments))
     if "alternatives" in entry:
         entry["alternatives"] = [
             {"rule": other["rule"], "variant": other["variant"]}
-            | _proven(evaluate(entry["operation"], arguments, other["variant"]))
+            | _proof(evaluate(entry["operation"], arguments, other["variant"]))
             for other in entry["alternatives"]
         ]
     return entry
 
 
-def _proven(results: Mapping[str, Settled]) -> dict[str, Any]:
+def _proof(results: Mapping[str, Settled]) -> dict[str, Any]:
     radii = [settled.radius for settled in results.values() if settled.radius is not None]
     return {
         "expected": {name: tensor(settled.values) for name, settled in results.items()},

@@ -4,14 +4,14 @@ import math
 from dataclasses import dataclass
 from typing import Any, cast
 
-from attnspec.reference.attention import check_arguments, dropped
+from attnspec.reference.attention import check_arguments, drop
 from attnspec.reference.call import Array, Call, Mask, part, step
 from attnspec.reference.errors import Shape, check_lse_dtype, dtype_name, flag, need, real
 from attnspec.reference.functions import public
-from attnspec.reference.heads import shared
-from attnspec.reference.masking import allowed
-from attnspec.reference.notation import Attention, entered, narrow, reshaped, stored, wide
-from attnspec.reference.scores import factor, product, scored
+from attnspec.reference.heads import repeat_heads
+from attnspec.reference.masking import allowed_pairs
+from attnspec.reference.notation import Attention, enter, narrow, out_dtype, reshape, wide
+from attnspec.reference.scores import factor, product, score
 from attnspec.reference.softmax import softmax_of
 
 
@@ -66,18 +66,18 @@ def check_cotangents(call: Gradients) -> Gradients:
 @part
 def attention_vjp_part(given: Gradients) -> tuple[Array, ...]:
     """Compute the gradients of a checked call, each in the dtype of its array (GRAD-2)."""
-    call = given_cotangents(cast("Gradients", entered(given)))
+    call = convert_cotangents(cast("Gradients", enter(given)))
     results = backward(call)
     if call.flat:  # the bias and the sinks never had an axis of heads to remove
         results = [array[0, ...] if place < 3 else array for place, array in enumerate(results)]
     arrays = [given.query, given.key, given.value, given.bias, given.sinks]
     of = [array for array in arrays if array is not None]
     last = results[len(of) :]  # the gradient of the scale, if it is asked for, is as precise as an lse
-    return (*(narrow(call, d, stored(call, array)) for d, array in zip(results, of, strict=False)), *last)
+    return (*(narrow(call, d, out_dtype(call, array)) for d, array in zip(results, of, strict=False)), *last)
 
 
 @step
-def given_cotangents(call: Gradients) -> Gradients:
+def convert_cotangents(call: Gradients) -> Gradients:
     """Convert the cotangents to the axes and precision of the call. A missing `d_lse` is 0 (GRAD-6)."""
     g, h = wide(call, call.d_output), call.d_lse
     g = g[None, ...] if call.flat else g
@@ -105,16 +105,16 @@ def backward(call: Gradients) -> list[Array]:
 @step
 def forward_again(call: Gradients) -> tuple[Array, Array, Mask]:
     """Compute the results of the forward pass: weights before dropout, lse, and allowed pairs."""
-    seen = allowed(call)
-    p, lse = softmax_of(call, scored(call), seen)
+    seen = allowed_pairs(call)
+    p, lse = softmax_of(call, score(call), seen)
     return p, lse, seen
 
 
 @step
 def d_weights(call: Gradients) -> Array:
     """Return the gradient with respect to each weight, through its dropout (GRAD-8)."""
-    r = call.d_output @ call.xp.matrix_transpose(shared(call, call.value))
-    return dropped(call, r)
+    r = call.d_output @ call.xp.matrix_transpose(repeat_heads(call, call.value))
+    return drop(call, r)
 
 
 @step
@@ -143,28 +143,30 @@ def d_products(call: Gradients, t: Array) -> Array:
 @step
 def d_query(call: Gradients, u: Array, allowed: Mask) -> Array:
     """Sum over the keys (GRAD-1)."""
-    return factor(call) * meeting(call, u, allowed, shared(call, call.key))
+    return factor(call) * multiply_allowed(call, u, allowed, repeat_heads(call, call.key))
 
 
 @step
 def d_key(call: Gradients, u: Array, allowed: Mask) -> Array:
     """Sum over the queries, and over the heads that share the key (GRAD-3)."""
     turned = call.xp.matrix_transpose
-    return factor(call) * summed_heads(call, meeting(call, turned(u), turned(allowed), call.query), call.key)
+    return factor(call) * sum_heads(
+        call, multiply_allowed(call, turned(u), turned(allowed), call.query), call.key
+    )
 
 
 @step
 def d_value(call: Gradients, p: Array, allowed: Mask) -> Array:
     """Sum the cotangents, multiplied by the weights after dropout (GRAD-8)."""
-    q = call.xp.where(allowed, dropped(call, p), 0.0)
+    q = call.xp.where(allowed, drop(call, p), 0.0)
     turned = call.xp.matrix_transpose
-    return summed_heads(call, meeting(call, turned(q), turned(allowed), call.d_output), call.value)
+    return sum_heads(call, multiply_allowed(call, turned(q), turned(allowed), call.d_output), call.value)
 
 
 @step
 def d_bias(call: Gradients, t: Array) -> Array:
     """Sum over the axes along which the bias was broadcast (GRAD-4)."""
-    return summed_to(call.xp, t, tuple(call.bias.shape))
+    return sum_to(call.xp, t, tuple(call.bias.shape))
 
 
 @step
@@ -173,7 +175,7 @@ def d_sinks(call: Gradients, lse: Array, delta: Array) -> Array:
     xp = call.xp
     p = xp.where(call.sink == -math.inf, 0.0, xp.exp(call.sink - lse[..., None]))  # (*B, Hq, L, 1)
     moved = xp.where(p == 0, 0.0, p * (call.d_lse - delta))
-    return summed_to(xp, moved[..., 0], (*moved.shape[-3:-2], 1))[..., 0]
+    return sum_to(xp, moved[..., 0], (*moved.shape[-3:-2], 1))[..., 0]
 
 
 @step
@@ -183,7 +185,7 @@ def d_scale(call: Gradients, u: Array, allowed: Mask) -> Array:
 
 
 @step
-def meeting(call: Gradients, weights: Array, pairs: Mask, array: Array) -> Array:
+def multiply_allowed(call: Gradients, weights: Array, pairs: Mask, array: Array) -> Array:
     """Multiply, so that NaN and infinity reach only rows that may attend to them (GRAD-12, GRAD-18)."""
     xp = call.xp
     finite = xp.isfinite(array)
@@ -194,17 +196,17 @@ def meeting(call: Gradients, weights: Array, pairs: Mask, array: Array) -> Array
 
 
 @step
-def summed_heads(call: Gradients, d: Array, like: Array) -> Array:
+def sum_heads(call: Gradients, d: Array, like: Array) -> Array:
     """Sum the gradients of the query heads that share a key head, ``(*B, Hkv, S, D)`` (GRAD-3)."""
     heads = like.shape[-3]
     group = d.shape[-3] // heads
     if group == 1:
         return d
     shape = (*d.shape[:-3], heads, group, *d.shape[-2:])
-    return call.xp.sum(reshaped(call.xp, d, shape), axis=-3)
+    return call.xp.sum(reshape(call.xp, d, shape), axis=-3)
 
 
-def summed_to(xp: Any, array: Array, shape: Shape) -> Array:
+def sum_to(xp: Any, array: Array, shape: Shape) -> Array:
     """Sum over the axes along which an array of a shape is broadcast."""
     for _ in range(array.ndim - len(shape)):
         array = xp.sum(array, axis=0)

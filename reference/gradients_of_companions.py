@@ -8,12 +8,12 @@ from attnspec.reference.caching import check_partials
 from attnspec.reference.call import Arguments, Array, Call, part, step
 from attnspec.reference.errors import Shape, check_lse_dtype, dtype_name, need, real
 from attnspec.reference.functions import public
-from attnspec.reference.gradients import attention_vjp_of, summed_to
+from attnspec.reference.gradients import attention_vjp_of, sum_to
 from attnspec.reference.heads import merge_heads_of, split_heads_of
 from attnspec.reference.masking import key_position, position
 from attnspec.reference.multi_head import check_multi_head
-from attnspec.reference.notation import Attention, largest, narrow, stored, wide
-from attnspec.reference.positions import Rotary, check_alibi, check_rotary, distant, rotated
+from attnspec.reference.notation import Attention, largest, narrow, out_dtype, wide
+from attnspec.reference.positions import Rotary, check_alibi, check_rotary, penalty, rotate
 from attnspec.reference.projection import check_projection, project
 
 
@@ -41,7 +41,7 @@ def merge_partials_vjp_of(
     if d_lse is not None:
         check_lse_dtype(call, "d_lse", d_lse, outputs)
         need("d_lse", tuple(d_lse.shape) == shape[:-1], f"shape {shape[:-1]}", tuple(d_lse.shape), "GRAD-16")
-    return _parted(call, outputs, lses, d_output, d_lse)
+    return _merge_gradients(call, outputs, lses, d_output, d_lse)
 
 
 merge_partials_vjp = public(merge_partials_vjp_of)
@@ -57,15 +57,15 @@ def check_cotangent(call: Call, name: str, given: Array, like: Array, shape: Sha
 
 
 @part
-def _parted(call: Call, outputs: Array, lses: Array, g: Array, h: Array) -> tuple[Array, Array]:
+def _merge_gradients(call: Call, outputs: Array, lses: Array, g: Array, h: Array) -> tuple[Array, Array]:
     xp, levels = call.xp, wide(call, lses)
     h = xp.zeros_like(wide(call, g)[..., 0]) if h is None else wide(call, h)
-    d_outputs, d_lses = parted(call, wide(call, outputs), levels, wide(call, g), h)
-    return narrow(call, d_outputs, stored(call, outputs)), narrow(call, d_lses, stored(call, lses))
+    d_outputs, d_lses = merge_gradients(call, wide(call, outputs), levels, wide(call, g), h)
+    return narrow(call, d_outputs, out_dtype(call, outputs)), narrow(call, d_lses, out_dtype(call, lses))
 
 
 @step
-def parted(call: Call, outputs: Array, lses: Array, g: Array, h: Array) -> tuple[Array, Array]:
+def merge_gradients(call: Call, outputs: Array, lses: Array, g: Array, h: Array) -> tuple[Array, Array]:
     """Pass the cotangents of a merged row on to its parts, and nothing to empty parts (GRAD-21)."""
     xp, empty = call.xp, lses == -math.inf
     w = shares(call, lses)  # (M, *B, H, L)
@@ -108,16 +108,16 @@ def rotary_vjp_of(call: Call, features: Array, d_rotated: Array, **options: Any)
     """
     checked = check_rotary(Rotary(call.steps, call.xp, call.dtype, features, **options))
     check_cotangent(call, "d_rotated", d_rotated, features, tuple(features.shape))
-    return turned_back(checked, d_rotated)
+    return turn_back(checked, d_rotated)
 
 
 rotary_vjp = public(rotary_vjp_of)
 
 
 @step
-def turned_back(call: Rotary, g: Array) -> Array:
+def turn_back(call: Rotary, g: Array) -> Array:
     """Rotate each pair by its negative angle. A cotangent past the rotary depth does not change (GRAD-22)."""
-    return rotated(call, g, back=True)
+    return rotate(call, g, back=True)
 
 
 def alibi_bias_vjp_of(
@@ -147,15 +147,15 @@ alibi_bias_vjp = public(alibi_bias_vjp_of)
 
 @part
 def _d_slopes(call: Attention, d_bias: Array, slopes: Array) -> Array:
-    return narrow(call, d_slopes(call, wide(call, d_bias)), stored(call, slopes))
+    return narrow(call, d_slopes(call, wide(call, d_bias)), out_dtype(call, slopes))
 
 
 @step
 def d_slopes(call: Attention, g: Array) -> Array:
     """Sum the cotangents of each head, each times minus its distance, ``(Hq,)`` (GRAD-25)."""
-    terms = distant(call, call.xp.ones_like(g[..., :1, :1]), position(call), key_position(call)) * g
+    terms = penalty(call, call.xp.ones_like(g[..., :1, :1]), position(call), key_position(call)) * g
     terms = terms if terms.ndim > 2 else terms[None, ...]
-    return summed_to(call.xp, terms, (terms.shape[-3], 1, 1))[:, 0, 0]
+    return sum_to(call.xp, terms, (terms.shape[-3], 1, 1))[:, 0, 0]
 
 
 _OPTIONS = ("scale", "mask", "is_causal")
@@ -197,10 +197,10 @@ def multi_head_attention_vjp_of(call: Call, **arguments: Any) -> tuple[Array, ..
     cotangent = split_heads_of(call, d_merged, heads=arguments["heads"])
     results = attention_vjp_of(call, query, key, value, cotangent, **options)
     ds = dict(zip(heads, (merge_heads_of(call, d) for d in results), strict=True)) | {"output": g}
-    gradients = {**_of_parameters(call, arguments, ds, merged), **_of_tokens(call, arguments, ds)}
+    gradients = {**_parameter_gradients(call, arguments, ds, merged), **_token_gradients(call, arguments, ds)}
     names = ("tokens", *(f"{name}_weight" for name in ds), "memory", *(f"{name}_bias" for name in ds))
     there = [name for name in names if arguments[name] is not None]
-    return tuple(narrow(call, gradients[name], stored(call, arguments[name])) for name in there)
+    return tuple(narrow(call, gradients[name], out_dtype(call, arguments[name])) for name in there)
 
 
 multi_head_attention_vjp = public(multi_head_attention_vjp_of)
@@ -213,7 +213,7 @@ def _rows(call: Call, name: str, arguments: Arguments) -> Array:
     )
 
 
-def _of_parameters(call: Call, arguments: Arguments, ds: Arguments, merged: Array) -> Arguments:
+def _parameter_gradients(call: Call, arguments: Arguments, ds: Arguments, merged: Array) -> Arguments:
     results = {}
     tokens, source = wide(call, arguments["tokens"]), wide(call, arguments["source"])
     for name, inputs in (("query", tokens), ("key", source), ("value", source), ("output", merged)):
@@ -222,13 +222,13 @@ def _of_parameters(call: Call, arguments: Arguments, ds: Arguments, merged: Arra
     return results
 
 
-def _of_tokens(call: Call, arguments: Arguments, ds: Arguments) -> Arguments:
+def _token_gradients(call: Call, arguments: Arguments, ds: Arguments) -> Arguments:
     """Compute the gradients through the projections to queries, keys and values."""
     parts = [
         d_projected(call, ds[name], wide(call, arguments[f"{name}_weight"]), arguments["convention"])
         for name in ("query", "key", "value")
     ]
-    of_tokens, of_memory = collected(call, *parts, cross=arguments["memory"] is not None)
+    of_tokens, of_memory = collect(call, *parts, cross=arguments["memory"] is not None)
     return {"tokens": of_tokens, "memory": of_memory}
 
 
@@ -243,17 +243,17 @@ def d_weight(call: Call, inputs: Array, d: Array, convention: str) -> Array:
     """Return the gradient with respect to a weight, summed over all positions (GRAD-23, PROJ-7)."""
     turned = call.xp.matrix_transpose
     products = turned(inputs) @ d if convention == "row" else turned(d) @ inputs
-    return summed_to(call.xp, products, tuple(products.shape[-2:]))
+    return sum_to(call.xp, products, tuple(products.shape[-2:]))
 
 
 @step
 def d_shift(call: Call, d: Array) -> Array:
     """Return the gradient with respect to a bias, summed over all positions (GRAD-23)."""
-    return summed_to(call.xp, d, tuple(d.shape[-1:]))
+    return sum_to(call.xp, d, tuple(d.shape[-1:]))
 
 
 @step
-def collected(
+def collect(
     _call: Call, by_query: Array, by_key: Array, by_value: Array, *, cross: bool
 ) -> tuple[Array, Array]:
     """Return the gradients of tokens and memory. Without a memory, tokens collect all three (GRAD-23)."""

@@ -11,10 +11,10 @@ from attnspec.reference.gradients import (
     attention_vjp_of,
     attention_vjp_part,
     check_cotangents,
-    summed_to,
+    sum_to,
 )
 from attnspec.reference.latent import ARRAYS, latent_keys, latent_scale, latent_values
-from attnspec.reference.notation import narrow, stored, wide
+from attnspec.reference.notation import narrow, out_dtype, wide
 from attnspec.reference.packing import Packed, packed_call, sequence_of_row, within_sequences
 from attnspec.reference.sparsity import Sparse, check_blocks, check_lists, plain_fields, sparse
 
@@ -141,7 +141,7 @@ def latent_attention_vjp_of(call: Call, **arguments: Any) -> tuple[Array, ...]:
     given = arguments | {name: wide(call, arguments[name]) for name in names}
     results = latent_backward(call, given)
     rounded = (
-        narrow(call, d, stored(call, arguments[name])) for name, d in zip(ARRAYS, results, strict=False)
+        narrow(call, d, out_dtype(call, arguments[name])) for name, d in zip(ARRAYS, results, strict=False)
     )
     return (*rounded, *results[len(ARRAYS) :])
 
@@ -193,4 +193,4 @@ def d_latent_weight(call: Call, given: Arguments, d: Array) -> Array:
     # A position that no query may attend to may be NaN (GRAD-12).
     used = xp.isfinite(latent) | xp.any(d != 0, axis=-1, keepdims=True)
     result = xp.matrix_transpose(xp.where(used, latent, 0.0)) @ d
-    return summed_to(xp, result, tuple(result.shape[-3:]))
+    return sum_to(xp, result, tuple(result.shape[-3:]))

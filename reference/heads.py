@@ -3,7 +3,7 @@
 from attnspec.reference.call import Array, Call, part, step
 from attnspec.reference.errors import need, real, whole
 from attnspec.reference.functions import public
-from attnspec.reference.notation import Attention, narrow, reshaped, stored
+from attnspec.reference.notation import Attention, narrow, out_dtype, reshape
 
 
 def split_heads_of(call: Call, features: Array, *, heads: int) -> Array:
@@ -40,8 +40,8 @@ def check_split(call: Call, features: Array, heads: int) -> int:
 def split(call: Call, features: Array, heads: int) -> Array:
     """Split into consecutive blocks, and move the heads before the positions (HEAD-3)."""
     shape = (*features.shape[:-1], heads, features.shape[-1] // heads)
-    blocks = reshaped(call.xp, features, shape)  # (*B, N, heads, D)
-    return narrow(call, call.xp.moveaxis(blocks, -2, -3), stored(call, features))
+    blocks = reshape(call.xp, features, shape)  # (*B, N, heads, D)
+    return narrow(call, call.xp.moveaxis(blocks, -2, -3), out_dtype(call, features))
 
 
 def merge_heads_of(call: Call, split: Array) -> Array:
@@ -71,8 +71,8 @@ def side_by_side(call: Call, split: Array) -> Array:
     """Put the heads of a position side by side (HEAD-4)."""
     *batch, heads, positions, depth = split.shape
     blocks = call.xp.moveaxis(split, -3, -2)  # (*B, N, heads, D)
-    merged = reshaped(call.xp, blocks, (*batch, positions, heads * depth))
-    return narrow(call, merged, stored(call, split))
+    merged = reshape(call.xp, blocks, (*batch, positions, heads * depth))
+    return narrow(call, merged, out_dtype(call, split))
 
 
 @step
@@ -94,7 +94,7 @@ def check_heads(call: Attention) -> Attention:
 
 
 @step
-def shared(call: Attention, array: Array) -> Array:
+def repeat_heads(call: Attention, array: Array) -> Array:
     """Repeat key heads in place until there is one for each query head, ``(*B, Hq, S, D)`` (HEAD-1)."""
     # Repeated in place (1 1 2 2), not tiled (1 2 1 2): with tiling, query head h would read head h % Hkv.
     group = call.query.shape[-3] // array.shape[-3]

@@ -7,7 +7,7 @@ from attnspec.reference.attention import attention_of
 from attnspec.reference.call import Arguments, Array, Call, step
 from attnspec.reference.errors import check_declared
 from attnspec.reference.functions import public
-from attnspec.reference.notation import by_name, in_storage, stored, wide
+from attnspec.reference.notation import by_name, in_storage, out_dtype, wide
 
 #: The arrays, in order.
 ARRAYS = ("query", "query_rotary", "latent", "key_rotary", "key_weight", "value_weight")
@@ -29,9 +29,9 @@ def latent_attention_of(call: Call, **arguments: Any) -> Any:
     [3.0]
     """
     arguments = check_declared(call, "latent_attention", arguments)
-    storage = stored(call, arguments["query"])
+    storage = out_dtype(call, arguments["query"])
     arguments |= {name: wide(call, arguments[name]) for name in ARRAYS}
-    results = latent_attended(call, arguments | {"scale": latent_scale(call, arguments)}, storage)
+    results = attend_latent(call, arguments | {"scale": latent_scale(call, arguments)}, storage)
     outputs = by_name("latent_attention", arguments, results)
     return in_storage(call, "latent_attention", outputs, storage)
 
@@ -47,7 +47,7 @@ def latent_scale(_call: Call, arguments: Arguments) -> Any:
 
 
 @step
-def latent_attended(call: Call, arguments: Arguments, _storage: Any) -> Any:
+def attend_latent(call: Call, arguments: Arguments, _storage: Any) -> Any:
     """Attend in the projected form (LATENT-1)."""
     query = call.xp.concat([arguments["query"], arguments["query_rotary"]], axis=-1)  # (*B, Hq, L, D + Dr)
     options = {name: thing for name, thing in arguments.items() if name not in ARRAYS}

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from attnspec.operations import OPERATIONS
 from attnspec.reference.call import Array, Call, Mask, step
-from attnspec.reference.errors import booleans, described, flag, integers, is_integer, need, within
+from attnspec.reference.errors import booleans, describe, flag, integers, is_integer, need, within
 from attnspec.reference.functions import evaluate
-from attnspec.reference.notation import Attention, entered, of_batch
+from attnspec.reference.notation import Attention, align_batch, enter
 from attnspec.reference.scores import check_bias
 
 
@@ -61,8 +61,8 @@ def allowed_of(call: Call, query: Array, key: Array, **options: Any) -> Mask:
     pairs = check_bias(Attention(call.steps, call.xp, call.dtype, query, key, key, **options))
     for check in MASK_CHECKS:
         pairs = check(pairs)
-    pairs = entered(pairs)
-    return allowed(pairs)[0, ...] if pairs.flat else allowed(pairs)
+    pairs = enter(pairs)
+    return allowed_pairs(pairs)[0, ...] if pairs.flat else allowed_pairs(pairs)
 
 
 @step
@@ -84,7 +84,7 @@ def check_window(call: Attention) -> Attention:
     window = call.window
     good = isinstance(window, tuple | list) and len(window) == 2
     good = good and all(side is None or (is_integer(side) and side >= 0) for side in window)
-    got = f"({', '.join(map(described, window))})" if isinstance(window, tuple | list) else described(window)
+    got = f"({', '.join(map(describe, window))})" if isinstance(window, tuple | list) else describe(window)
     need("window", good, "a pair of None or whole numbers from 0 on", got, "ERR-7")
     # A distance needs at most 63 bits, so larger bounds are reduced to that.
     left, right = (None if side is None else min(int(side), 2**63 - 1) for side in window)
@@ -137,7 +137,7 @@ def check_query_and_key_positions(call: Attention) -> Attention:
     if "query_positions" in taken:
         offset = call.query_offset
         alone = is_integer(offset) and offset == 0
-        need("query_positions", alone, "no query_offset beside it", described(offset), "ERR-18")
+        need("query_positions", alone, "no query_offset beside it", describe(offset), "ERR-18")
     return call.but(**taken)
 
 
@@ -153,7 +153,7 @@ MASK_CHECKS = (
 
 
 @step
-def allowed(call: Attention) -> Mask:
+def allowed_pairs(call: Attention) -> Mask:
     """Whether every source allows the pair, ``(*B, Hq, L, S)`` (MASK-4)."""
     result = call.xp.broadcast_to(call.j >= 0, call.shape)
     for source in SOURCES:
@@ -184,7 +184,7 @@ def by_causality(call: Attention) -> Mask:
 def position(call: Attention) -> Array:
     """Position of each query among the keys, ``(*B, 1, L, 1)`` (MASK-7, MASK-14)."""
     if call.query_positions is None:
-        return call.i + of_batch(call.query_offset)
+        return call.i + align_batch(call.query_offset)
     return call.query_positions[..., None, :, None]
 
 
@@ -206,13 +206,13 @@ def by_window(call: Attention) -> Mask:
 @step
 def by_key_lengths(call: Attention) -> Mask:
     """Allow keys below the length (MASK-9)."""
-    return True if call.key_lengths is None else call.j < of_batch(call.key_lengths)
+    return True if call.key_lengths is None else call.j < align_batch(call.key_lengths)
 
 
 @step
 def by_query_lengths(call: Attention) -> Mask:
     """Allow queries below the length (MASK-10)."""
-    return True if call.query_lengths is None else call.i < of_batch(call.query_lengths)
+    return True if call.query_lengths is None else call.i < align_batch(call.query_lengths)
 
 
 @step

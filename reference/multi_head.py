@@ -7,7 +7,7 @@ from attnspec.reference.call import Arguments, Array, Call, step
 from attnspec.reference.errors import need, same_dtype, whole
 from attnspec.reference.functions import public
 from attnspec.reference.heads import merge_heads_of, split_heads_of
-from attnspec.reference.notation import narrow, stored
+from attnspec.reference.notation import narrow, out_dtype
 from attnspec.reference.projection import project
 
 #: The results of the projections.
@@ -35,7 +35,7 @@ def self_attention_of(call: Call, **arguments: Any) -> Array:
     need("key_weight", other == depth, f"{depth} features as query_weight has", other, "SHAPE-6")
     options = {name: arguments[name] for name in ("scale", "mask", "is_causal")}
     output = attention_of(call, *rows, **options)  # (*B, L, Dv)
-    return narrow(call, call.xp.matrix_transpose(output) if columns else output, stored(call, tokens))
+    return narrow(call, call.xp.matrix_transpose(output) if columns else output, out_dtype(call, tokens))
 
 
 self_attention = public(self_attention_of)
@@ -83,7 +83,7 @@ def multi_head_attention_of(call: Call, **arguments: Any) -> Array:
     key, value = (split_heads_of(call, each, heads=arguments["key_heads"]) for each in (key, value))
     options = {name: arguments[name] for name in ("scale", "mask", "is_causal")}
     merged = merge_heads_of(call, attention_of(call, query, key, value, **options))
-    return narrow(call, rows("output", merged), stored(call, arguments["tokens"]))
+    return narrow(call, rows("output", merged), out_dtype(call, arguments["tokens"]))
 
 
 multi_head_attention = public(multi_head_attention_of)

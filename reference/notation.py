@@ -20,7 +20,7 @@ Window = tuple[int | None, int | None]
 class Attention(Call):
     """One call of attention: its arguments by their canonical names.
 
-    The arguments are first stored as given. `entered` then adds an axis of heads to query, key and
+    The arguments are first stored as given. `enter` then adds an axis of heads to query, key and
     value and converts them to the working precision. It stores the dtype of the results in
     `storage`, and in `flat` whether the arrays had two axes.
     """
@@ -108,14 +108,14 @@ def check_axes(call: Attention) -> Attention:
 
 
 @step
-def entered(call: Attention) -> Attention:
+def enter(call: Attention) -> Attention:
     """Treat two axes as one head (SHAPE-2), and convert to the working precision (NUM-2)."""
     flat = call.query.ndim == 2
     arrays = {
         name: wide(call, array[None, ...] if flat else array)
         for name, array in (("query", call.query), ("key", call.key), ("value", call.value))
     }
-    return call.but(storage=stored(call, call.query), flat=flat, **arrays)
+    return call.but(storage=out_dtype(call, call.query), flat=flat, **arrays)
 
 
 @step
@@ -148,7 +148,7 @@ def in_storage(call: Call, operation: str, outputs: Mapping[str, Array], storage
 
 
 @step
-def returned(call: Attention, output: Array, lse: Array, weights: Array) -> Any:
+def finish(call: Attention, output: Array, lse: Array, weights: Array) -> Any:
     """Round output and weights to the dtype of the query, and return what was asked for (NUM-1, NUM-7)."""
     results = [narrow(call, output, call.storage)]
     if call.return_lse:
@@ -160,7 +160,7 @@ def returned(call: Attention, output: Array, lse: Array, weights: Array) -> Any:
     return tuple(results) if len(results) > 1 else results[0]
 
 
-def stored(call: Call, array: Array) -> Any:
+def out_dtype(call: Call, array: Array) -> Any:
     """Return the dtype of the results of an array."""
     return array.dtype if call.dtype is None else call.dtype
 
@@ -170,7 +170,7 @@ def count(xp: Any, size: int, like: Array) -> Array:
     return xp.arange(size, dtype=xp.int64, device=device(like))
 
 
-def of_batch(numbers: Any) -> Any:
+def align_batch(numbers: Any) -> Any:
     """Shape one number for each batch entry to broadcast with the scores, ``(*B, 1, 1, 1)``."""
     return numbers if isinstance(numbers, int) else numbers[..., None, None, None]
 
@@ -187,7 +187,7 @@ def largest(xp: Any, array: Array, *, axis: int) -> Array:
     return xp.full(tuple(shape), -math.inf, dtype=array.dtype, device=device(array))
 
 
-def reshaped(xp: Any, array: Array, shape: Shape) -> Array:
+def reshape(xp: Any, array: Array, shape: Shape) -> Array:
     """Reshape an array. An array without elements is created anew, because Dask cannot reshape it."""
     if 0 in shape:
         return xp.zeros(shape, dtype=array.dtype, device=device(array))

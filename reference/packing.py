@@ -8,7 +8,7 @@ from attnspec.reference.attention import attend, check_arguments
 from attnspec.reference.call import Arguments, Array, Call, Mask, part, step
 from attnspec.reference.errors import check_declared, integers
 from attnspec.reference.functions import public
-from attnspec.reference.notation import Attention, count, entered, returned
+from attnspec.reference.notation import Attention, count, enter, finish
 from attnspec.reference.softmax import maxima
 
 
@@ -54,7 +54,7 @@ def packed_attention_of(call: Call, **arguments: Any) -> Any:
     >>> packed_attention(zeros, zeros, value, query_starts=[0, 1, 3], key_starts=[0, 2, 3]).tolist()
     [[[2.0], [5.0], [5.0]]]
     """
-    return packed_attended(call, check_declared(call, "packed_attention", arguments))
+    return attend_packed(call, check_declared(call, "packed_attention", arguments))
 
 
 packed_attention = public(packed_attention_of)
@@ -64,19 +64,19 @@ _OF_SEQUENCES = {"query_offset": "offsets", "query_lengths": "query_used", "key_
 
 
 @step
-def packed_attended(call: Call, arguments: Arguments) -> Any:
+def attend_packed(call: Call, arguments: Arguments) -> Any:
     """Check a call, and attend within its sequences (PACK-1)."""
-    return _packed(packed_call(call, arguments))
+    return _attend_packed(packed_call(call, arguments))
 
 
 def packed_call(call: Call, arguments: Arguments, made: type[Packed] = Packed) -> Packed:
     """Return a checked call, with what belongs to sequences under other names."""
     renamed = {_OF_SEQUENCES.get(name, name): thing for name, thing in arguments.items()}
     given = made(call.steps, call.xp, call.dtype, **renamed)
-    return counted_in_sequences(cast("Packed", check_arguments(given)))
+    return convert_counts(cast("Packed", check_arguments(given)))
 
 
-def counted_in_sequences(call: Packed) -> Packed:
+def convert_counts(call: Packed) -> Packed:
     """Convert boundaries, offsets and lengths to integers of one dtype."""
     names = ("query_starts", "key_starts")
     starts = {name: call.xp.astype(getattr(call, name), call.xp.int64) for name in names}
@@ -90,10 +90,10 @@ def counted_in_sequences(call: Packed) -> Packed:
 
 
 @part
-def _packed(given: Packed) -> Any:
-    call = cast("Packed", entered(within_sequences(given)))
+def _attend_packed(given: Packed) -> Any:
+    call = cast("Packed", enter(within_sequences(given)))
     output, lse, weights = attend(call)
-    results = returned(call, *of_sequences(call, output, lse), weights)
+    results = finish(call, *sequence_results(call, output, lse), weights)
     if not call.return_max:
         return results
     return (*(results if isinstance(results, tuple) else (results,)), maxima(call))
@@ -103,15 +103,15 @@ def _packed(given: Packed) -> Any:
 def within_sequences(call: Packed) -> Packed:
     """Let a query attend to keys of its own sequence only (PACK-1), and clear what is in none (PACK-4)."""
     starts = {"query": call.query_starts, "key": call.key_starts, "value": call.key_starts}
-    arrays = {name: cleared(call, getattr(call, name), boundaries) for name, boundaries in starts.items()}
+    arrays = {name: clear_rows(call, getattr(call, name), boundaries) for name, boundaries in starts.items()}
     mask = same_sequence(call)
-    for source in (call.mask, used(call, "query"), used(call, "key")):
+    for source in (call.mask, used_rows(call, "query"), used_rows(call, "key")):
         mask = mask if source is None else mask & source
     return call.but(mask=mask, **arrays)
 
 
 @step
-def used(call: Packed, of: str) -> Mask:
+def used_rows(call: Packed, of: str) -> Mask:
     """Whether each row is below the length of its sequence, ``(L, 1)`` or ``(S,)`` (STACK-3)."""
     lengths: Any = getattr(call, f"{of}_used")
     if lengths is None:
@@ -125,7 +125,7 @@ def used(call: Packed, of: str) -> Mask:
 
 
 @step
-def cleared(call: Packed, rows: Array, starts: Array) -> Array:
+def clear_rows(call: Packed, rows: Array, starts: Array) -> Array:
     """Set the rows of no sequence to 0, because 0 times NaN is NaN in a gradient (PACK-7)."""
     inside = sequence_of_row(call, starts, rows.shape[-2]) < starts.shape[0] - 1
     return call.xp.where(inside[:, None], rows, call.xp.zeros_like(rows))
@@ -166,7 +166,7 @@ def offset_of_row(call: Packed, sequences: Array) -> Any:
 
 
 @step
-def of_sequences(call: Packed, output: Array, lse: Array) -> tuple[Array, Array]:
+def sequence_results(call: Packed, output: Array, lse: Array) -> tuple[Array, Array]:
     """Give rows of no sequence the output 0 and the lse minus infinity, sinks or not (PACK-3)."""
     inside = sequence_of_row(call, call.query_starts, call.queries) < call.query_starts.shape[0] - 1  # (L,)
     return call.xp.where(inside[:, None], output, 0.0), call.xp.where(inside, lse, -math.inf)

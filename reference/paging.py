@@ -6,11 +6,11 @@ from array_api_compat import device, is_array_api_obj
 
 from attnspec.operations import OPERATIONS
 from attnspec.reference.attention import attention_of
-from attnspec.reference.caching import appended, gathered
+from attnspec.reference.caching import append, gather
 from attnspec.reference.call import Arguments, Array, Call, Mask, step
 from attnspec.reference.errors import check_declared, need, within
 from attnspec.reference.functions import public
-from attnspec.reference.notation import count, narrow, of_batch, stored
+from attnspec.reference.notation import align_batch, count, narrow, out_dtype
 
 #: The options of attention that pages do not change.
 _OPTIONS = tuple(
@@ -36,7 +36,9 @@ def paged_attention_of(call: Call, **arguments: Any) -> Any:
     """
     arguments = check_declared(call, "paged_attention", arguments)
     names = {"query": "query", "key": "key_pages", "value": "value_pages"}
-    arrays = {name: narrow(call, arguments[own], stored(call, arguments[own])) for name, own in names.items()}
+    arrays = {
+        name: narrow(call, arguments[own], out_dtype(call, arguments[own])) for name, own in names.items()
+    }
     return attention_of(call, **as_attention(call, check_entries_read(call, arguments | arrays)))
 
 
@@ -49,7 +51,8 @@ def as_attention(call: Call, arguments: Arguments) -> Arguments:
     lengths, end = arguments["key_lengths"], end_of_keys(call, arguments)
     table = read_entries(call, arguments, lengths)
     key, value = (
-        held(call, arguments[name], table, arguments.get(f"new_{name}"), lengths) for name in ("key", "value")
+        read_pages(call, arguments[name], table, arguments.get(f"new_{name}"), lengths)
+        for name in ("key", "value")
     )
     padded = after_padding(call, key.shape[-2], arguments["left_padding"], arguments["query"])
     mask = arguments.get("mask")
@@ -99,18 +102,18 @@ def read_entries(call: Call, arguments: Arguments, end: Any) -> Array:
 
 
 @step
-def held(call: Call, pages: Array, table: Array, new: Any, lengths: Any) -> Array:
+def read_pages(call: Call, pages: Array, table: Array, new: Any, lengths: Any) -> Array:
     """Return the positions of each sequence: its pages, then what is new (PAGE-1, PAGE-2)."""
     if pages.shape[0] == 0:  # no entry is read
         pages = call.xp.zeros((1, *pages.shape[1:]), dtype=pages.dtype, device=device(pages))
-    result = gathered(call, pages, call.xp.clip(table, 0, pages.shape[0] - 1))
-    return result if new is None else appended(call, result, new, lengths)
+    result = gather(call, pages, call.xp.clip(table, 0, pages.shape[0] - 1))
+    return result if new is None else append(call, result, new, lengths)
 
 
 @step
 def after_padding(call: Call, keys: int, padding: Any, like: Array) -> Mask:
     """Allow the positions after the left padding, ``(*B, 1, 1, S)`` (PAGE-6)."""
-    result: Mask = count(call.xp, keys, like) >= of_batch(padding)
+    result: Mask = count(call.xp, keys, like) >= align_batch(padding)
     return result
 
 

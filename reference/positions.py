@@ -29,8 +29,8 @@ from attnspec.reference.notation import (
     check_dtypes,
     count,
     narrow,
-    reshaped,
-    stored,
+    out_dtype,
+    reshape,
     wide,
 )
 
@@ -79,7 +79,7 @@ def rotary_of(call: Call, features: Array, **options: Any) -> Array:
     [[-0.4161, 0.9093], [1.0, 0.0], [-0.4161, 0.9093]]
     """
     checked = check_rotary(Rotary(call.steps, call.xp, call.dtype, features, **options))
-    return rotated(checked, checked.features)
+    return rotate(checked, checked.features)
 
 
 rotary = public(rotary_of)
@@ -198,13 +198,13 @@ def check_within_table(call: Rotary, size: int) -> None:
 
 @step
 @part
-def rotated(call: Rotary, features: Array, *, back: bool = False) -> Array:
+def rotate(call: Rotary, features: Array, *, back: bool = False) -> Array:
     """Rotate each pair by its angle, or back. Features past the rotary depth do not change (POS-1, POS-4)."""
-    xp, storage, depth = call.xp, stored(call, features), call.depth
+    xp, storage, depth = call.xp, out_dtype(call, features), call.depth
     first, second = pairs(call, depth, interleaved=call.interleaved)
     given = wide(call, features)
-    cosine, sine = (multiplied(call, xp.astype(each, given.dtype)) for each in cosines_and_sines(call))
-    a, b = turned(call, given[..., first], given[..., second], cosine, -sine if back else sine)
+    cosine, sine = (apply_factor(call, xp.astype(each, given.dtype)) for each in cosines_and_sines(call))
+    a, b = turn(call, given[..., first], given[..., second], cosine, -sine if back else sine)
     # Concatenate the pairs, then take each feature from its place in the concatenation.
     origin = [*range(depth)[first], *range(depth)[second]]
     order = xp.asarray(sorted(range(depth), key=origin.__getitem__), device=device(features))
@@ -219,22 +219,22 @@ def cosines_and_sines(call: Rotary) -> tuple[Array, Array]:
         angle = angles(call)
         return call.xp.cos(angle), call.xp.sin(angle)
     place = places(call)
-    return looked_up(call, call.cosines, place), looked_up(call, call.sines, place)
+    return look_up(call, call.cosines, place), look_up(call, call.sines, place)
 
 
 @step
-def looked_up(call: Rotary, table: Array, place: Array) -> Array:
+def look_up(call: Rotary, table: Array, place: Array) -> Array:
     """Take the row of each position from a table, and of each pair if each has its own position (POS-12)."""
     xp, half = call.xp, call.depth // 2
     shape = (*place.shape[:-1], half)
     if 0 in shape:
         return xp.zeros(shape, dtype=table.dtype, device=device(table))
-    flat = reshaped(xp, xp.broadcast_to(place * half, shape) + count(xp, half, table), (-1,))
-    return reshaped(xp, xp.take(reshaped(xp, table, (-1,)), flat, axis=0), shape)
+    flat = reshape(xp, xp.broadcast_to(place * half, shape) + count(xp, half, table), (-1,))
+    return reshape(xp, xp.take(reshape(xp, table, (-1,)), flat, axis=0), shape)
 
 
 @step
-def multiplied(call: Rotary, cosine_or_sine: Array) -> Array:
+def apply_factor(call: Rotary, cosine_or_sine: Array) -> Array:
     """Multiply cosines or sines by the attention factor (POS-14)."""
     return cosine_or_sine * call.attention_factor
 
@@ -264,7 +264,7 @@ def places(call: Rotary) -> Array:
     if call.features.ndim > 2 and not isinstance(offset, int):
         offset = offset[..., None, None, None]
     if call.axis_positions is not None:
-        own = of_axes(call)
+        own = axis_positions(call)
     elif call.positions is not None:
         own = call.positions[..., None]
     else:
@@ -273,7 +273,7 @@ def places(call: Rotary) -> Array:
 
 
 @step
-def of_axes(call: Rotary) -> Array:
+def axis_positions(call: Rotary) -> Array:
     """Return the position of each row and pair, ``(*B, N, R / 2)`` (POS-15)."""
     xp, own = call.xp, axis_of_pairs(call)
     result = xp.zeros((*call.rows, call.depth // 2), dtype=xp.int64, device=device(call.features))
@@ -301,7 +301,7 @@ def pairs(_call: Call, depth: int, *, interleaved: bool) -> tuple[slice, slice]:
 
 
 @step
-def turned(_call: Call, a: Array, b: Array, cosine: Array, sine: Array) -> tuple[Array, Array]:
+def turn(_call: Call, a: Array, b: Array, cosine: Array, sine: Array) -> tuple[Array, Array]:
     """Rotate a pair counterclockwise (POS-1)."""
     return a * cosine - b * sine, a * sine + b * cosine
 
@@ -348,9 +348,9 @@ def check_slopes(call: Attention, given: Array) -> None:
 def _alibi_bias(call: Attention, given: Array) -> Array:
     xp, shape = call.xp, call.shape
     slope = each_slope(call, shape[-3] if len(shape) > 2 else 1, given)[:, None, None]
-    bias = distant(call, slope, position(call), key_position(call))  # (*B, Hq, L, S)
+    bias = penalty(call, slope, position(call), key_position(call))  # (*B, Hq, L, S)
     bias = xp.broadcast_to(bias if len(shape) > 2 else bias[0, ...], shape)
-    return narrow(call, bias, stored(call, call.query))
+    return narrow(call, bias, out_dtype(call, call.query))
 
 
 @step
@@ -363,7 +363,7 @@ def each_slope(call: Attention, heads: int, given: Array) -> Array:
 
 
 @step
-def distant(call: Call, slopes: Array, p: Array, j: Array) -> Array:
+def penalty(call: Call, slopes: Array, p: Array, j: Array) -> Array:
     """Return minus slope times distance (POS-8)."""
     return -slopes * call.xp.astype(call.xp.abs(p - j), slopes.dtype)
 

@@ -5,7 +5,7 @@ from typing import Literal
 from attnspec.reference.call import Array, Call, part, step
 from attnspec.reference.errors import need, real, same_dtype
 from attnspec.reference.functions import public
-from attnspec.reference.notation import narrow, stored, wide
+from attnspec.reference.notation import narrow, out_dtype, wide
 
 Convention = Literal["row", "column", "linear"]
 
@@ -25,7 +25,7 @@ def projection_of(call: Call, tokens: Array, weight: Array, *, bias: Array, conv
     """
     same_dtype(call, tokens=tokens, weight=weight)
     projected = project(call, "", tokens, weight, bias, convention)
-    return narrow(call, projected, stored(call, tokens))
+    return narrow(call, projected, out_dtype(call, tokens))
 
 
 projection = public(projection_of)
@@ -41,9 +41,9 @@ def project(
 
 @part
 def _project(call: Call, tokens: Array, weight: Array, bias: Array, convention: Convention) -> Array:
-    result = projected(call, wide(call, tokens), wide(call, weight), convention)
+    result = multiply_weight(call, wide(call, tokens), wide(call, weight), convention)
     if bias is not None:
-        result = call.xp.astype(shifted(call, result, wide(call, bias), convention), result.dtype, copy=False)
+        result = call.xp.astype(shift(call, result, wide(call, bias), convention), result.dtype, copy=False)
     return result
 
 
@@ -70,7 +70,7 @@ def check_projection(
 
 
 @step
-def projected(call: Call, tokens: Array, weight: Array, convention: Convention) -> Array:
+def multiply_weight(call: Call, tokens: Array, weight: Array, convention: Convention) -> Array:
     """``tokens W``, ``W tokens`` or ``tokens W^T`` (PROJ-1, PROJ-2, PROJ-7)."""
     if convention == "column":
         return weight @ tokens
@@ -78,7 +78,7 @@ def projected(call: Call, tokens: Array, weight: Array, convention: Convention) 
 
 
 @step
-def shifted(_call: Call, result: Array, bias: Array, convention: Convention) -> Array:
+def shift(_call: Call, result: Array, bias: Array, convention: Convention) -> Array:
     """Add one number to each feature (PROJ-3)."""
     # Columns need another axis: if N = F, adding the vector itself would add it along the tokens.
     return result + (bias[:, None] if convention == "column" else bias)

@@ -11,7 +11,7 @@ from attnspec.operations.quantization import BLOCKS, OF_BLOCK, RANGES
 from attnspec.reference.call import Array, Call, part, step
 from attnspec.reference.errors import check_declared, dtype_name, need, within
 from attnspec.reference.functions import public
-from attnspec.reference.notation import narrow, reshaped, stored, wide
+from attnspec.reference.notation import narrow, out_dtype, reshape, wide
 
 #: The word for an encoding of codes.
 Encoding = Literal["int8", "e4m3fn", "e5m2", "e4m3fnuz", "e5m2fnuz", "e2m1fn", "e8m0fnu"]
@@ -40,7 +40,7 @@ def dequantize_of(call: Call, **arguments: Any) -> Array:
     )
     check_zero_points(call, "zero_points", zero_points, encoding)
     check_code_range(call, "codes", codes, encoding)
-    return narrow(call, decoded(call, codes, scales, zero_points, encoding, scales), stored(call, scales))
+    return narrow(call, decode(call, codes, scales, zero_points, encoding, scales), out_dtype(call, scales))
 
 
 dequantize = public(dequantize_of)
@@ -62,20 +62,20 @@ def check_code_range(call: Call, name: str, codes: Array, encoding: str) -> None
 
 @step
 @part
-def decoded(call: Call, codes: Array, scales: Array, zero_points: Array, encoding: str, like: Array) -> Array:
+def decode(call: Call, codes: Array, scales: Array, zero_points: Array, encoding: str, like: Array) -> Array:
     """Decode, subtract the zero point and multiply, in the working precision of an array (QUANT-1)."""
-    numbers = decoded_codes(call, codes, encoding, wide(call, like).dtype)
+    numbers = decode_codes(call, codes, encoding, wide(call, like).dtype)
     if zero_points is not None:
         shifts = call.xp.astype(by_blocks(call, zero_points, tuple(codes.shape)), numbers.dtype)
         numbers = numbers - shifts
     if scales is None:
         return numbers
     factors = call.xp.astype(by_blocks(call, scales, tuple(codes.shape)), numbers.dtype)
-    return scaled_codes(call, numbers, factors)
+    return scale_codes(call, numbers, factors)
 
 
 @step
-def scaled_codes(_call: Call, numbers: Array, scales: Array) -> Array:
+def scale_codes(_call: Call, numbers: Array, scales: Array) -> Array:
     """Multiply decoded numbers by their scale (QUANT-1)."""
     return numbers * scales
 
@@ -90,20 +90,20 @@ def by_blocks(call: Call, given: Array, full: tuple[int, ...]) -> Array:
 
 
 @step
-def decoded_codes(call: Call, codes: Array, encoding: str, dtype: Any) -> Array:
+def decode_codes(call: Call, codes: Array, encoding: str, dtype: Any) -> Array:
     """Return the numbers that codes stand for, without their scale (QUANT-3, QUANT-4)."""
     if encoding == "int8":
         return call.xp.astype(codes, dtype)
-    return looked_up(call, numbers_of_codes(encoding), codes, dtype)
+    return look_up(call, numbers_of_codes(encoding), codes, dtype)
 
 
-def looked_up(call: Call, table: NDArray[np.float64], codes: Array, dtype: Any) -> Array:
+def look_up(call: Call, table: NDArray[np.float64], codes: Array, dtype: Any) -> Array:
     """Take the number of each code from a table. A code of a signed integer is the one with its bits."""
     xp = call.xp
     places = xp.astype(codes, xp.int32) % len(table)
     known = xp.asarray(table.tolist(), dtype=dtype, device=device(codes))
-    taken = xp.take(known, reshaped(xp, places, (math.prod(codes.shape),)), axis=0)
-    return reshaped(xp, taken, tuple(codes.shape))
+    taken = xp.take(known, reshape(xp, places, (math.prod(codes.shape),)), axis=0)
+    return reshape(xp, taken, tuple(codes.shape))
 
 
 def numbers_of_codes(encoding: str) -> NDArray[np.float64]:
@@ -152,15 +152,15 @@ dequantize_blocks = public(dequantize_blocks_of)
 @part
 def _dequantize_blocks(call: Call, scales: Array, packed: Array, blocks: str) -> Array:
     xp = call.xp
-    numbers = unpacked(call, xp.astype(packed, xp.int32) % 256, blocks)  # (*B, N, U, 32)
+    numbers = unpack(call, xp.astype(packed, xp.int32) % 256, blocks)  # (*B, N, U, 32)
     factors = wide(call, scales)
-    result = scaled_codes(call, xp.astype(numbers, factors.dtype), factors[..., None])
+    result = scale_codes(call, xp.astype(numbers, factors.dtype), factors[..., None])
     *outer, count = scales.shape
-    return narrow(call, reshaped(xp, result, (*outer, count * OF_BLOCK)), stored(call, scales))
+    return narrow(call, reshape(xp, result, (*outer, count * OF_BLOCK)), out_dtype(call, scales))
 
 
 @step
-def unpacked(call: Call, packed: Array, blocks: str) -> Array:
+def unpack(call: Call, packed: Array, blocks: str) -> Array:
     """Return the 32 integers of each block (QUANT-6, QUANT-7)."""
     xp = call.xp
     if blocks == "q8_0":

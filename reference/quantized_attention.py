@@ -6,8 +6,8 @@ from attnspec.reference.attention import attention_of
 from attnspec.reference.call import Arguments, Array, Call, step
 from attnspec.reference.errors import check_declared
 from attnspec.reference.functions import public
-from attnspec.reference.notation import by_name, in_storage, stored, wide
-from attnspec.reference.quantization import check_code_range, check_zero_points, decoded
+from attnspec.reference.notation import by_name, in_storage, out_dtype, wide
+from attnspec.reference.quantization import check_code_range, check_zero_points, decode
 
 #: Codes, their scales and their zero points.
 Quantised = tuple[Array, Array, Array]
@@ -29,7 +29,7 @@ def quantized_attention_of(call: Call, **arguments: Any) -> Any:
     coded, options = split(call, check_declared(call, "quantized_attention", arguments))
     query = options.pop("query")
     key, value = keys_and_values(call, query, coded["key"], coded["value"], options.pop("encoding"))
-    return attended_by_codes(call, wide(call, query), key, value, stored(call, query), options)
+    return attend_by_codes(call, wide(call, query), key, value, out_dtype(call, query), options)
 
 
 quantized_attention = public(quantized_attention_of)
@@ -53,11 +53,11 @@ def keys_and_values(
     call: Call, query: Array, key: Quantised, value: Quantised, encoding: str
 ) -> tuple[Array, Array]:
     """Decode keys and values in the working precision of the query (QUANT-8)."""
-    return decoded(call, *key, encoding, query), decoded(call, *value, encoding, query)
+    return decode(call, *key, encoding, query), decode(call, *value, encoding, query)
 
 
 @step
-def attended_by_codes(
+def attend_by_codes(
     call: Call, query: Array, key: Array, value: Array, storage: Any, options: dict[str, Any]
 ) -> Any:
     """Attend in the working precision, and round output and weights once (QUANT-8)."""
@@ -80,17 +80,17 @@ def low_precision_attention_of(call: Call, **arguments: Any) -> Any:
     """
     coded, options = split(call, check_declared(call, "low_precision_attention", arguments))
     scales, encoding = arguments["query_scales"], options.pop("encoding")
-    query = decoded(call, *coded["query"], encoding, scales)
+    query = decode(call, *coded["query"], encoding, scales)
     key, value = keys_and_values(call, query, coded["key"], coded["value"], encoding)
-    return attended_in_short(call, query, key, value, stored(call, scales), options)
+    return attend_low_precision(call, query, key, value, out_dtype(call, scales), options)
 
 
 low_precision_attention = public(low_precision_attention_of)
 
 
 @step
-def attended_in_short(
+def attend_low_precision(
     call: Call, query: Array, key: Array, value: Array, storage: Any, options: dict[str, Any]
 ) -> Any:
     """Attend as `quantized_attention` does. Weights keep the working precision (QUANT-11)."""
-    return attended_by_codes(call, query, key, value, storage, options)
+    return attend_by_codes(call, query, key, value, storage, options)

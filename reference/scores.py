@@ -5,10 +5,10 @@ from typing import Any
 
 from attnspec.dtypes import FORMATS
 from attnspec.reference.call import Array, Call, part, step
-from attnspec.reference.errors import dtype_name, fitting, need, number, real
+from attnspec.reference.errors import broadcastable, dtype_name, need, number, real
 from attnspec.reference.functions import public
-from attnspec.reference.heads import check_heads, shared
-from attnspec.reference.notation import Attention, check_axes, check_dtypes, entered, narrow, wide
+from attnspec.reference.heads import check_heads, repeat_heads
+from attnspec.reference.notation import Attention, check_axes, check_dtypes, enter, narrow, wide
 
 
 def scores_of(call: Call, query: Array, key: Array, **options: Any) -> Array:
@@ -35,8 +35,8 @@ scores = public(scores_of)
 
 @part
 def _scores(call: Attention) -> Array:
-    call = entered(call)
-    s = narrow(call, scored(call), call.storage)
+    call = enter(call)
+    s = narrow(call, score(call), call.storage)
     return s[0, ...] if call.flat else s
 
 
@@ -63,20 +63,20 @@ def check_softcap(call: Attention) -> Attention:
 def check_bias(call: Attention) -> Attention:
     """Check that the bias broadcasts to the scores (SCORE-4, ERR-15)."""
     if call.bias is not None:
-        fitting("bias", real(call, "bias", call.bias, "ERR-2"), call.shape, "ERR-15")
+        broadcastable("bias", real(call, "bias", call.bias, "ERR-2"), call.shape, "ERR-15")
     return call
 
 
 @step
-def scored(call: Attention) -> Array:
+def score(call: Attention) -> Array:
     """Scale the dot products, apply the softcap, add the bias (SCORE-4, SCORE-5), ``(*B, Hq, L, S)``."""
-    return biased(call, capped(call, product(call) * factor(call)))
+    return add_bias(call, cap(call, product(call) * factor(call)))
 
 
 @step
 def product(call: Attention) -> Array:
     """Return the dot product of each query with each key of its head (SCORE-1)."""
-    return call.query @ call.xp.matrix_transpose(shared(call, call.key))
+    return call.query @ call.xp.matrix_transpose(repeat_heads(call, call.key))
 
 
 @step
@@ -86,12 +86,12 @@ def factor(call: Attention) -> float:
 
 
 @step
-def capped(call: Attention, x: Array) -> Array:
+def cap(call: Attention, x: Array) -> Array:
     """Apply the softcap to the scaled scores (SCORE-5)."""
     return x if call.softcap is None else call.softcap * call.xp.tanh(x / call.softcap)
 
 
 @step
-def biased(call: Attention, x: Array) -> Array:
+def add_bias(call: Attention, x: Array) -> Array:
     """Add the bias at its value. A bias in float64 converts the scores to float64 (SCORE-4, ERR-14)."""
     return x if call.bias is None else x + wide(call, call.bias)

@@ -6,7 +6,7 @@ from typing import Any
 from attnspec.reference.call import Array, Call, Mask, part, step
 from attnspec.reference.errors import check_declared, need, real, whole
 from attnspec.reference.functions import public
-from attnspec.reference.masking import MASK_CHECKS, allowed
+from attnspec.reference.masking import MASK_CHECKS, allowed_pairs
 from attnspec.reference.notation import Attention, count, wide
 
 
@@ -23,7 +23,7 @@ def indexer_scores_of(call: Call, **arrays: Array) -> Array:
     >>> indexer_scores([[[1.0]], [[-1.0]]], [[2.0], [-3.0]], [[10.0], [1.0]]).tolist()
     [[20.0, 3.0]]
     """
-    return scored_by_heads(call, **check_declared(call, "indexer_scores", arrays))
+    return score_by_heads(call, **check_declared(call, "indexer_scores", arrays))
 
 
 indexer_scores = public(indexer_scores_of)
@@ -31,7 +31,7 @@ indexer_scores = public(indexer_scores_of)
 
 @step
 @part
-def scored_by_heads(call: Call, index_query: Array, index_key: Array, index_weights: Array) -> Array:
+def score_by_heads(call: Call, index_query: Array, index_key: Array, index_weights: Array) -> Array:
     """Weigh the products that are above 0, and add them up over the heads (SELECT-10)."""
     xp, query, key = call.xp, wide(call, index_query), wide(call, index_key)
     products = query @ xp.matrix_transpose(key)[..., None, :, :]  # (*B, H, L, S)
@@ -53,7 +53,7 @@ def select_keys_of(call: Call, scores: Array, *, top_k: Any, **options: Any) -> 
     [[0, 2]]
     """
     places, pairs = check_selection(call, scores, top_k, options)
-    return selected(call, scores, places, selectable(pairs, scores))
+    return select(call, scores, places, candidate_keys(pairs, scores))
 
 
 select_keys = public(select_keys_of)
@@ -73,13 +73,13 @@ def check_selection(call: Call, scores: Array, top_k: Any, options: dict[str, An
 
 
 @step
-def selectable(pairs: Attention, scores: Array) -> Mask:
+def candidate_keys(pairs: Attention, scores: Array) -> Mask:
     """Say which keys may be listed, ``(*B, L, S)`` (SELECT-2, SELECT-5, SELECT-6)."""
-    return allowed(pairs)[..., 0, :, :] & (scores > -math.inf)
+    return allowed_pairs(pairs)[..., 0, :, :] & (scores > -math.inf)
 
 
 @step
-def selected(call: Call, scores: Array, places: int, candidates: Mask) -> Array:
+def select(call: Call, scores: Array, places: int, candidates: Mask) -> Array:
     """List the candidates by falling score, then -1 (SELECT-1, SELECT-3)."""
     xp, keys = call.xp, scores.shape[-1]
     ranked = xp.where(candidates, wide(call, scores), -math.inf)  # every candidate is above this

@@ -29,7 +29,7 @@ def sharded_attention_of(call: Call, **arguments: Any) -> Any:
     ... ).tolist()
     [[[1.0], [2.0], [3.0]]]
     """
-    return sharded_attended(call, check_shards(call, "sharded_attention", arguments))
+    return attend_sharded(call, check_shards(call, "sharded_attention", arguments))
 
 
 sharded_attention = public(sharded_attention_of)
@@ -91,7 +91,7 @@ def without_shards(arguments: Arguments) -> Arguments:
 
 
 @step
-def sharded_attended(call: Call, arguments: Arguments) -> Any:
+def attend_sharded(call: Call, arguments: Arguments) -> Any:
     """Attend over all shards together (SHARD-1)."""
     return attention_of(call, **without_shards(arguments))
 

@@ -9,10 +9,10 @@ from numpy.typing import ArrayLike, NDArray
 from attnspec.reference.call import Array, Call, Mask, step
 from attnspec.reference.errors import need, real
 from attnspec.reference.functions import evaluate
-from attnspec.reference.heads import shared
-from attnspec.reference.masking import allowed
-from attnspec.reference.notation import Attention, entered, largest
-from attnspec.reference.scores import scored
+from attnspec.reference.heads import repeat_heads
+from attnspec.reference.masking import allowed_pairs
+from attnspec.reference.notation import Attention, enter, largest
+from attnspec.reference.scores import score
 
 Real = NDArray[np.floating[Any]]
 
@@ -47,7 +47,7 @@ def softmax(scores: ArrayLike, allowed: ArrayLike, sinks: ArrayLike | None = Non
     arguments = {"s": s, "allowed": np.asarray(allowed), "sinks": sinks, "dtype": s.dtype}
 
     def run(call: Call, s: Array, allowed: Mask, sinks: Array) -> Array:
-        each = entered(Attention(call.steps, call.xp, call.dtype, s, s, s, sinks=sinks))
+        each = enter(Attention(call.steps, call.xp, call.dtype, s, s, s, sinks=sinks))
         weights, _ = softmax_of(each, s, allowed)
         return weights[0] if each.flat and sinks is not None else weights
 
@@ -71,7 +71,7 @@ def softmax_of(call: Attention, s: Array, allowed: Mask) -> tuple[Array, Array]:
     m = top(call, s, allowed)  # (*B, Hq, L, 1)
     e = exponentials(call, s, allowed, m)  # (*B, Hq, L, S)
     d = total(call, e, m)  # (*B, Hq, L, 1)
-    return normalised(call, e, d), lse(call, m, d)
+    return normalise(call, e, d), lse(call, m, d)
 
 
 @step
@@ -89,7 +89,7 @@ def top(call: Attention, s: Array, allowed: Mask) -> Array:
 @step
 def maxima(call: Attention) -> Array:
     """Return the largest score of each row over its allowed keys, without the sink (SOFT-8, SOFT-9)."""
-    shown = call.xp.where(allowed(call), scored(call), -math.inf)
+    shown = call.xp.where(allowed_pairs(call), score(call), -math.inf)
     return call.xp.astype(largest(call.xp, shown, axis=-1)[..., 0], call.query.dtype, copy=False)
 
 
@@ -108,7 +108,7 @@ def total(call: Attention, e: Array, top: Array) -> Array:
 
 
 @step
-def normalised(call: Attention, e: Array, total: Array) -> Array:
+def normalise(call: Attention, e: Array, total: Array) -> Array:
     """Return the weights. A row with nothing to attend to is 0 (MASK-6)."""
     return e / call.xp.where(total == 0, 1.0, total)
 
@@ -124,9 +124,9 @@ def lse(call: Attention, top: Array, total: Array) -> Array:
 
 
 @step
-def weighted(call: Attention, p: Array, allowed: Mask) -> Array:
+def weighted_sum(call: Attention, p: Array, allowed: Mask) -> Array:
     """Return the weighted sum of the values, without those of disallowed keys (SOFT-3, MASK-13)."""
-    xp, value = call.xp, call.xp.astype(shared(call, call.value), p.dtype, copy=False)
+    xp, value = call.xp, call.xp.astype(repeat_heads(call, call.value), p.dtype, copy=False)
     finite = xp.isfinite(value)
     if call.steps.compiler is None and bool(xp.all(finite)):  # compiled code reads no values
         return p @ value

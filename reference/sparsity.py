@@ -10,7 +10,7 @@ from attnspec import OPERATIONS
 from attnspec.operations.gradients import primal
 from attnspec.reference.attention import attention_part, check_arguments
 from attnspec.reference.call import Array, Call, Mask, part, step
-from attnspec.reference.errors import Shape, array, booleans, dtype_name, fitting, need, whole, within
+from attnspec.reference.errors import Shape, array, booleans, broadcastable, dtype_name, need, whole, within
 from attnspec.reference.functions import evaluate, public
 from attnspec.reference.notation import Attention, count
 
@@ -49,7 +49,7 @@ def block_sparse_attention_of(call: Call, query: Array, key: Array, value: Array
     ... ).tolist()
     [[2.0]]
     """
-    return attended(check_blocks(sparse(call, query, key, value, options)))
+    return attend_sparse(check_blocks(sparse(call, query, key, value, options)))
 
 
 block_sparse_attention = public(block_sparse_attention_of)
@@ -69,7 +69,7 @@ def listed_attention_of(call: Call, query: Array, key: Array, value: Array, **op
     >>> listed_attention([[0.0]], [[0.0]] * 3, values, key_indices=[[2, 0, -1]]).tolist()
     [[4.0]]
     """
-    return attended(check_lists(sparse(call, query, key, value, options)))
+    return attend_sparse(check_lists(sparse(call, query, key, value, options)))
 
 
 listed_attention = public(listed_attention_of)
@@ -82,14 +82,16 @@ def sparse(call: Call, query: Array, key: Array, value: Array, options: Mapping[
 
 
 @step
-def attended(given: Sparse) -> Any:
+def attend_sparse(given: Sparse) -> Any:
     """Attend with the mask of a sparse call (SPARSE-1, SPARSE-6)."""
     return attention_part(Attention(**plain_fields(given)))
 
 
 def plain_fields(given: Sparse) -> dict[str, Any]:
     """Return the fields of the call of attention that a sparse call stands for."""
-    return {field.name: getattr(given, field.name) for field in fields(Attention)} | {"mask": meant(given)}
+    return {field.name: getattr(given, field.name) for field in fields(Attention)} | {
+        "mask": sparse_mask(given)
+    }
 
 
 def as_attention(operation: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -101,7 +103,7 @@ def as_attention(operation: str, arguments: Mapping[str, Any]) -> dict[str, Any]
 
     def run(call: Call, query: Array, key: Array, value: Array, **options: Any) -> Mask:
         check = check_lists if "key_indices" in own else check_blocks
-        return meant(check(sparse(call, query, key, value, options)))
+        return sparse_mask(check(sparse(call, query, key, value, options)))
 
     return kept | {"mask": evaluate(run, given | {"dtype": np.float64})}
 
@@ -145,19 +147,19 @@ def _integers(call: Call, name: str, given: Any, full: Shape) -> Array:
     """Return integers that broadcast to a shape, as the integers of the namespace."""
     own = dtype_name(array(call, name, given, "ERR-16"))
     need(name, own.startswith(("int", "uint")), "integers", own, "ERR-16")
-    return call.xp.astype(fitting(name, given, full, "ERR-16"), call.xp.int64)
+    return call.xp.astype(broadcastable(name, given, full, "ERR-16"), call.xp.int64)
 
 
 @step
-def meant(call: Sparse) -> Mask:
+def sparse_mask(call: Sparse) -> Mask:
     """Return the mask that the blocks or the lists stand for, and the given mask (SPARSE-4)."""
-    shown = listed_keys(call) if call.key_indices is not None else elements(call, active(call))
+    shown = listed_keys(call) if call.key_indices is not None else elements(call, active_blocks(call))
     return shown if call.mask is None else shown & call.mask
 
 
 @step
 @part
-def active(call: Sparse) -> Mask:
+def active_blocks(call: Sparse) -> Mask:
     """Say which blocks are allowed by the mask of blocks and by the lists of blocks, ``call.blocks``."""
     result = call.xp.broadcast_to(count(call.xp, call.blocks[-1], call.query) >= 0, call.blocks)
     result = result if call.block_mask is None else result & call.block_mask

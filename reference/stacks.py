@@ -13,11 +13,11 @@ from attnspec.reference.call import Arguments, Array, Call, step
 from attnspec.reference.errors import Shape, check_declared
 from attnspec.reference.functions import declare
 from attnspec.reference.latent import latent_keys, latent_scale, latent_values
-from attnspec.reference.notation import by_name, count, in_storage, stored, wide
-from attnspec.reference.packing import Packed, packed_attended, place_in_sequence, sequence_of_row
+from attnspec.reference.notation import by_name, count, in_storage, out_dtype, wide
+from attnspec.reference.packing import Packed, attend_packed, place_in_sequence, sequence_of_row
 from attnspec.reference.paging import as_attention, check_entries_read
-from attnspec.reference.quantization import check_zero_points, decoded
-from attnspec.reference.sparsity import Sparse, check_blocks, check_lists, meant
+from attnspec.reference.quantization import check_zero_points, decode
+from attnspec.reference.sparsity import Sparse, check_blocks, check_lists, sparse_mask
 
 #: The arguments of blocks and lists.
 _LISTS = ("query_block", "key_block", "block_mask", "block_counts", "block_indices", "key_indices")
@@ -27,9 +27,9 @@ _PAIRS = ("mask", "bias", "dropout_mask")
 
 def stacked_of(name: str, call: Call, **arguments: Any) -> Any:
     """Compute an operation that combines forms (STACK-1)."""
-    layers, storage = OPERATIONS[name].layers, stored(call, arguments["query"])
+    layers, storage = OPERATIONS[name].layers, out_dtype(call, arguments["query"])
     arguments = check_declared(call, name, arguments)
-    results = attended_stack(call, layers, reduced(call, name, arguments))
+    results = attend_stack(call, layers, reduce_forms(call, name, arguments))
     outputs = by_name(name, arguments, results)
     if "packed" in layers and "paged" in layers:
         outputs = rows_of_entries(call, arguments, outputs)
@@ -40,7 +40,7 @@ for _name in STACKS:
     declare(_name, partial(stacked_of, _name))
 
 
-def reduced(call: Call, name: str, arguments: Arguments) -> Arguments:
+def reduce_forms(call: Call, name: str, arguments: Arguments) -> Arguments:
     """Reduce every form but packed rows and latent vectors, which arrays of numbers are left of (STACK-1)."""
     layers = OPERATIONS[name].layers
     arrays = {
@@ -54,12 +54,12 @@ def reduced(call: Call, name: str, arguments: Arguments) -> Arguments:
         arguments = mask_of_lists(call, arguments)
     if "paged" in layers:
         arguments = entries_of_rows(call, arguments) if "packed" in layers else arguments
-        arguments = gathered_stack(call, arguments)
+        arguments = gather_stack(call, arguments)
     return arguments
 
 
 @step
-def attended_stack(call: Call, layers: tuple[str, ...], arguments: Arguments) -> Any:
+def attend_stack(call: Call, layers: tuple[str, ...], arguments: Arguments) -> Any:
     """Project latent vectors, and attend within sequences or over whole arrays (STACK-1)."""
     if "latent" in layers:
         query = call.xp.concat([arguments["query"], arguments["query_rotary"]], axis=-1)
@@ -68,7 +68,7 @@ def attended_stack(call: Call, layers: tuple[str, ...], arguments: Arguments) ->
     known = OPERATIONS["attention"].arguments
     options = {name: arguments[name] for name in known if name in arguments}
     if "packed" in layers and "paged" not in layers:
-        return packed_attended(
+        return attend_packed(
             call, options | {name: arguments[name] for name in ("query_starts", "key_starts")}
         )
     return attention_of(call, **options)
@@ -84,7 +84,7 @@ def numbers_of_codes(call: Call, arguments: Arguments) -> Arguments:
         check_zero_points(call, f"{of}_zero_points", zero_points, encoding)
         codes = f"{of}_pages" if f"{of}_pages" in arguments else f"{of}_codes"
         factors = (arguments[scales], zero_points, encoding)
-        result = decoded(call, arguments[codes], *factors, arguments["query"])
+        result = decode(call, arguments[codes], *factors, arguments["query"])
         numbers[codes.replace("_codes", "")] = result
     return arguments | numbers
 
@@ -96,14 +96,14 @@ def mask_of_lists(call: Call, arguments: Arguments) -> Arguments:
     *batch, keys = key_places(arguments, tuple(query.shape[:-3]))
     only_shape = xp.zeros((*batch, keys, 1), dtype=query.dtype, device=device(query))
     own = {name: arguments[name] for name in (*_LISTS, "mask") if name in arguments}
-    if "key_indices" in own and "latent" in _held(arguments):  # one list for all heads
+    if "key_indices" in own and "latent" in _key_array(arguments):  # one list for all heads
         own["key_indices"] = own["key_indices"][..., None, :, :]
     lists = Sparse(call.steps, xp, call.dtype, query, only_shape, only_shape, **own)
-    mask = meant(check_lists(lists) if "key_indices" in own else check_blocks(lists))
+    mask = sparse_mask(check_lists(lists) if "key_indices" in own else check_blocks(lists))
     return {name: thing for name, thing in arguments.items() if name not in _LISTS} | {"mask": mask}
 
 
-def _held(arguments: Arguments) -> str:
+def _key_array(arguments: Arguments) -> str:
     """Return the name of the array that holds the keys."""
     names = ("key", "key_pages", "key_codes", "latent", "latent_pages", "latent_codes")
     return next(name for name in names if name in arguments)
@@ -111,7 +111,7 @@ def _held(arguments: Arguments) -> str:
 
 def key_places(arguments: Arguments, batch: Shape) -> Shape:
     """Return the batch axes, the key heads and the number of places of keys of each sequence."""
-    name = _held(arguments)
+    name = _key_array(arguments)
     shape = tuple(arguments[name].shape)
     if not name.endswith("_pages"):
         return shape[:-1] if "latent" not in name else (*shape[:-2], 1, shape[-2])
@@ -120,7 +120,7 @@ def key_places(arguments: Arguments, batch: Shape) -> Shape:
 
 
 @step
-def gathered_stack(call: Call, arguments: Arguments) -> Arguments:
+def gather_stack(call: Call, arguments: Arguments) -> Arguments:
     """Gather keys and values, or latent vectors and rotary parts, from their pages (PAGE-1)."""
     latent = "latent_pages" in arguments
     names = ("latent", "key_rotary") if latent else ("key", "value")
@@ -145,7 +145,7 @@ def entries_of_rows(call: Call, arguments: Arguments) -> Arguments:
     own, place = (take(row, starts, query.shape[-2]) for take in (sequence_of_row, place_in_sequence))
     sequences = starts.shape[0] - 1
 
-    def of_row(given: Any) -> Array:
+    def entry_of_row(given: Any) -> Array:
         """Return what belongs to the sequence of each row, and 0 for a row of none."""
         array = given if is_array_api_obj(given) else xp.full((sequences,), given, device=device(query))
         array = xp.astype(array, xp.int64)
@@ -153,12 +153,16 @@ def entries_of_rows(call: Call, arguments: Arguments) -> Arguments:
         return xp.take(xp.concat([array, none]), own, axis=0)
 
     names = ("block_table", "key_lengths", "left_padding", "key_segment_ids", "key_positions")
-    entries = {name: of_row(arguments[name]) for name in names if arguments[name] is not None}
+    entries = {name: entry_of_row(arguments[name]) for name in names if arguments[name] is not None}
     lengths, offset = arguments["query_lengths"], arguments["query_offset"]
-    first = entries["key_lengths"] - of_row(starts[1:] - starts[:-1]) if offset is None else of_row(offset)
+    first = (
+        entries["key_lengths"] - entry_of_row(starts[1:] - starts[:-1])
+        if offset is None
+        else entry_of_row(offset)
+    )
     entries["query_offset"] = first + place
     if lengths is not None:
-        entries["query_lengths"] = xp.astype(place < of_row(lengths), xp.int64)
+        entries["query_lengths"] = xp.astype(place < entry_of_row(lengths), xp.int64)
     for name in ("query_segment_ids", "query_positions"):
         if arguments[name] is not None:
             entries[name] = arguments[name][:, None]

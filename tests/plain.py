@@ -8,7 +8,7 @@ from attnspec.conformance.gallery.entry import base
 
 
 def _sum_with_the_bias(call):
-    return base.biased(call, base.product(call) * base.factor(call))
+    return base.add_bias(call, base.product(call) * base.factor(call))
 
 
 def _slope_at_the_sum(call, t):
@@ -22,9 +22,9 @@ def _filled(call):
     """Put a low finite number where anything but the bias disallows a key."""
     seen = np.broadcast_to(base.by_bias(call), call.shape)
     low = np.finfo(np.float16 if call.storage.itemsize == 2 else call.storage).min
-    s = np.where(base.allowed(call.but(bias=None)), base.scored(call), low).astype(call.query.dtype)
+    s = np.where(base.allowed_pairs(call.but(bias=None)), base.score(call), low).astype(call.query.dtype)
     p, lse = base.softmax_of(call, s, seen)
-    return base.weighted(call, p, seen), lse, p
+    return base.weighted_sum(call, p, seen), lse, p
 
 
 def _at_the_last_key(call):
@@ -43,7 +43,7 @@ def _mean_of_all(call, p, allowed):
 #: The steps of each variant. Those of `added` are meant beside those of `after-bias`.
 STEPS = {
     "after-bias": {
-        "scored": lambda call: base.capped(call, _sum_with_the_bias(call)),
+        "score": lambda call: base.cap(call, _sum_with_the_bias(call)),
         "d_products": _slope_at_the_sum,
         "d_bias": lambda call, t: base.d_bias(call, _slope_at_the_sum(call, t)),
     },
@@ -75,5 +75,5 @@ def in_storage(*short):
 
         return step
 
-    names = ("product", "capped", "biased", "exponentials", "total", "normalised", "lse", "weighted")
+    names = ("product", "cap", "add_bias", "exponentials", "total", "normalise", "lse", "weighted_sum")
     return reference.functions({name: rounded(name) for name in names})["attention"]

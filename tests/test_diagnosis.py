@@ -65,7 +65,7 @@ def test_nothing_is_said_of_what_the_gallery_does_not_tell_apart_or_have():
     def third(call, p):
         return np.where(np.arange(p.shape[-1]) == 2, 0, p)
 
-    assert diagnose(replace(entry("plain"), steps={"dropped": third}).backend(), PROBES, GALLERY) is None
+    assert diagnose(replace(entry("plain"), steps={"drop": third}).backend(), PROBES, GALLERY) is None
 
 
 @pytest.mark.parametrize("name", ["plain", "tiles_with_a_running_maximum", "everything_in_float64"])

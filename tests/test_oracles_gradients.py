@@ -8,7 +8,7 @@ from gradient_problems import both, drawn, numbers, plain
 from attnspec import OPERATIONS, Case
 from attnspec.conformance.run.expected_values import values_of
 from attnspec.conformance.suite.datasets import DATASETS, problem
-from attnspec.reference.exact.backward import parts_of, scaled, terms
+from attnspec.reference.exact.backward import multiply_by_scale, parts_of, terms
 from attnspec.reference.exact.balls import OracleError
 from attnspec.reference.exact.evaluate import evaluate as exact
 from attnspec.reference.exact.quotients import total
@@ -281,11 +281,11 @@ def test_sums_of_quotients():
 
     part, number = of()
     assert number == fmpq(1, 2)  # both weights are 1 / 2
-    assert scaled(part, number) == number
+    assert multiply_by_scale(part, number) == number
     assert of(key=2 * key)[1] == number
     assert of(key=key * [1, 2])[1] is None
     assert of(softcap=1.0)[1] is None
     assert of(softcap=1.0, query=0 * query)[1] == number
     part, number = of(scale=None)
-    assert scaled(part, number) is None
-    assert scaled(part, fmpq(0)) == 0
+    assert multiply_by_scale(part, number) is None
+    assert multiply_by_scale(part, fmpq(0)) == 0

@@ -19,7 +19,7 @@ from attnspec.reference import functions
 from attnspec.reference.budget.budget import budget
 from attnspec.reference.masking import by_mask
 from attnspec.reference.rational.evaluate import evaluate
-from attnspec.reference.scores import biased
+from attnspec.reference.scores import add_bias
 from attnspec.reference.softmax import exponentials
 
 DTYPES = ("float16", "bfloat16", "float32", "float64")
@@ -267,7 +267,7 @@ def mask_of_row_0(call):
 def lowest_is_masked(call, s):
     """The lowest number of a dtype in the bias is taken for minus infinity."""
     lowest = float(np.finfo(np.float32).min)
-    found = biased(call, s)
+    found = add_bias(call, s)
     return found if call.bias is None else np.where(call.bias <= lowest, -math.inf, found)
 
 
@@ -279,9 +279,9 @@ def lost_sums(call, e, top):
 
 WRONG = {
     "number that is none at every width": ({"exponentials": swallowed}, "NUM-11"),
-    "empty row of every width": ({"normalised": mean_of_wide_rows}, "MASK-6"),
+    "empty row of every width": ({"normalise": mean_of_wide_rows}, "MASK-6"),
     "broadcast mask beside": ({"by_mask": mask_of_row_0}, "MASK-4"),
-    "rows of the lowest bias": ({"biased": lowest_is_masked}, "MASK-5"),
+    "rows of the lowest bias": ({"add_bias": lowest_is_masked}, "MASK-5"),
     "long sums in half precision": ({"total": lost_sums}, "NUM-5"),
 }
 

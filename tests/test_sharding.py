@@ -57,7 +57,7 @@ def test_simulated_ranks_are_right_for_any_boundaries(data, shards, ranks):
     cuts = {
         f"{side}_shards": data.draw(boundaries(call[side].shape[-2], shards)) for side in ("query", "key")
     }
-    run = functions({"sharded_attended": ranks.attend, "sharded_backward": ranks.differentiate})
+    run = functions({"attend_sharded": ranks.attend, "sharded_backward": ranks.differentiate})
     got = run["sharded_attention"](**call, **cuts, window=(2, 1))
     np.testing.assert_allclose(got, attention(**call, window=(2, 1)), atol=1e-14)
     found = run["sharded_attention_vjp"](**call, d_output=d_output, **cuts, window=(2, 1))

@@ -10,11 +10,11 @@ from attnspec.reference.errors import need
 from attnspec.reference.notation import Attention
 
 ENTRIES = rows(
-    ("appended_at_the_first_length", "appended", "CACHE-1", "H",
-     lambda call, cache, new, lengths: base.appended(call, cache, new, np.asarray(lengths).ravel()[:1].sum()),
+    ("appended_at_the_first_length", "append", "CACHE-1", "H",
+     lambda call, cache, new, lengths: base.append(call, cache, new, np.asarray(lengths).ravel()[:1].sum()),
      "Write for all batch entries where the first one ends."),
-    ("appended_first_position_alone", "appended", "CACHE-1", "G",
-     lambda call, cache, new, lengths: base.appended(call, cache, new[..., :1, :], lengths),
+    ("appended_first_position_alone", "append", "CACHE-1", "G",
+     lambda call, cache, new, lengths: base.append(call, cache, new[..., :1, :], lengths),
      "Write a single position, as in decoding."),
     ("rest_of_the_cache_read_by_one_query", "by_key_lengths", "CACHE-3", "G",
      lambda call: True if call.queries == 1 else base.by_key_lengths(call),
@@ -25,26 +25,26 @@ ENTRIES = rows(
     ("page_clamped_to_the_last", "check_pages", "CACHE-5", "V",
      lambda call, pages, block_table: base.check_pages(call, pages, np.minimum(block_table, len(pages) - 1)),
      "Read the last page for one past it."),
-    ("third_part_dropped", "merged", "CACHE-6", "I",
-     lambda call, outputs, lses: base.merged(call, outputs[:2], lses[:2]),
+    ("third_part_dropped", "merge", "CACHE-6", "I",
+     lambda call, outputs, lses: base.merge(call, outputs[:2], lses[:2]),
      "Merge two parts, however many there are.", "Dao-AILab/flash-attention#1973"),
-    ("merged_lse_is_the_largest", "merged", "CACHE-6", "I",
-     lambda call, outputs, lses: (base.merged(call, outputs, lses)[0], lses.max(axis=0, initial=-np.inf)),
+    ("merged_lse_is_the_largest", "merge", "CACHE-6", "I",
+     lambda call, outputs, lses: (base.merge(call, outputs, lses)[0], lses.max(axis=0, initial=-np.inf)),
      "Return the largest lse of the parts."),
-    ("empty_part_counts_as_zero", "merged", "CACHE-7", "I",
-     lambda call, outputs, lses: base.merged(call, outputs, np.where(lses == -np.inf, 0, lses)),
+    ("empty_part_counts_as_zero", "merge", "CACHE-7", "I",
+     lambda call, outputs, lses: base.merge(call, outputs, np.where(lses == -np.inf, 0, lses)),
      "Take the lse of an empty part for 0."),
-    ("part_of_nan_left_out", "merged", "CACHE-9", "C",
-     lambda call, outputs, lses: base.merged(call, outputs, np.where(np.isfinite(lses), lses, -np.inf)),
+    ("part_of_nan_left_out", "merge", "CACHE-9", "C",
+     lambda call, outputs, lses: base.merge(call, outputs, np.where(np.isfinite(lses), lses, -np.inf)),
      "Take a part whose lse is no finite number for an empty one."),
 )  # fmt: skip
 
 
-@wrong("appended", "CACHE-1", "A")
+@wrong("append", "CACHE-1", "A")
 def appended_one_late(call: Call, cache: Array, new: Array, lengths: Any) -> Any:
     """Leave a place free before the new positions, where there is one."""
     late = np.minimum(np.asarray(lengths) + 1, cache.shape[-2] - new.shape[-2])
-    return base.appended(call, cache, new, late)
+    return base.append(call, cache, new, late)
 
 
 @wrong("check_append", "CACHE-2", "V")
@@ -93,11 +93,11 @@ def pages_of_the_first_sequence(call: Call, pages: Array, block_table: Array) ->
     return np.broadcast_to(table[:1], table.shape) if table.ndim > 1 else table
 
 
-@wrong("gathered", "CACHE-4", "H")
+@wrong("gather", "CACHE-4", "H")
 def pages_side_by_side(call: Call, pages: Array, table: Array) -> Any:
     """Take position k of every page, then position k + 1: pages and positions exchanged."""
     gathered = np.moveaxis(pages[table], -4, -3)  # (*B, H, T, K, D)
-    return np.swapaxes(gathered, -2, -3).reshape(base.gathered(call, pages, table).shape)
+    return np.swapaxes(gathered, -2, -3).reshape(base.gather(call, pages, table).shape)
 
 
 @wrong("check_pages", "CACHE-5", "V")
@@ -107,22 +107,22 @@ def page_counted_from_the_end(call: Call, pages: Array, block_table: Array) -> A
     return base.check_pages(call, pages, table)
 
 
-@wrong("merged", "CACHE-6", "I")
+@wrong("merge", "CACHE-6", "I")
 def parts_averaged(call: Call, outputs: Array, lses: Array) -> Any:
     """Take the mean of the parts that have something to attend to."""
     equal = np.where(lses == -np.inf, -np.inf, 0).astype(lses.dtype)
-    return base.merged(call, outputs, equal)[0], base.merged(call, outputs, lses)[1]
+    return base.merge(call, outputs, equal)[0], base.merge(call, outputs, lses)[1]
 
 
-@wrong("merged", "CACHE-6", "I", "sgl-project/sglang#40903")
+@wrong("merge", "CACHE-6", "I", "sgl-project/sglang#40903")
 def parts_merged_to_base_two(call: Call, outputs: Array, lses: Array) -> Any:
     """Take the lses for logarithms to base 2."""
     natural = np.log(2).astype(lses.dtype)
-    output, lse = base.merged(call, outputs, lses * natural)
+    output, lse = base.merge(call, outputs, lses * natural)
     return output, lse / natural
 
 
-@wrong("merged", "CACHE-6", "C")
+@wrong("merge", "CACHE-6", "C")
 def parts_merged_without_a_shift(_call: Call, outputs: Array, lses: Array) -> Any:
     """Take the exponentials of the lses as they are."""
     shares = np.exp(lses)
@@ -132,18 +132,18 @@ def parts_merged_without_a_shift(_call: Call, outputs: Array, lses: Array) -> An
     return output, np.log(total)
 
 
-@wrong("merged", "CACHE-7", "B")
+@wrong("merge", "CACHE-7", "B")
 def empty_part_in_the_sum(call: Call, outputs: Array, lses: Array) -> Any:
     """Multiply the output of an empty part by 0, whatever it holds."""
-    output, lse = base.merged(call, outputs, lses)
+    output, lse = base.merge(call, outputs, lses)
     leak = (np.where(lses == -np.inf, 0, 1)[..., None] * outputs).sum(axis=0)
     return np.where(np.isnan(leak), leak, output), lse
 
 
-@wrong("merged", "CACHE-7", "B", "vllm-project/vllm#28840")
+@wrong("merge", "CACHE-7", "B", "vllm-project/vllm#28840")
 def nothing_in_any_part_is_nan(call: Call, outputs: Array, lses: Array) -> Any:
     """Take minus infinity from minus infinity where every part is empty."""
-    output, lse = base.merged(call, outputs, lses)
+    output, lse = base.merge(call, outputs, lses)
     none = lse == -np.inf
     return np.where(none[..., None], np.nan, output), lse
 
@@ -163,8 +163,8 @@ def one_length_that_is_too_large_clamped(call: Call, cache: Array, new: Array, l
     return base.check_append(call, cache, new, lengths)
 
 
-@wrong("merged", "CACHE-10", "I")
+@wrong("merge", "CACHE-10", "I")
 def merged_by_lses_to_base_2(call: Call, outputs: Array, lses: Array) -> Any:
     """Weigh parts by powers of 2."""
-    output, lse = base.merged(call, outputs, lses * np.log(2))
+    output, lse = base.merge(call, outputs, lses * np.log(2))
     return output, lse / np.log(2)

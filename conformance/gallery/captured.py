@@ -22,7 +22,7 @@ def _kept(name: str) -> tuple[str, str, Step]:
 
 ENTRIES = family(
     _kept,
-    "replayed",
+    "replay",
     "ERR-20",
     "T",
     "key",
@@ -56,12 +56,12 @@ def _by_shape(name: str) -> Callable[..., Arguments]:
 
 
 OPTIONS: Any = rows(
-    ("captured_calls_found_by_their_shape", "replayed", "ERR-20", "T", _by_shape("scale"),
+    ("captured_calls_found_by_their_shape", "replay", "ERR-20", "T", _by_shape("scale"),
      "Replay a call that was captured with another scale, as its arrays have the same shapes."),
-    ("captured_calls_share_a_softcap", "replayed", "ERR-20", "T", _by_shape("softcap"),
+    ("captured_calls_share_a_softcap", "replay", "ERR-20", "T", _by_shape("softcap"),
      "Replay a call that was captured with another softcap, as its arrays have the same shapes."),
-    ("captured_calls_share_causality", "replayed", "ERR-20", "T", _by_shape("is_causal"),
+    ("captured_calls_share_causality", "replay", "ERR-20", "T", _by_shape("is_causal"),
      "Replay a call that was captured with or without causality, as its arrays have the same shapes."),
-    ("captured_calls_share_a_window", "replayed", "ERR-20", "T", _by_shape("window"),
+    ("captured_calls_share_a_window", "replay", "ERR-20", "T", _by_shape("window"),
      "Replay a call that was captured with another window, as its arrays have the same shapes."),
 )  # fmt: skip

@@ -23,26 +23,26 @@ from attnspec.reference.sparsity import Sparse
 plain = Entry("plain", "The implementation that all others differ from.", {})
 
 
-@correct("scored")
+@correct("score")
 def scale_in_the_query(call: Attention) -> Any:
     """Scale the queries before the product."""
-    x = (call.query * base.factor(call)) @ np.swapaxes(base.shared(call, call.key), -1, -2)
-    return base.biased(call, base.capped(call, x))
+    x = (call.query * base.factor(call)) @ np.swapaxes(base.repeat_heads(call, call.key), -1, -2)
+    return base.add_bias(call, base.cap(call, x))
 
 
-@correct("scored")
+@correct("score")
 def scale_by_its_root(call: Attention) -> Any:
     """Multiply queries and keys by the root of the scale, its sign taken out first."""
     scale = call.query.dtype.type(base.factor(call))
     root = np.sqrt(np.abs(scale))
-    query, key = call.query * (np.sign(scale) * root), base.shared(call, call.key) * root
-    return base.biased(call, base.capped(call, query @ np.swapaxes(key, -1, -2)))
+    query, key = call.query * (np.sign(scale) * root), base.repeat_heads(call, call.key) * root
+    return base.add_bias(call, base.cap(call, query @ np.swapaxes(key, -1, -2)))
 
 
 @correct("product")
 def feature_by_feature(call: Attention) -> Any:
     """Add up the products of one feature after the other."""
-    key = base.shared(call, call.key)
+    key = base.repeat_heads(call, call.key)
     x = np.zeros(call.shape, call.query.dtype)
     for feature in range(key.shape[-1]):
         x += call.query[..., :, None, feature] * key[..., None, :, feature]
@@ -58,18 +58,18 @@ def heads_in_groups(call: Attention) -> Any:
     return np.einsum("...gld,...sd->...gls", query, call.key).reshape(call.shape)
 
 
-@correct("scored")
+@correct("score")
 def softcap_by_exponentials(call: Attention) -> Any:
     """Take the hyperbolic tangent from exponentials of a number that is never positive."""
     x = base.product(call) * base.factor(call)
     if call.softcap is None:
-        return base.biased(call, x)
+        return base.add_bias(call, x)
     cap = x.dtype.type(call.softcap)
     less = -np.expm1(-2 * np.abs(x / cap))
-    return base.biased(call, cap * np.copysign(less / (2 - less), x))
+    return base.add_bias(call, cap * np.copysign(less / (2 - less), x))
 
 
-@correct("allowed")
+@correct("allowed_pairs")
 def masks_counted(call: Attention) -> Any:
     """Count the sources that allow a key, and ask for all of them."""
     sources = [source(call) for source in SOURCES]
@@ -109,7 +109,7 @@ def sink_as_a_key(call: Attention, s: Array, allowed: Mask) -> Any:
     top = base.top(call, longer, seen)
     e = base.exponentials(call, longer, seen, top)
     total = e.sum(axis=-1, keepdims=True)
-    return base.normalised(call, e, total)[..., 1:], base.lse(call, top, total)
+    return base.normalise(call, e, total)[..., 1:], base.lse(call, top, total)
 
 
 @correct("softmax_of")
@@ -146,7 +146,7 @@ def everything_in_float64(_call: Attention, array: Array) -> Any:
     return array.astype(np.float64)
 
 
-@correct("dropped")
+@correct("drop")
 def dropout_by_a_factor(call: Attention, p: Array) -> Any:
     """Multiply the weights by the mask over the share that is kept."""
     if call.dropout_mask is None:
@@ -154,16 +154,16 @@ def dropout_by_a_factor(call: Attention, p: Array) -> Any:
     return p * (call.dropout_mask / p.dtype.type(1 - call.dropout_rate)).astype(p.dtype)
 
 
-@correct("weighted", "cast")
+@correct("weighted_sum", "cast")
 def weights_cast_to_storage(call: Attention, p: Array, allowed: Mask) -> Any:
     """Round the weights to the dtype of the query before they meet the values, as fused kernels do."""
-    return base.weighted(call, p.astype(call.storage).astype(p.dtype), allowed)
+    return base.weighted_sum(call, p.astype(call.storage).astype(p.dtype), allowed)
 
 
-@correct("weighted")
+@correct("weighted_sum")
 def nan_carried_beside_the_product(call: Attention, p: Array, allowed: Mask) -> Any:
     """Use one product of matrices for the finite values, and add what is not finite after it."""
-    value = base.shared(call, call.value)
+    value = base.repeat_heads(call, call.value)
     finite = np.isfinite(value)
     output = p @ np.where(finite, value, 0)
     if finite.all():
@@ -175,10 +175,10 @@ def nan_carried_beside_the_product(call: Attention, p: Array, allowed: Mask) -> 
 @correct("llama3")
 def smooth_by_wavelengths(call: Frequencies) -> Any:
     """Compare wavelengths, in float32, as the published code does."""
-    plain = base.unstretched(call).astype(np.float32)
+    plain = base.base_frequencies(call).astype(np.float32)
     length, low, high = call.original_length, call.low_frequency_factor, call.high_frequency_factor
     if call.features.dtype == np.float64:
-        plain = base.unstretched(call)
+        plain = base.base_frequencies(call)
     wavelength = 2 * math.pi / plain
     smooth = (length / wavelength - low) / (high - low)
     between = (1 - smooth) * plain / call.factor + smooth * plain
@@ -213,15 +213,15 @@ def codes_decoded_to_the_dtype_of_the_query(
     return tuple(narrow(call, each, query.dtype).astype(each.dtype) for each in result)
 
 
-@correct("attended_in_short", "cast")
+@correct("attend_low_precision", "cast")
 def weights_of_eight_bits_raised(call: Call, *arrays: Any) -> Any:
     """Multiply weights by 256, round them to e4m3fn where the result has half precision, and divide."""
     if np.dtype(arrays[3]).itemsize > 2:  # in float32 and float64 weights are not rounded
-        return base.attended_in_short(call, *arrays)
-    return base.attended_in_short(with_weights(call, lambda p: shorten(p, 256)), *arrays)
+        return base.attend_low_precision(call, *arrays)
+    return base.attend_low_precision(with_weights(call, lambda p: shorten(p, 256)), *arrays)
 
 
-@correct("scaled_codes")
+@correct("scale_codes")
 def scales_multiplied_by_two_factors(_call: Call, numbers: Array, scale: Array) -> Any:
     """Split each scale into its power of 2 and its digits."""
     digits, exponent = np.frexp(scale)
@@ -240,14 +240,14 @@ def tiles_of_a_fixed_size(call: Attention) -> Any:
     return in_tiles(call, 32)
 
 
-@correct("attended")
+@correct("attend_sparse")
 def listed_keys_gathered(given: Sparse) -> Any:
     """Gather the listed keys and values of each query, and attend to each of them once."""
     plain = ("query", "key", "value", "key_indices", "scale", "return_lse")
     known = {argument.name: argument.default for argument in OPERATIONS["listed_attention"].named}
     others = (name for name in known if name not in plain)
     if given.key_indices is None or any(getattr(given, name) is not known[name] for name in others):
-        return base.attended(given)
+        return base.attend_sparse(given)
     work = np.float64 if given.query.dtype == np.float64 else np.float32
     query, key, value = (x.astype(work) for x in (given.query, given.key, given.value))
     lists = given.key_indices
@@ -293,13 +293,13 @@ def absorb(call: Call, given: Arguments, values: Array | None = None, dtype: Any
     return (output, *others) if others else output
 
 
-@correct("latent_attended")
+@correct("attend_latent")
 def latent_absorbed(call: Call, given: Arguments, _storage: Any) -> Any:
     """Multiply queries by the key weight, and the result by the value weight, as decoding kernels do."""
     return absorb(call, given)
 
 
-@correct("latent_attended")
+@correct("attend_latent")
 def latent_absorbed_and_stored(call: Call, given: Arguments, storage: Any) -> Any:
     """Round the absorbed queries and the attended latent to the dtype of the call."""
     return absorb(call, given, dtype=storage)
@@ -316,20 +316,20 @@ def latent_part_by_part(call: Call, given: Arguments) -> Any:
     return np.concatenate([own, result[..., own.shape[-1] :]], axis=-1)
 
 
-@correct("selected")
+@correct("select")
 def last_of_equal_scores_selected(call: Call, scores: Array, places: int, candidates: Mask) -> Array:
     """Select the last keys among those with the same score."""
-    lists = base.selected(call, scores[..., ::-1], places, candidates[..., ::-1])
+    lists = base.select(call, scores[..., ::-1], places, candidates[..., ::-1])
     return np.where(lists >= 0, scores.shape[-1] - 1 - lists, -1)
 
 
-@correct("selected")
+@correct("select")
 def lists_by_index(call: Call, scores: Array, places: int, candidates: Mask) -> Array:
     """Sort the entries of a list, those of -1 first, and return int32."""
-    return np.sort(base.selected(call, scores, places, candidates), axis=-1).astype(np.int32)
+    return np.sort(base.select(call, scores, places, candidates), axis=-1).astype(np.int32)
 
 
-@correct("selected")
+@correct("select")
 def selection_bit_by_bit(_call: Call, scores: Array, places: int, candidates: Mask) -> Array:
     """Find the score of the last place from its first bit on, then list what is above it, then its equals."""
     form, sign = f"u{scores.dtype.itemsize}", 8 * scores.dtype.itemsize - 1

@@ -27,7 +27,7 @@ def _tiles(count: int) -> list[slice]:
 def weights_from_the_lse(call: Gradients) -> Any:
     """Compute the weights again from the scores and the lse."""
     _, lse, seen = base.forward_again(call)
-    return np.where(seen, np.exp(base.scored(call) - _finite(lse)), 0), lse, seen
+    return np.where(seen, np.exp(base.score(call) - _finite(lse)), 0), lse, seen
 
 
 @correct("forward_again")
@@ -35,20 +35,20 @@ def weights_from_the_lse_in_base_two(call: Gradients) -> Any:
     """Compute the weights again as powers of 2, from scores and lse in that unit."""
     _, lse, seen = base.forward_again(call)
     unit = lse.dtype.type(np.log2(np.e))
-    return np.where(seen, np.exp2((base.scored(call) - _finite(lse)) * unit), 0), lse, seen
+    return np.where(seen, np.exp2((base.score(call) - _finite(lse)) * unit), 0), lse, seen
 
 
 @correct("delta")
 def delta_from_the_output(call: Gradients, p: Array, _r: Array, allowed: Mask) -> Any:
     """Multiply each output by its cotangent, and never hold the gradients of the weights."""
-    output = base.weighted(call, base.dropped(call, p), allowed)
+    output = base.weighted_sum(call, base.drop(call, p), allowed)
     return (output * call.d_output).sum(axis=-1, keepdims=True)
 
 
 @correct("delta", "cast")
 def delta_from_the_rounded_output(call: Gradients, p: Array, _r: Array, allowed: Mask) -> Any:
     """Multiply each output, as the forward pass returned it, by its cotangent."""
-    output = base.weighted(call, base.dropped(call, p), allowed)
+    output = base.weighted_sum(call, base.drop(call, p), allowed)
     return (output.astype(call.storage).astype(p.dtype) * call.d_output).sum(axis=-1, keepdims=True)
 
 
@@ -92,17 +92,17 @@ def slope_by_its_square(call: Gradients, t: Array) -> Any:
     """Take the slope of the softcap from the square of the capped score."""
     if call.softcap is None:
         return t
-    capped = base.capped(call, base.product(call) * base.factor(call)) / t.dtype.type(call.softcap)
+    capped = base.cap(call, base.product(call) * base.factor(call)) / t.dtype.type(call.softcap)
     return np.where(t == 0, 0, t * (1 - capped * capped))
 
 
 @correct("d_query")
 def d_query_tile_by_tile(call: Gradients, u: Array, allowed: Mask) -> Any:
     """Add up the keys by tiles of four, the last tile first."""
-    key = base.shared(call, call.key)
+    key = base.repeat_heads(call, call.key)
     total = np.zeros_like(call.query)
     for keys in reversed(_tiles(call.keys)):
-        total += base.meeting(call, u[..., keys], allowed[..., keys], key[..., keys, :])
+        total += base.multiply_allowed(call, u[..., keys], allowed[..., keys], key[..., keys, :])
     return base.factor(call) * total
 
 
@@ -110,11 +110,11 @@ def d_query_tile_by_tile(call: Gradients, u: Array, allowed: Mask) -> Any:
 def d_key_of_scaled_gradients(call: Gradients, u: Array, allowed: Mask) -> Any:
     """Scale the gradients of the products, and add up the queries by tiles of four."""
     u = u * base.factor(call)
-    total = np.zeros_like(base.shared(call, call.key))
+    total = np.zeros_like(base.repeat_heads(call, call.key))
     for queries in _tiles(call.queries):
         turned, pairs = (np.swapaxes(array[..., queries, :], -1, -2) for array in (u, allowed))
-        total += base.meeting(call, turned, pairs, call.query[..., queries, :])
-    return base.summed_heads(call, total, call.key)
+        total += base.multiply_allowed(call, turned, pairs, call.query[..., queries, :])
+    return base.sum_heads(call, total, call.key)
 
 
 @correct("d_value")
@@ -127,12 +127,12 @@ def groups_in_one_sum(call: Gradients, p: Array, allowed: Mask) -> Any:
     def joined(array: Array) -> Array:
         return array.reshape(*batch, shared, rows, array.shape[-1])
 
-    kept = joined(np.where(allowed, base.dropped(call, p), 0))
+    kept = joined(np.where(allowed, base.drop(call, p), 0))
     turned, pairs = (np.swapaxes(array, -1, -2) for array in (kept, joined(np.asarray(allowed))))
-    return base.meeting(call, turned, pairs, call.d_output.reshape(*batch, shared, rows, depth))
+    return base.multiply_allowed(call, turned, pairs, call.d_output.reshape(*batch, shared, rows, depth))
 
 
-@correct("summed_heads")
+@correct("sum_heads")
 def groups_added_one_by_one(_call: Gradients, d: Array, like: Array) -> Any:
     """Add the gradients of the heads of a group to the last one's, in place."""
     heads = like.shape[-3]

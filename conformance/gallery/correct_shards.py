@@ -23,13 +23,13 @@ from attnspec.reference.notation import Attention
 
 
 def _correct(name: str, sentence: str, ranks: Ranks, accuracy: Accuracy = "full") -> Entry:
-    steps = {"sharded_attended": ranks.attend, "sharded_backward": ranks.differentiate}
+    steps = {"attend_sharded": ranks.attend, "sharded_backward": ranks.differentiate}
     return Entry(name, sentence, steps, accuracy=accuracy)
 
 
 def _needed(call: Attention, _rank: Rank) -> bool:
     """Whether some pair of a block is allowed."""
-    return bool(np.any(base.allowed(call)))
+    return bool(np.any(base.allowed_pairs(call)))
 
 
 def _other_way(mesh: Mesh, rank: Rank) -> list[Array]:
@@ -82,12 +82,12 @@ def _sink_first(call: Attention, rank: Rank, whole: Pair) -> Pair:
 
 def _unnormalised(call: Attention, _rank: Rank, allowed: Mask) -> Pair:
     """Return the sums of a shard that are not divided yet: of values, and maximum and sum of exponentials."""
-    s = np.where(allowed, base.scored(call), -np.inf)
+    s = np.where(allowed, base.score(call), -np.inf)
     top = s.max(axis=-1, keepdims=True, initial=-np.inf)
     with np.errstate(invalid="ignore"):
         e = np.exp(s - np.where(top == -np.inf, 0, top)).astype(call.query.dtype)
     total = e.sum(axis=-1, keepdims=True)
-    return base.weighted(call, base.dropped(call, e), allowed), np.concatenate([top, total], axis=-1)
+    return base.weighted_sum(call, base.drop(call, e), allowed), np.concatenate([top, total], axis=-1)
 
 
 def _rescaled(_rank: Rank, one: Pair, other: Pair) -> Pair:

@@ -79,10 +79,10 @@ class Whole:
 
 
 def _whole(call: Attention) -> Whole:
-    s = base.scored(call)
-    value = np.broadcast_to(base.shared(call, call.value), (*s.shape[:-2], *call.value.shape[-2:]))
-    kept = np.broadcast_to(base.dropped(call, np.ones_like(s)), s.shape)
-    return Whole(call, s, base.allowed(call), value, kept)
+    s = base.score(call)
+    value = np.broadcast_to(base.repeat_heads(call, call.value), (*s.shape[:-2], *call.value.shape[-2:]))
+    kept = np.broadcast_to(base.drop(call, np.ones_like(s)), s.shape)
+    return Whole(call, s, base.allowed_pairs(call), value, kept)
 
 
 def _without_weights(partial: Partial) -> tuple[Array, Array, Array]:
@@ -141,17 +141,17 @@ def parts_merged_by_their_lse(call: Attention) -> Any:
     parts = [whole.part(keys).result for keys in whole.tiles(-(-call.keys // 3) or 1)]
     parts.append(whole.sink.result)
     outputs, lses = (np.stack(arrays) for arrays in zip(*parts, strict=True))
-    return *base.merged(call, outputs, lses), np.zeros(())
+    return *base.merge(call, outputs, lses), np.zeros(())
 
 
 @correct("attend", lacks=_NO_WEIGHTS)
 def divided_at_the_end(call: Attention) -> Any:
     """Sum the values by their exponentials, and divide the sum."""
-    s, allowed = base.scored(call), base.allowed(call)
+    s, allowed = base.score(call), base.allowed_pairs(call)
     top = base.top(call, s, allowed)
     e = base.exponentials(call, s, allowed, top)
     total = base.total(call, e, top)
-    summed = base.weighted(call, base.dropped(call, e), allowed)
+    summed = base.weighted_sum(call, base.drop(call, e), allowed)
     return summed / np.where(total == 0, 1, total), base.lse(call, top, total), np.zeros(())
 
 
@@ -162,8 +162,8 @@ def two_passes(call: Attention) -> Any:
     partial = reduce(Partial.__add__, map(whole.part, whole.tiles(5)), whole.sink)
     shift = np.where(partial.top == -np.inf, 0, partial.top)
     e = np.where(whole.allowed, np.exp(whole.s - shift), 0)
-    p = base.dropped(call, e / np.where(partial.total == 0, 1, partial.total))
-    return base.weighted(call, p, whole.allowed), partial.result[1], p
+    p = base.drop(call, e / np.where(partial.total == 0, 1, partial.total))
+    return base.weighted_sum(call, p, whole.allowed), partial.result[1], p
 
 
 @correct("attend")
@@ -193,7 +193,7 @@ def one_query_at_a_time(call: Attention) -> Any:
     """Attend with each query by itself, as in decoding."""
     if call.queries < 2:
         return base.attend(call)
-    allowed = base.allowed(call)
+    allowed = base.allowed_pairs(call)
     given = {name: getattr(call, name) for name in ("bias", "dropout_mask")}
     full = {name: np.broadcast_to(array, call.shape) for name, array in given.items() if array is not None}
     full["mask"] = allowed  # it contains all sources
@@ -216,10 +216,10 @@ def one_query_at_a_time(call: Attention) -> Any:
 def one_head_at_a_time(call: Attention) -> Any:
     """Attend in each query head of each batch entry by itself, with arrays of two axes."""
     groups = call.query.shape[-3] // call.key.shape[-3]
-    s, allowed = base.scored(call), base.allowed(call)
+    s, allowed = base.score(call), base.allowed_pairs(call)
     output = np.zeros((*s.shape[:-1], call.value.shape[-1]), s.dtype)
     lse, p = np.zeros(s.shape[:-1], s.dtype), np.zeros_like(s)
-    kept = np.broadcast_to(base.dropped(call, np.ones_like(s)), s.shape)
+    kept = np.broadcast_to(base.drop(call, np.ones_like(s)), s.shape)
     for head in np.ndindex(s.shape[:-2]):
         alone = call.but(
             query=call.query[head],
@@ -234,7 +234,7 @@ def one_head_at_a_time(call: Attention) -> Any:
     return output, lse, p
 
 
-@correct("selected")
+@correct("select")
 def selection_tile_by_tile(call: Call, scores: Any, places: int, candidates: Any) -> Any:
     """Select among the keys of a tile of 16 and those that are in the list so far."""
     lists = np.full((*scores.shape[:-1], places), -1)
@@ -242,6 +242,6 @@ def selection_tile_by_tile(call: Call, scores: Any, places: int, candidates: Any
         tile = np.arange(start, min(start + 16, scores.shape[-1]))
         keys = np.concatenate([np.broadcast_to(tile, (*lists.shape[:-1], len(tile))), lists], axis=-1)
         known = np.take_along_axis(candidates, keys, axis=-1) & (keys >= 0)
-        chosen = base.selected(call, np.take_along_axis(scores, keys, axis=-1), places, known)
+        chosen = base.select(call, np.take_along_axis(scores, keys, axis=-1), places, known)
         lists = np.where(chosen >= 0, np.take_along_axis(keys, chosen, axis=-1), -1)
     return lists

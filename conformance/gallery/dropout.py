@@ -9,14 +9,14 @@ from attnspec.reference.dropout import Seeded
 from attnspec.reference.notation import Attention
 
 ENTRIES = rows(
-    ("kept_and_dropped_exchanged", "dropped", "DROP-1", "J",
-     lambda call, p: base.dropped(alter(call, dropout_mask=np.logical_not), p),
+    ("kept_and_dropped_exchanged", "drop", "DROP-1", "J",
+     lambda call, p: base.drop(alter(call, dropout_mask=np.logical_not), p),
      "Drop where the mask is True."),
-    ("dropout_of_the_first_head", "dropped", "DROP-1", "H",
-     lambda call, p: base.dropped(alter(call, dropout_mask=lambda mask: first(mask, -3)), p),
+    ("dropout_of_the_first_head", "drop", "DROP-1", "H",
+     lambda call, p: base.drop(alter(call, dropout_mask=lambda mask: first(mask, -3)), p),
      "Let all heads have the dropout mask of the first."),
-    ("kept_weights_left_as_they_are", "dropped", "DROP-2", "J",
-     lambda call, p: base.dropped(call.but(dropout_rate=0.0), p),
+    ("kept_weights_left_as_they_are", "drop", "DROP-2", "J",
+     lambda call, p: base.drop(call.but(dropout_rate=0.0), p),
      "Forget to raise the kept weights."),
     ("rate_without_a_mask_ignored", "check_rate", "DROP-4", "J",
      lambda call: base.check_rate(call if call.dropout_mask is not None else call.but(dropout_rate=0.0)),
@@ -62,9 +62,9 @@ ENTRIES = rows(
     ("seed_cut_to_an_integer", "check_seed", "DROP-12", "U",
      lambda call: base.check_seed(call.but(seed=int(call.seed)) if isinstance(call.seed, float) else call),
      "Drop the fraction of a seed."),
-    ("rate_counted_in_the_mask", "dropped", "DROP-2", "J",
-     lambda call, p: base.dropped(call, p) if call.dropout_mask is None or not call.dropout_mask.any()
-         else base.dropped(call.but(dropout_rate=1 - call.dropout_mask.mean()), p),
+    ("rate_counted_in_the_mask", "drop", "DROP-2", "J",
+     lambda call, p: base.drop(call, p) if call.dropout_mask is None or not call.dropout_mask.any()
+         else base.drop(call.but(dropout_rate=1 - call.dropout_mask.mean()), p),
      "Divide by the share that the mask keeps."),
     ("rate_of_one_taken", "check_rate", "DROP-4", "U",
      lambda call: base.check_rate(call) if call.dropout_rate != 1 or call.dropout_mask is None
@@ -73,25 +73,25 @@ ENTRIES = rows(
 )  # fmt: skip
 
 
-@wrong("allowed", "DROP-1", "J")
+@wrong("allowed_pairs", "DROP-1", "J")
 def dropped_before_the_softmax(call: Attention) -> Any:
     """Take the dropout mask for a mask, so that the other weights grow."""
-    seen = base.allowed(call)
+    seen = base.allowed_pairs(call)
     return seen if call.dropout_mask is None else seen & call.dropout_mask
 
 
-@wrong("dropped", "DROP-1", "J")
+@wrong("drop", "DROP-1", "J")
 def dropped_weights_shared_out(call: Attention, p: Array) -> Any:
     """Normalise again after dropping."""
-    kept = base.dropped(call, p)
+    kept = base.drop(call, p)
     total = kept.sum(axis=-1, keepdims=True)
     return kept if call.dropout_mask is None else kept / np.where(total == 0, 1, total)
 
 
-@wrong("dropped", "DROP-2", "J", "NVIDIA/apex#816")
+@wrong("drop", "DROP-2", "J", "NVIDIA/apex#816")
 def kept_weights_divided_by_the_rate(call: Attention, p: Array) -> Any:
     """Divide by the rate of dropping."""
-    return base.dropped(call.but(dropout_rate=1 - call.dropout_rate if call.dropout_rate else 0.0), p)
+    return base.drop(call.but(dropout_rate=1 - call.dropout_rate if call.dropout_rate else 0.0), p)
 
 
 @wrong("attend", "DROP-3", "J")
@@ -108,12 +108,12 @@ def lse_of_the_rate(call: Attention) -> Any:
     return output, lse + np.log(1 - call.dropout_rate).astype(lse.dtype), p
 
 
-@wrong("dropped", "DROP-2", "J")
+@wrong("drop", "DROP-2", "J")
 def raised_by_the_share_that_was_kept(call: Attention, p: Array) -> Any:
     """Divide by how much of the mask is True, not by one minus the rate."""
     if call.dropout_mask is None or not 0 < call.dropout_mask.mean() < 1:
-        return base.dropped(call, p)
-    return base.dropped(call.but(dropout_rate=1 - call.dropout_mask.mean()), p)
+        return base.drop(call, p)
+    return base.drop(call.but(dropout_rate=1 - call.dropout_mask.mean()), p)
 
 
 def _repeat(kept: Array, axis: int, size: int) -> Array:

@@ -30,13 +30,13 @@ ENTRIES = rows(
      "Take the real part of complex numbers."),
     ("any_scale_taken", "check_scale", "ERR-6", "K", lambda call: call,
      "Multiply by whatever is given."),
-    ("softcap_without_effect", "capped", "ERR-3", "F", lambda _call, x: x,
+    ("softcap_without_effect", "cap", "ERR-3", "F", lambda _call, x: x,
      "Accept a softcap and forget it.", "sgl-project/sgl-kernel-xpu#491"),
     ("key_lengths_without_effect", "by_key_lengths", "ERR-3", "R", lambda _call: True,
      "Accept lengths and forget them.", "jax-ml/jax#23349"),
-    ("dropout_without_effect", "dropped", "ERR-3", "J", lambda _call, p: p,
+    ("dropout_without_effect", "drop", "ERR-3", "J", lambda _call, p: p,
      "Accept what to drop and forget it.", "pytorch/pytorch#184126"),
-    ("bias_without_effect", "biased", "ERR-3", "L", lambda _call, x: x,
+    ("bias_without_effect", "add_bias", "ERR-3", "L", lambda _call, x: x,
      "Accept a bias and forget what is finite of it."),
     ("bias_and_its_mask_without_effect", "attend", "ERR-3", "L",
      lambda call: base.attend(call.but(bias=None)),
@@ -50,11 +50,11 @@ ENTRIES = rows(
     ("causal_dropped_beside_sinks", "by_causality", "ERR-3", "A",
      lambda call: True if call.sinks is not None else base.by_causality(call),
      "Forget the causal mask on the path for sinks."),
-    ("softcap_dropped_beside_sinks", "capped", "ERR-3", "F",
-     lambda call, x: base.capped(call if call.sinks is None else call.but(softcap=None), x),
+    ("softcap_dropped_beside_sinks", "cap", "ERR-3", "F",
+     lambda call, x: base.cap(call if call.sinks is None else call.but(softcap=None), x),
      "Forget the softcap on the path for sinks."),
-    ("bias_rounded_to_the_query", "biased", "ERR-14", "L",
-     lambda call, x: base.biased(alter(call, bias=lambda bias: bias.astype(call.storage)), x),
+    ("bias_rounded_to_the_query", "add_bias", "ERR-14", "L",
+     lambda call, x: base.add_bias(alter(call, bias=lambda bias: bias.astype(call.storage)), x),
      "Cast a bias to the dtype of the query."),
     ("several_batch_axes_refused", "check_axes", "SHAPE-1", "H",
      lambda call: _asking(call, "query", call.query.ndim <= 4, "four axes at most", "SHAPE-1"),
@@ -69,8 +69,8 @@ ENTRIES = rows(
      lambda call, s, allowed: base.softmax_of(call.but(sinks=None)
          if call.key_lengths is not None else call, s, allowed),
      "Forget the sinks on the path for lengths of keys.", "kekzl/imp#1345"),
-    ("bias_dropped_in_shared_heads", "biased", "ERR-3", "L",
-     lambda call, x: base.biased(call
+    ("bias_dropped_in_shared_heads", "add_bias", "ERR-3", "L",
+     lambda call, x: base.add_bias(call
          if call.key.shape[-3] == call.query.shape[-3] else call.but(bias=None), x),
      "Forget the bias where key heads are shared."),
     ("mixed_dtypes_cast", "check_dtypes", "ERR-1", "L", _cast,
@@ -78,8 +78,8 @@ ENTRIES = rows(
     ("mixed_dtypes_cast_past_16_keys", "check_dtypes", "ERR-1", "L",
      lambda call: _cast(call) if call.key.shape[-2] >= 16 else base.check_dtypes(call),
      "Refuse other dtypes for few keys, and cast them on the path for 16 keys and more."),
-    ("mask_of_an_earlier_call", "allowed", "ERR-13", "T",
-     lambda call: call.steps.memory.setdefault("allowed", {}).setdefault(call.shape, base.allowed(call)),
+    ("mask_of_an_earlier_call", "allowed_pairs", "ERR-13", "T",
+     lambda call: call.steps.memory.setdefault("pairs", {}).setdefault(call.shape, base.allowed_pairs(call)),
      "Keep the allowed keys of the first call of a shape.", "flashinfer-ai/flashinfer#1028"),
 )  # fmt: skip
 
@@ -259,7 +259,7 @@ def causal_flag_of_an_earlier_call(call: Attention) -> Any:
     return base.by_causality(call.but(is_causal=kept.setdefault(key, call.is_causal)))
 
 
-@wrong("biased", "ERR-14", "L", "pytorch/pytorch#191612")
+@wrong("add_bias", "ERR-14", "L", "pytorch/pytorch#191612")
 def bits_of_the_bias_reread(call: Attention, x: Array) -> Any:
     """Read a bias of a longer dtype as if it were of the query's."""
 
@@ -268,10 +268,10 @@ def bits_of_the_bias_reread(call: Attention, x: Array) -> Any:
             return bias
         return np.frombuffer(bias.tobytes(), call.storage)[: bias.size].reshape(bias.shape)
 
-    return base.biased(alter(call, bias=reread), x)
+    return base.add_bias(alter(call, bias=reread), x)
 
 
-@wrong("biased", "ERR-14", "L")
+@wrong("add_bias", "ERR-14", "L")
 def short_bias_reread_past_16_keys(call: Attention, x: Array) -> Any:
     """Beside float64, read a bias of a shorter dtype as if it were float64, from 16 keys on."""
 
@@ -280,7 +280,7 @@ def short_bias_reread_past_16_keys(call: Attention, x: Array) -> Any:
             return bias
         return np.resize(np.frombuffer(bias.tobytes(), np.float64), bias.shape)
 
-    return base.biased(alter(call, bias=reread), x)
+    return base.add_bias(alter(call, bias=reread), x)
 
 
 @wrong("softmax_of", "ERR-14", "L")
@@ -289,38 +289,38 @@ def sinks_rounded_to_the_query(call: Attention, s: Array, allowed: Mask) -> Any:
     return base.softmax_of(alter(call, sinks=lambda sinks: sinks.astype(call.storage)), s, allowed)
 
 
-@wrong("entered", "NUM-4", "L")
+@wrong("enter", "NUM-4", "L")
 def scores_added_into_the_bias(call: Attention) -> Any:
     """Take a bias of the scores' shape and dtype for the buffer that scores are added into."""
-    before = base.entered(call.but(bias=None if call.bias is None else call.bias.copy()))
+    before = base.enter(call.but(bias=None if call.bias is None else call.bias.copy()))
     bias = call.bias
     if bias is not None and bias.size and bias.shape == call.shape and bias.dtype == call.query.dtype:
         bias += bias.dtype.type(1)
     return before
 
 
-@wrong("entered", "NUM-4", "R")
+@wrong("enter", "NUM-4", "R")
 def masks_joined_in_place(call: Attention) -> Any:
     """Write the causal mask into a mask of the scores' shape."""
     mask = call.mask
     if mask is not None and mask.shape == call.shape and call.is_causal:
-        mask &= base.by_causality(base.entered(call))
-    return base.entered(call)
+        mask &= base.by_causality(base.enter(call))
+    return base.enter(call)
 
 
-@wrong("entered", "NUM-4", "H")
+@wrong("enter", "NUM-4", "H")
 def keys_scaled_in_place(call: Attention) -> Any:
     """Write the scaled keys over the keys."""
-    before = base.entered(call.but(key=call.key.copy()))
+    before = base.enter(call.but(key=call.key.copy()))
     if call.key.flags.writeable and np.isfinite(call.key).all():
         call.key[...] *= call.key.dtype.type(base.factor(call))
     return before
 
 
-@wrong("entered", "NUM-4", "G")
+@wrong("enter", "NUM-4", "G")
 def values_past_the_length_cleared_in_place(call: Attention) -> Any:
     """Write 0 over the values past a key length, to keep what is there out of the sum."""
-    before = base.entered(call.but(value=call.value.copy()))
+    before = base.enter(call.but(value=call.value.copy()))
     if call.key_lengths is not None and call.value.ndim > 2:
         past = ~np.asarray(base.by_key_lengths(before))  # (*B, 1, 1, S) or (S,)
         past = past[..., 0, :] if past.ndim > 1 else past

@@ -18,22 +18,22 @@ ENTRIES = rows(
     ("lses_taken_as_constants", "d_levels", "GRAD-21", "I",
      lambda call, w, r, _delta, h: base.d_levels(call, w, r, r, h),
      "Take the shares of the parts as constants, so that the output moves no lse."),
-    ("cotangent_turned_forwards", "turned_back", "GRAD-22", "Q", base.rotated,
+    ("cotangent_turned_forwards", "turn_back", "GRAD-22", "Q", base.rotate,
      "Turn the cotangent by the angle of the features, and not by its negative."),
-    ("cotangent_past_the_rotary_depth_dropped", "turned_back", "GRAD-22", "Q",
-     lambda call, g: np.where(np.arange(g.shape[-1]) < call.depth, base.turned_back(call, g), 0),
+    ("cotangent_past_the_rotary_depth_dropped", "turn_back", "GRAD-22", "Q",
+     lambda call, g: np.where(np.arange(g.shape[-1]) < call.depth, base.turn_back(call, g), 0),
      "Give features past the rotary depth no gradient."),
-    ("cotangent_turned_from_position_0", "turned_back", "GRAD-22", "Q",
-     lambda call, g: base.turned_back(call.but(offset=0), g),
+    ("cotangent_turned_from_position_0", "turn_back", "GRAD-22", "Q",
+     lambda call, g: base.turn_back(call.but(offset=0), g),
      "Count positions from 0 in the backward pass, whatever the offset."),
-    ("cotangent_divided_by_the_factor", "turned_back", "GRAD-22", "Q",
-     lambda call, g: base.turned_back(call.but(attention_factor=1 / call.attention_factor), g),
+    ("cotangent_divided_by_the_factor", "turn_back", "GRAD-22", "Q",
+     lambda call, g: base.turn_back(call.but(attention_factor=1 / call.attention_factor), g),
      "Invert the attention factor too, as if the gradient were the inverse of the rotation."),
-    ("factor_of_angles_lost_backward", "turned_back", "GRAD-22", "Q",
-     lambda call, g: base.turned_back(call.but(attention_factor=1.0) if call.cosines is None else call, g),
+    ("factor_of_angles_lost_backward", "turn_back", "GRAD-22", "Q",
+     lambda call, g: base.turn_back(call.but(attention_factor=1.0) if call.cosines is None else call, g),
      "Multiply by the attention factor only beside tables of cosines and sines."),
-    ("cotangent_by_its_own_positions", "turned_back", "GRAD-22", "Q",
-     lambda call, g: base.turned_back(call.but(positions=None), g),
+    ("cotangent_by_its_own_positions", "turn_back", "GRAD-22", "Q",
+     lambda call, g: base.turn_back(call.but(positions=None), g),
      "Count positions from 0 in the backward pass, whatever positions are given."),
     ("bias_of_the_first_entry", "d_shift", "GRAD-23", "H",
      lambda call, d: base.d_shift(call, d[:1] if d.ndim > 2 else d),
@@ -69,8 +69,8 @@ ENTRIES = rows(
     ("d_value_of_the_sum", "d_value", "GRAD-1", "W",
      lambda call, p, allowed: base.d_value(call.but(d_output=np.ones_like(call.d_output)), p, allowed),
      "Take the loss for the sum of all outputs in the gradient of the values."),
-    ("cotangent_of_the_lse_ignored", "given_cotangents", "GRAD-6", "I",
-     lambda call: base.given_cotangents(call.but(d_lse=None)),
+    ("cotangent_of_the_lse_ignored", "convert_cotangents", "GRAD-6", "I",
+     lambda call: base.convert_cotangents(call.but(d_lse=None)),
      "Accept a cotangent of the lse and forget it.", "Dao-AILab/flash-attention#889"),
     ("cotangent_of_the_lse_subtracted", "d_scores", "GRAD-6", "I",
      lambda call, p, r, delta, allowed: base.d_scores(call.but(d_lse=-call.d_lse), p, r, delta, allowed),
@@ -87,38 +87,38 @@ ENTRIES = rows(
 )  # fmt: skip
 
 
-@wrong("parted", "GRAD-21", "I")
+@wrong("merge_gradients", "GRAD-21", "I")
 def cotangent_for_every_part(call: Call, outputs: Array, lses: Array, g: Array, h: Array) -> Any:
     """Give the output of each part the whole cotangent, without its share."""
-    d_outputs, d_lses = base.parted(call, outputs, lses, g, h)
+    d_outputs, d_lses = base.merge_gradients(call, outputs, lses, g, h)
     whole = np.where((lses == -np.inf)[..., None], 0, np.broadcast_to(g, outputs.shape))
     return whole.astype(d_outputs.dtype), d_lses
 
 
-@wrong("parted", "GRAD-21", "G")
+@wrong("merge_gradients", "GRAD-21", "G")
 def outputs_of_empty_parts_in_the_gradient(
     call: Call, outputs: Array, lses: Array, g: Array, h: Array
 ) -> Any:
     """Multiply the output of an empty part by its share of 0, which leaves NaN of NaN."""
-    result = base.parted(call, outputs, lses, g, h)
+    result = base.merge_gradients(call, outputs, lses, g, h)
     poisoned = (base.shares(call, lses) * (g * outputs).sum(axis=-1)).sum(axis=0)
     return result[0], result[1] + np.where(np.isnan(poisoned), poisoned, 0)
 
 
-@wrong("collected", "GRAD-23", "V")
+@wrong("collect", "GRAD-23", "V")
 def memory_without_its_keys(
     call: Call, by_query: Array, by_key: Array, by_value: Array, *, cross: bool
 ) -> Any:
     """Lose what the keys pass on to the memory, or to the tokens without one."""
-    return base.collected(call, by_query, np.zeros_like(by_key), by_value, cross=cross)
+    return base.collect(call, by_query, np.zeros_like(by_key), by_value, cross=cross)
 
 
-@wrong("collected", "GRAD-23", "V")
+@wrong("collect", "GRAD-23", "V")
 def tokens_from_queries_alone(
     call: Call, by_query: Array, by_key: Array, by_value: Array, *, cross: bool
 ) -> Any:
     """Take tokens without a memory for queries only."""
-    result = base.collected(call, by_query, by_key, by_value, cross=cross)
+    result = base.collect(call, by_query, by_key, by_value, cross=cross)
     return result if cross else (by_query, None)
 
 
@@ -176,27 +176,27 @@ def square_weights_not_transposed(call: Gradients, p: Array, allowed: Mask) -> A
     """Multiply by the weights as they are, where there are as many queries as keys."""
     if call.queries != call.keys:
         return base.d_value(call, p, allowed)
-    return base.summed_heads(call, np.where(allowed, base.dropped(call, p), 0) @ call.d_output, call.value)
+    return base.sum_heads(call, np.where(allowed, base.drop(call, p), 0) @ call.d_output, call.value)
 
 
-@wrong("given_cotangents", "GRAD-1", "W")
+@wrong("convert_cotangents", "GRAD-1", "W")
 def loss_of_the_sum(call: Gradients) -> Any:
     """Take the loss for the sum of all outputs, and put ones in the place of the cotangents."""
-    given = base.given_cotangents(call)
+    given = base.convert_cotangents(call)
     return given.but(d_output=np.ones_like(given.d_output))
 
 
-@wrong("given_cotangents", "GRAD-6", "I", "meta-pytorch/attention-gym#200")
+@wrong("convert_cotangents", "GRAD-6", "I", "meta-pytorch/attention-gym#200")
 def cotangent_of_the_lse_in_base_two(call: Gradients) -> Any:
     """Take the cotangent of the lse for that of a logarithm to base 2."""
-    given = base.given_cotangents(call)
+    given = base.convert_cotangents(call)
     return given.but(d_lse=given.d_lse * np.log2(np.e).astype(given.d_lse.dtype))
 
 
-@wrong("given_cotangents", "GRAD-6", "D")
+@wrong("convert_cotangents", "GRAD-6", "D")
 def cotangent_of_the_lse_of_the_first_head(call: Gradients) -> Any:
     """Let all heads have the cotangent of the lse of the first."""
-    given = base.given_cotangents(call)
+    given = base.convert_cotangents(call)
     return given.but(d_lse=np.broadcast_to(given.d_lse[..., :1, :, :], given.d_lse.shape))
 
 
@@ -208,8 +208,8 @@ def divided_by_the_largest_cotangent(call: Gradients) -> Any:
     return [result * most for result in base.backward(scaled)]
 
 
-@wrong("given_cotangents", "GRAD-13", "W")
+@wrong("convert_cotangents", "GRAD-13", "W")
 def small_number_added_to_cotangents(call: Gradients) -> Any:
     """Add one in ten million to each cotangent, so that none is 0."""
-    given = base.given_cotangents(call)
+    given = base.convert_cotangents(call)
     return given.but(d_output=given.d_output + given.d_output.dtype.type(1e-7))

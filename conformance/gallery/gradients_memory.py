@@ -71,17 +71,17 @@ def weights_by_a_product_of_exponentials(call: Gradients) -> Any:
     """Divide the exponential of a score by that of the lse, and both overflow."""
     p, lse, seen = base.forward_again(call)
     some = np.where(lse == -np.inf, 0, lse)[..., None]
-    return np.where(seen, np.exp(base.scored(call)) * np.exp(-some), 0).astype(p.dtype), lse, seen
+    return np.where(seen, np.exp(base.score(call)) * np.exp(-some), 0).astype(p.dtype), lse, seen
 
 
-@wrong("given_cotangents", "GRAD-15", "H", "Dao-AILab/flash-attention#355")
+@wrong("convert_cotangents", "GRAD-15", "H", "Dao-AILab/flash-attention#355")
 def cotangent_read_in_the_order_of_memory(call: Gradients) -> Any:
     """Read a transposed cotangent as if it were not."""
     g = call.d_output
-    return base.given_cotangents(call.but(d_output=g.ravel(order="K").reshape(g.shape)))
+    return base.convert_cotangents(call.but(d_output=g.ravel(order="K").reshape(g.shape)))
 
 
-@wrong("given_cotangents", "GRAD-15", "H", "facebookresearch/xformers#282")
+@wrong("convert_cotangents", "GRAD-15", "H", "facebookresearch/xformers#282")
 def cotangent_taken_to_be_dense(call: Gradients) -> Any:
     """Read the cotangent one number after the other, whatever lies between them."""
     g = call.d_output
@@ -89,16 +89,16 @@ def cotangent_taken_to_be_dense(call: Gradients) -> Any:
         g, (1 + sum(s * (n - 1) for s, n in zip(_steps(g), g.shape, strict=True)),), (g.itemsize,)
     )
     places = np.arange(g.size).reshape(g.shape) % max(flat.size, 1)
-    return base.given_cotangents(call.but(d_output=flat[places] if g.size else g))
+    return base.convert_cotangents(call.but(d_output=flat[places] if g.size else g))
 
 
-@wrong("given_cotangents", "GRAD-15", "H")
+@wrong("convert_cotangents", "GRAD-15", "H")
 def features_of_the_cotangent_taken_to_be_dense(call: Gradients) -> Any:
     """Read the features of a cotangent one after the other, whatever lies between them."""
     g = call.d_output
     apart = g.size > 0 and g.strides[-1] > g.itemsize
     dense = as_strided(g, strides=(*g.strides[:-1], g.itemsize)) if apart else g
-    return base.given_cotangents(call.but(d_output=dense))
+    return base.convert_cotangents(call.but(d_output=dense))
 
 
 @wrong("d_query", "NUM-8", "H", "pytorch/pytorch#146377")
@@ -117,10 +117,10 @@ def query_taken_to_be_dense_backward(call: Gradients, u: Array, allowed: Mask) -
     return base.d_key(call.but(query=dense), u, allowed)
 
 
-@wrong("given_cotangents", "NUM-4", "H")
+@wrong("convert_cotangents", "NUM-4", "H")
 def cotangent_scaled_in_place(call: Gradients) -> Any:
     """Multiply the caller's cotangent by one half after it is read."""
-    given = base.given_cotangents(call.but(d_output=call.d_output.copy()))
+    given = base.convert_cotangents(call.but(d_output=call.d_output.copy()))
     if call.d_output.flags.writeable:
         call.d_output[...] *= call.d_output.dtype.type(0.5)
     return given
@@ -149,15 +149,15 @@ def d_query_added_in_another_order(call: Gradients, u: Array, allowed: Mask) -> 
     times = call.steps.memory["times"] = call.steps.memory.get("times", 0) + 1
     if times % 2:
         return base.d_query(call, u, allowed)
-    key = np.ascontiguousarray(base.shared(call, call.key)[..., ::-1, :])
-    return base.factor(call) * base.meeting(call, u[..., ::-1], allowed[..., ::-1], key)
+    key = np.ascontiguousarray(base.repeat_heads(call, call.key)[..., ::-1, :])
+    return base.factor(call) * base.multiply_allowed(call, u[..., ::-1], allowed[..., ::-1], key)
 
 
-@wrong("summed_heads", "NUM-9", "T", "Dao-AILab/flash-attention#1766")
+@wrong("sum_heads", "NUM-9", "T", "Dao-AILab/flash-attention#1766")
 def d_key_added_by_chance(call: Gradients, d: Array, like: Array) -> Any:
     """Round sums for keys and values up in one call and down in the next, as unordered additions may."""
     times = call.steps.memory["summed_heads"] = call.steps.memory.get("summed_heads", -1) + 1
-    result = base.summed_heads(call, d, like)
+    result = base.sum_heads(call, d, like)
     return np.where(result == 0, 0, np.nextafter(result, np.inf)) if times % 4 > 1 else result
 
 
@@ -190,13 +190,13 @@ def last_keys_not_added_to_d_query_past_512(call: Gradients, u: Array, allowed: 
     return base.d_query(call, np.where(call.j < whole, u, 0), allowed)
 
 
-@wrong("summed_heads", "GRAD-19", "D")
+@wrong("sum_heads", "GRAD-19", "D")
 def last_head_of_a_group_lost_past_8(call: Gradients, d: Array, like: Array) -> Any:
     """Add up the first 8 query heads of a group, for more than 256 keys."""
     heads = like.shape[-3]
     group = d.shape[-3] // max(heads, 1)
     if group <= 8 or call.keys <= 256:
-        return base.summed_heads(call, d, like)
+        return base.sum_heads(call, d, like)
     parts = d.reshape(*d.shape[:-3], heads, group, *d.shape[-2:])
     return parts[..., :8, :, :].sum(axis=-3)
 
@@ -223,4 +223,4 @@ def window_of_one_more_key_backward_past_1000(call: Gradients, p: Array, allowed
         return result
     before = (call.j == call.i - left - 1) & (call.i >= 0)
     moved = np.where(before, np.roll(np.where(allowed, p, 0), -1, axis=-1), 0)
-    return result + base.summed_heads(call, np.swapaxes(moved, -1, -2) @ call.d_output, call.value)
+    return result + base.sum_heads(call, np.swapaxes(moved, -1, -2) @ call.d_output, call.value)

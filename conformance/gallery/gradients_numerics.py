@@ -19,11 +19,11 @@ def _empty(call: Gradients, allowed: Mask) -> Array:
 def _attended_keys(call: Gradients, allowed: Mask, array: Array) -> Any:
     """Find the keys that some query may attend to, ``(*B, Hkv, S, 1)``."""
     some = allowed.any(axis=-2)[..., None]
-    return base.summed_heads(call, some.astype(np.int64), array) > 0
+    return base.sum_heads(call, some.astype(np.int64), array) > 0
 
 
 ENTRIES = rows(
-    ("nan_times_a_weight_of_zero", "meeting", "GRAD-12", "R",
+    ("nan_times_a_weight_of_zero", "multiply_allowed", "GRAD-12", "R",
      lambda _call, weights, _pairs, array: weights @ array,
      "Multiply NaN by weights of 0."),
     ("masked_by_a_product", "d_scores", "GRAD-12", "R",
@@ -99,10 +99,10 @@ def disallowed_pairs_move_by_delta(call: Gradients, p: Array, r: Array, delta: A
     return np.where(allowed, p, least) * (r - delta + call.d_lse)
 
 
-@wrong("meeting", "GRAD-18", "R")
+@wrong("multiply_allowed", "GRAD-18", "R")
 def nan_everywhere_backward(call: Gradients, weights: Array, pairs: Mask, array: Array) -> Any:
     """Return NaN for all heads where something is not a number."""
-    result = base.meeting(call, weights, pairs, array)
+    result = base.multiply_allowed(call, weights, pairs, array)
     return np.full_like(result, np.nan) if np.isnan(array).any() else result
 
 
@@ -133,14 +133,14 @@ def weights_from_a_short_lse(call: Gradients) -> Any:
     if call.storage.itemsize > 2:
         return p, lse, seen
     kept = np.where(lse == -np.inf, 0, in_half(call, lse))[..., None]
-    return np.where(seen, np.exp(base.scored(call) - kept), 0), lse, seen
+    return np.where(seen, np.exp(base.score(call) - kept), 0), lse, seen
 
 
 @wrong("forward_again", "NUM-5", "C")
 def weights_from_short_scores(call: Gradients) -> Any:
     """Round the scores to half precision before the weights are computed again."""
     _, lse, seen = base.forward_again(call)
-    p = base.softmax_of(call, in_half(call, base.scored(call)), seen)[0]
+    p = base.softmax_of(call, in_half(call, base.score(call)), seen)[0]
     return p, lse, seen
 
 
@@ -151,7 +151,7 @@ def sums_for_keys_in_half(call: Gradients, u: Array, allowed: Mask) -> Any:
         return base.d_key(call, u, allowed)
     terms = (u[..., None] * call.query[..., None, :]).astype(call.storage)  # (*B, Hq, L, S, D)
     total = np.add.accumulate(terms, axis=-3)[..., -1, :, :].astype(u.dtype)
-    return base.factor(call) * base.summed_heads(call, total, call.key)
+    return base.factor(call) * base.sum_heads(call, total, call.key)
 
 
 @wrong("d_value", "NUM-5", "C")
@@ -159,11 +159,9 @@ def sums_for_values_in_half(call: Gradients, p: Array, allowed: Mask) -> Any:
     """Add up the queries in half precision, one by one, for the gradient of the values."""
     if call.storage.itemsize > 2 or not call.queries:
         return base.d_value(call, p, allowed)
-    kept = np.where(allowed, base.dropped(call, p), 0)
+    kept = np.where(allowed, base.drop(call, p), 0)
     terms = (kept[..., None] * call.d_output[..., None, :]).astype(call.storage)  # (*B, Hq, L, S, Dv)
-    return base.summed_heads(
-        call, np.add.accumulate(terms, axis=-3)[..., -1, :, :].astype(p.dtype), call.value
-    )
+    return base.sum_heads(call, np.add.accumulate(terms, axis=-3)[..., -1, :, :].astype(p.dtype), call.value)
 
 
 @wrong("d_bias", "NUM-5", "C")
@@ -201,7 +199,7 @@ def slope_in_half(call: Gradients, t: Array) -> Any:
 def rough_weights_backward(call: Gradients) -> Any:
     """Take exponentials for the backward pass that are off by one in a thousand, now more, now less."""
     p, lse, seen = base.forward_again(call)
-    return p * (1 + np.sin(40 * np.where(seen, base.scored(call), 0)) / p.dtype.type(1000)), lse, seen
+    return p * (1 + np.sin(40 * np.where(seen, base.score(call), 0)) / p.dtype.type(1000)), lse, seen
 
 
 @wrong("d_scores", "GRAD-19", "C")

@@ -133,10 +133,10 @@ SCALE = rows(
      lambda call, _u, allowed: base.d_scale(call, _of_scores(call), allowed),
      "Leave the slope of the softcap out of the gradient of the scale."),
     ("gradient_of_the_scale_of_capped_scores", "d_scale", "GRAD-24", "F",
-     lambda call, u, allowed: np.where(allowed, u * base.capped(call, base.product(call)), 0).sum(),
+     lambda call, u, allowed: np.where(allowed, u * base.cap(call, base.product(call)), 0).sum(),
      "Multiply by capped dot products for the gradient of the scale."),
     ("gradient_of_the_scale_with_the_bias", "d_scale", "GRAD-24", "K",
-     lambda call, u, allowed: np.where(allowed, u * base.biased(call, base.product(call)), 0).sum(),
+     lambda call, u, allowed: np.where(allowed, u * base.add_bias(call, base.product(call)), 0).sum(),
      "Multiply by dot products with their bias for the gradient of the scale."),
     ("default_scale_without_a_gradient", "d_scale", "GRAD-24", "K",
      lambda call, u, allowed: base.d_scale(call, u, allowed) * (call.scale is not None),
@@ -220,7 +220,7 @@ def signed_distance_in_d_slopes(call: Attention, g: Array) -> Any:
 @wrong("d_slopes", "GRAD-25", "C")
 def gradient_of_slopes_added_in_half_precision(call: Attention, g: Array) -> Any:
     """Add up the gradient of the slopes in the dtype of the query."""
-    terms = base.distant(call, np.ones_like(g[..., :1, :1]), base.position(call), base.key_position(call)) * g
+    terms = base.penalty(call, np.ones_like(g[..., :1, :1]), base.position(call), base.key_position(call)) * g
     terms = (terms if terms.ndim > 2 else terms[None]).astype(call.query.dtype)
     total = terms.sum(axis=(*range(terms.ndim - 3), -2, -1), dtype=call.query.dtype)
     return total.astype(g.dtype)

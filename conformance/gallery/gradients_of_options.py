@@ -7,7 +7,7 @@ import numpy as np
 
 from attnspec.conformance.gallery.entry import Array, alter, base, first, rows, wrong
 from attnspec.reference.call import Mask
-from attnspec.reference.gradients import Gradients, summed_to
+from attnspec.reference.gradients import Gradients, sum_to
 
 
 def of_groups(d: Array, like: Array, summed: Callable[[Array], Array]) -> Array:
@@ -17,13 +17,13 @@ def of_groups(d: Array, like: Array, summed: Callable[[Array], Array]) -> Array:
 
 
 ENTRIES = rows(
-    ("last_head_of_a_group_kept", "summed_heads", "GRAD-3", "D",
+    ("last_head_of_a_group_kept", "sum_heads", "GRAD-3", "D",
      lambda _call, d, like: of_groups(d, like, lambda parts: parts[..., -1, :, :]),
      "Write the gradient of a key head anew for each of its query heads."),
-    ("first_head_of_a_group_kept", "summed_heads", "GRAD-3", "D",
+    ("first_head_of_a_group_kept", "sum_heads", "GRAD-3", "D",
      lambda _call, d, like: of_groups(d, like, lambda parts: parts[..., 0, :, :]),
      "Give a key head the gradient of its first query head."),
-    ("mean_of_a_group", "summed_heads", "GRAD-3", "D",
+    ("mean_of_a_group", "sum_heads", "GRAD-3", "D",
      lambda _call, d, like: of_groups(d, like, lambda parts: parts.mean(axis=-3)),
      "Give a key head the mean of its query heads' gradients.", "marin-community/levanter#449"),
     ("slope_of_the_softcap_left_out", "d_products", "GRAD-5", "F", lambda _call, t: t,
@@ -38,7 +38,7 @@ ENTRIES = rows(
      lambda call, t: _steep(call, t, lambda: (1 - _bent(call) ** 2) / call.softcap),
      "Divide the slope by the softcap, and forget that the cap multiplies."),
     ("slope_after_the_bias", "d_products", "GRAD-5", "F",
-     lambda call, t: _steep(call, t, lambda: 1 - (base.scored(call) / call.softcap) ** 2),
+     lambda call, t: _steep(call, t, lambda: 1 - (base.score(call) / call.softcap) ** 2),
      "Take the slope where the score is after the bias."),
     ("slope_before_the_scale", "d_products", "GRAD-5", "F",
      lambda call, t: _steep(call, t, lambda: 1 - np.tanh(base.product(call) / call.softcap) ** 2),
@@ -56,7 +56,7 @@ ENTRIES = rows(
      lambda call: base.forward_again(call.but(softcap=None)),
      "Compute the weights for the backward pass without the softcap."),
     ("dropped_weights_differentiated", "d_scores", "GRAD-8", "J",
-     lambda call, p, r, delta, allowed: base.d_scores(call, base.dropped(call, p), r, delta, allowed),
+     lambda call, p, r, delta, allowed: base.d_scores(call, base.drop(call, p), r, delta, allowed),
      "Differentiate the softmax with the weights after dropout.", "aws-neuron/nki-samples#81"),
     ("dropout_left_out_of_the_weights", "d_weights", "GRAD-8", "J",
      lambda call: base.d_weights(call.but(dropout_mask=None)),
@@ -68,7 +68,7 @@ ENTRIES = rows(
      lambda call: base.d_weights(call.but(dropout_rate=0.0)),
      "Drop gradients of weights, and forget to raise the others."),
     ("delta_of_dropped_weights", "delta", "GRAD-8", "J",
-     lambda call, p, r, allowed: base.delta(call, base.dropped(call, p), r, allowed),
+     lambda call, p, r, allowed: base.delta(call, base.drop(call, p), r, allowed),
      "Take the mean with the weights after dropout, of gradients after dropout."),
     ("delta_without_dropout", "delta", "GRAD-8", "J",
      lambda call, p, _r, allowed: base.delta(call, p, base.d_weights(call.but(dropout_mask=None)), allowed),
@@ -101,7 +101,7 @@ ENTRIES = rows(
      lambda call, lse, delta: base.d_sinks(call.but(d_lse=np.zeros_like(call.d_lse)), lse, delta),
      "Forget the cotangent of the lse for the sinks."),
     ("d_sinks_without_their_weight", "d_sinks", "GRAD-7", "M",
-     lambda call, _lse, delta: summed_to(np, (call.d_lse - delta)[..., 0], (call.query.shape[-3], 1))[..., 0],
+     lambda call, _lse, delta: sum_to(np, (call.d_lse - delta)[..., 0], (call.query.shape[-3], 1))[..., 0],
      "Sum what moves the denominator, without the weight of the sink."),
     ("mask_only_forward", "forward_again", "GRAD-9", "R", lambda call: again(call, call.but(mask=None)),
      "Forget the mask in the backward pass."),
@@ -131,7 +131,7 @@ ENTRIES = rows(
     ("mask_of_the_first_head_backward", "forward_again", "GRAD-9", "H",
      lambda call: again(call, alter(call, mask=lambda mask: first(mask, -3))),
      "Take the mask of the first head for all, in the backward pass."),
-    ("gradients_of_tiled_heads", "summed_heads", "GRAD-3", "D",
+    ("gradients_of_tiled_heads", "sum_heads", "GRAD-3", "D",
      lambda _call, d, like: d.reshape(*d.shape[:-3], d.shape[-3] // like.shape[-3], like.shape[-3],
                                       *d.shape[-2:]).sum(axis=-4),
      "Assign query head h to key head h % Hkv, only in the backward pass."),
@@ -142,7 +142,7 @@ ENTRIES = rows(
 )  # fmt: skip
 
 
-@wrong("summed_heads", "GRAD-3", "D", "XunhaoLai/native-sparse-attention-triton#27")
+@wrong("sum_heads", "GRAD-3", "D", "XunhaoLai/native-sparse-attention-triton#27")
 def heads_split_by_the_number_of_key_heads(_call: Gradients, d: Array, like: Array) -> Any:
     """Divide the number of a query head by that of key heads, which fits if groups are as large."""
     heads = like.shape[-3]
@@ -156,7 +156,7 @@ def heads_split_by_the_number_of_key_heads(_call: Gradients, d: Array, like: Arr
 @wrong("d_value", "GRAD-3", "D")
 def values_of_a_group_not_summed(call: Gradients, p: Array, allowed: Mask) -> Any:
     """Sum over the heads of a group for the keys, and not for the values."""
-    each = call.but(value=base.shared(call, call.value))
+    each = call.but(value=base.repeat_heads(call, call.value))
     return of_groups(base.d_value(each, p, allowed), call.value, lambda parts: parts[..., 0, :, :])
 
 
@@ -213,7 +213,7 @@ def d_bias_where_others_mask(call: Gradients, _t: Array) -> Any:
     p, lse, seen = base.forward_again(call)
     r = base.d_weights(call)
     row = base.delta(call, p, r, seen)
-    everywhere = np.exp(base.scored(call) - lse[..., None])
+    everywhere = np.exp(base.score(call) - lse[..., None])
     return base.d_bias(call, base.d_scores(call, everywhere, r, row, True))
 
 
@@ -234,7 +234,7 @@ def d_sinks_of_the_first_head(call: Gradients, lse: Array, delta: Array) -> Any:
 @wrong("d_sinks", "GRAD-7", "M")
 def d_sinks_without_empty_rows(call: Gradients, lse: Array, delta: Array) -> Any:
     """Leave out queries that may attend to no key, whose denominator is the sink."""
-    some = base.allowed(call).any(axis=-1, keepdims=True)
+    some = base.allowed_pairs(call).any(axis=-1, keepdims=True)
     each = call.but(d_lse=np.where(some, call.d_lse, 0))
     return base.d_sinks(each, lse, np.where(some, delta, 0))
 
@@ -243,7 +243,7 @@ def d_sinks_without_empty_rows(call: Gradients, lse: Array, delta: Array) -> Any
 def sink_of_minus_infinity_moved(call: Gradients, lse: Array, delta: Array) -> Any:
     """Subtract the lse from a sink of minus infinity, which is NaN where nothing else is in the row."""
     p = np.exp(call.sink - lse[..., None])
-    return summed_to(np, (p * (call.d_lse - delta))[..., 0], (call.query.shape[-3], 1))[..., 0]
+    return sum_to(np, (p * (call.d_lse - delta))[..., 0], (call.query.shape[-3], 1))[..., 0]
 
 
 @wrong("forward_again", "GRAD-7", "M", "Dao-AILab/flash-attention#2706")
@@ -268,9 +268,9 @@ def _entry(array: Array) -> Array:
 
 def again(call: Gradients, other: Gradients) -> tuple[Array, Array, Mask]:
     """Compute the weights from the lse of one call, with the masks of another."""
-    lse, seen = base.forward_again(call)[1], base.allowed(other)
+    lse, seen = base.forward_again(call)[1], base.allowed_pairs(other)
     shift = np.where(lse == -np.inf, 0, lse)[..., None]
-    return np.where(seen, np.exp(base.scored(call) - shift), 0), lse, seen
+    return np.where(seen, np.exp(base.score(call) - shift), 0), lse, seen
 
 
 @wrong("forward_again", "GRAD-9", "A")

@@ -14,7 +14,7 @@ def _groups(call: Attention, array: Array) -> int:
 
 
 ENTRIES = rows(
-    ("key_heads_tiled", "shared", "HEAD-1", "D",
+    ("key_heads_tiled", "repeat_heads", "HEAD-1", "D",
      lambda call, array: np.concatenate([array] * _groups(call, array), axis=-3),
      "Repeat the key heads as a whole, so that query head h reads key head h % Hkv.", "onnx/onnx#7274"),
     ("features_dealt_out", "split", "HEAD-3", "H",
@@ -35,8 +35,8 @@ ENTRIES = rows(
     ("mask_heads_folded_the_other_way", "by_mask", "HEAD-1", "D",
      lambda call: base.by_mask(alter(call, mask=lambda mask: _swap_groups(call, mask, -3))),
      "Unfold the heads of a mask as groups of key heads, and not as key heads of groups."),
-    ("dropout_heads_folded_the_other_way", "dropped", "DROP-1", "D",
-     lambda call, p: base.dropped(alter(call, dropout_mask=lambda mask: _swap_groups(call, mask, -3)), p),
+    ("dropout_heads_folded_the_other_way", "drop", "DROP-1", "D",
+     lambda call, p: base.drop(alter(call, dropout_mask=lambda mask: _swap_groups(call, mask, -3)), p),
      "Unfold the heads of a dropout mask as groups of key heads, and not as key heads of groups."),
     ("lse_heads_folded_the_other_way", "lse", "SOFT-6", "D",
      lambda call, top, total: _swap_groups(call, base.lse(call, top, total), -2),
@@ -48,7 +48,7 @@ ENTRIES = rows(
 )  # fmt: skip
 
 
-@wrong("shared", "HEAD-1", "D", "flashinfer-ai/flashinfer#1148")
+@wrong("repeat_heads", "HEAD-1", "D", "flashinfer-ai/flashinfer#1148")
 def groups_of_three_by_halves(call: Attention, array: Array) -> Any:
     """Find the key head by a shift, which is right for groups of a power of two."""
     shift = _groups(call, array).bit_length() - 1
@@ -56,17 +56,17 @@ def groups_of_three_by_halves(call: Attention, array: Array) -> Any:
     return np.take(array, np.minimum(heads, array.shape[-3] - 1), axis=-3)
 
 
-@wrong("weighted", "HEAD-1", "D", "PrimeIntellect-ai/prime-rl#2681")
+@wrong("weighted_sum", "HEAD-1", "D", "PrimeIntellect-ai/prime-rl#2681")
 def value_heads_tiled(call: Attention, p: Array, allowed: Mask) -> Any:
     """Repeat the key heads in place and the value heads as a whole."""
     value = np.concatenate([call.value] * _groups(call, call.value), axis=-3)
-    return base.weighted(call.but(value=value), p, allowed)
+    return base.weighted_sum(call.but(value=value), p, allowed)
 
 
-@wrong("shared", "HEAD-1", "D")
+@wrong("repeat_heads", "HEAD-1", "D")
 def first_key_head_for_all(call: Attention, array: Array) -> Any:
     """Read the first key head where heads are shared."""
-    whole = base.shared(call, array)
+    whole = base.repeat_heads(call, array)
     return whole if _groups(call, array) == 1 else np.broadcast_to(array[..., :1, :, :], whole.shape)
 
 
@@ -244,9 +244,9 @@ def first_query_head_of_the_group(call: Attention) -> Any:
     return np.repeat(x[..., ::groups, :, :], groups, axis=-3)
 
 
-@wrong("weighted", "HEAD-1", "D")
+@wrong("weighted_sum", "HEAD-1", "D")
 def first_value_head_for_all(call: Attention, p: Array, allowed: Mask) -> Any:
     """Read the first value head where heads are shared."""
     one = np.broadcast_to(call.value[..., :1, :, :], call.value.shape)
     same = call.value.shape[-3] == call.query.shape[-3]
-    return base.weighted(call if same else call.but(value=one), p, allowed)
+    return base.weighted_sum(call if same else call.but(value=one), p, allowed)

@@ -19,15 +19,15 @@ def in_splits(call: Attention, splits: int = 1) -> tuple[Array, Array, Array]:
 
 def in_tiles(call: Attention, size: int) -> tuple[Array, Array, Array]:
     """Attend with the keys divided into consecutive parts of a size. The last part may be shorter."""
-    s = base.biased(call, base.capped(call, _products(call) * base.factor(call)))  # (*B, Hq, L, S)
-    allowed = np.broadcast_to(base.allowed(call), s.shape)
+    s = base.add_bias(call, base.cap(call, _products(call) * base.factor(call)))  # (*B, Hq, L, S)
+    allowed = np.broadcast_to(base.allowed_pairs(call), s.shape)
     top = base.top(call, s, allowed)
     e = base.exponentials(call, s, allowed, top)
     total = _add_up(e, size)[..., None]
     if call.sinks is not None:
         total = total + np.exp(call.sink - top)
-    p = base.dropped(call, base.normalised(call, e, total))
-    value = base.shared(call, call.value).astype(p.dtype, copy=False)
+    p = base.drop(call, base.normalise(call, e, total))
+    value = base.repeat_heads(call, call.value).astype(p.dtype, copy=False)
     output = np.zeros((*p.shape[:-1], value.shape[-1]), p.dtype)
     for start in range(0, call.keys, max(size, 1)):
         part = np.zeros_like(output)
@@ -40,7 +40,7 @@ def in_tiles(call: Attention, size: int) -> tuple[Array, Array, Array]:
 
 def _products(call: Attention) -> Any:
     """Add up the products of one feature after the other."""
-    key = base.shared(call, call.key)
+    key = base.repeat_heads(call, call.key)
     x = np.zeros(call.shape, call.query.dtype)
     for feature in range(key.shape[-1]):
         x += call.query[..., :, None, feature] * key[..., None, :, feature]
@@ -124,12 +124,12 @@ def workspace_that_grows(call: Attention) -> Any:
     return in_splits(call, memory["workspace"] // 100)
 
 
-@wrong("returned", "INV-7", "X")
+@wrong("finish", "INV-7", "X")
 def output_written_again(call: Attention, output: Array, lse: Array, weights: Array) -> Any:
     """Return an output that the next call of the same sizes writes again."""
     kept = call.steps.memory.setdefault((output.shape, call.storage), np.empty(output.shape, call.storage))
     kept[...] = output
-    return base.returned(call, kept, lse, weights)
+    return base.finish(call, kept, lse, weights)
 
 
 @wrong("attend", "INV-8", "X")

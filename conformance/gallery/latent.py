@@ -22,17 +22,17 @@ ENTRIES = rows(
     ("value_weights_in_reverse", "latent_values", "LATENT-1", "V",
      lambda call, given: base.latent_values(call, given | {"value_weight": given["value_weight"][::-1]}),
      "Project the values of each head by the weight of another."),
-    ("softcap_ignored_beside_a_latent", "latent_attended", "LATENT-3", "F",
-     lambda call, given, storage: base.latent_attended(call, given | {"softcap": None}, storage),
+    ("softcap_ignored_beside_a_latent", "attend_latent", "LATENT-3", "F",
+     lambda call, given, storage: base.attend_latent(call, given | {"softcap": None}, storage),
      "Leave the softcap out."),
-    ("sinks_ignored_beside_a_latent", "latent_attended", "LATENT-3", "M",
-     lambda call, given, storage: base.latent_attended(call, given | {"sinks": None}, storage),
+    ("sinks_ignored_beside_a_latent", "attend_latent", "LATENT-3", "M",
+     lambda call, given, storage: base.attend_latent(call, given | {"sinks": None}, storage),
      "Leave the sinks out."),
-    ("key_lengths_ignored_beside_a_latent", "latent_attended", "LATENT-3", "G",
-     lambda call, given, storage: base.latent_attended(call, given | {"key_lengths": None}, storage),
+    ("key_lengths_ignored_beside_a_latent", "attend_latent", "LATENT-3", "G",
+     lambda call, given, storage: base.attend_latent(call, given | {"key_lengths": None}, storage),
      "Attend to the part of the cache that is not filled."),
-    ("latent_window_ignored", "latent_attended", "LATENT-3", "E",
-     lambda call, given, storage: base.latent_attended(call, given | {"window": None}, storage),
+    ("latent_window_ignored", "attend_latent", "LATENT-3", "E",
+     lambda call, given, storage: base.attend_latent(call, given | {"window": None}, storage),
      "Attend to all keys, whatever the window."),
     ("scale_without_the_rotary_depth", "latent_scale", "LATENT-2", "K",
      lambda _call, given: 1 / math.sqrt(given["query"].shape[-1])
@@ -63,16 +63,16 @@ def key_weight_of_the_first_head(call: Call, given: Arguments) -> Any:
     return base.latent_keys(call, given | {"key_weight": np.broadcast_to(weight[:1], weight.shape)})
 
 
-@wrong("latent_attended", "LATENT-1", "V")
+@wrong("attend_latent", "LATENT-1", "V")
 def weights_of_keys_and_values_split_wrongly(call: Call, given: Arguments, storage: Any) -> Any:
     """Split the joined weights of keys and values where values come first."""
     joined = np.concatenate([given["key_weight"], given["value_weight"]], axis=-1)
     values = given["value_weight"].shape[-1]
     swapped = {"key_weight": joined[..., values:], "value_weight": joined[..., :values]}
-    return base.latent_attended(call, given | swapped, storage)
+    return base.attend_latent(call, given | swapped, storage)
 
 
-@wrong("latent_attended", "LATENT-1", "V")
+@wrong("attend_latent", "LATENT-1", "V")
 def rotary_part_before_the_latent(call: Call, given: Arguments, _storage: Any) -> Any:
     """Take the first features of a key for its values, where the rotary part comes first."""
     rotary, latent = given["key_rotary"], given["latent"]
@@ -81,17 +81,17 @@ def rotary_part_before_the_latent(call: Call, given: Arguments, _storage: Any) -
     return absorb(call, given, values=values)
 
 
-@wrong("latent_attended", "LATENT-3", "A")
+@wrong("attend_latent", "LATENT-3", "A")
 def latent_causal_from_the_last_key(call: Call, given: Arguments, storage: Any) -> Any:
     """Align the last query with the last key, whatever the offset."""
     last = given["latent"].shape[-2] - given["query"].shape[-2]
-    return base.latent_attended(call, given | ({"query_offset": last} if given["is_causal"] else {}), storage)
+    return base.attend_latent(call, given | ({"query_offset": last} if given["is_causal"] else {}), storage)
 
 
-@wrong("latent_attended", "LATENT-3", "I")
+@wrong("attend_latent", "LATENT-3", "I")
 def latent_lse_to_base_two(call: Call, given: Arguments, storage: Any) -> Any:
     """Return the lse of latent attention to base 2."""
-    result = base.latent_attended(call, given, storage)
+    result = base.attend_latent(call, given, storage)
     return (result[0], result[1] / math.log(2)) if given["return_lse"] else result
 
 

@@ -49,17 +49,17 @@ ENTRIES = rows(
     ("column_major_taken_for_row_major", "wide", "NUM-8", "H",
      lambda call, array: base.wide(call, _of_columns(array)),
      "Read an array that is dense in any order of its axes as if it were stored row by row."),
-    ("columns_of_a_mask_taken_for_rows", "entered", "NUM-8", "H",
-     lambda call: base.entered(alter(call, mask=_of_columns)),
+    ("columns_of_a_mask_taken_for_rows", "enter", "NUM-8", "H",
+     lambda call: base.enter(alter(call, mask=_of_columns)),
      "Read a mask that is dense in any order of its axes as if it were stored row by row."),
     ("columns_of_a_bias_taken_for_rows", "attend", "NUM-8", "H",
      lambda call: base.attend(alter(call, bias=_of_columns)),
      "Read a bias that is dense in any order of its axes as if it were stored row by row."),
-    ("columns_of_a_cotangent_taken_for_rows", "given_cotangents", "NUM-8", "H",
-     lambda call: base.given_cotangents(alter(call, d_output=_of_columns)),
+    ("columns_of_a_cotangent_taken_for_rows", "convert_cotangents", "NUM-8", "H",
+     lambda call: base.convert_cotangents(alter(call, d_output=_of_columns)),
      "Read a cotangent that is dense in any order of its axes as if it were stored row by row."),
-    ("columns_of_pages_taken_for_rows", "held", "NUM-8", "H",
-     lambda call, pages, *others: base.held(call, _of_columns(pages), *others),
+    ("columns_of_pages_taken_for_rows", "read_pages", "NUM-8", "H",
+     lambda call, pages, *others: base.read_pages(call, _of_columns(pages), *others),
      "Read pages that are dense in any order of their axes as if they were stored row by row."),
     ("window_by_the_offset_of_the_first_entry", "by_window", "MASK-8", "E",
      lambda call: base.by_window(call.but(query_offset=_of_the_first(call.query_offset))),
@@ -97,20 +97,20 @@ ENTRIES = rows(
     ("bias_of_the_first_batch_entry", "attend", "SCORE-4", "H",
      lambda call: base.attend(alter(call, bias=lambda bias: first(bias, -4))),
      "Let all batch entries have the bias of the first."),
-    ("dropout_by_the_program", "dropped", "DROP-1", "H",
-     lambda call, p: base.dropped(alter(call, dropout_mask=lambda mask: _by_program(call, mask)), p),
+    ("dropout_by_the_program", "drop", "DROP-1", "H",
+     lambda call, p: base.drop(alter(call, dropout_mask=lambda mask: _by_program(call, mask)), p),
      "Read the plane of a dropout mask by the number of batch entry and head, modulo the planes."),
-    ("dropout_of_the_first_batch_entry", "dropped", "DROP-1", "H",
-     lambda call, p: base.dropped(alter(call, dropout_mask=lambda mask: first(mask, -4)), p),
+    ("dropout_of_the_first_batch_entry", "drop", "DROP-1", "H",
+     lambda call, p: base.drop(alter(call, dropout_mask=lambda mask: first(mask, -4)), p),
      "Let all batch entries have the dropout mask of the first."),
-    ("dropout_of_the_first_query", "dropped", "DROP-1", "H",
-     lambda call, p: base.dropped(alter(call, dropout_mask=lambda mask: first(mask, -2)), p),
+    ("dropout_of_the_first_query", "drop", "DROP-1", "H",
+     lambda call, p: base.drop(alter(call, dropout_mask=lambda mask: first(mask, -2)), p),
      "Let all queries have the dropout mask of the first."),
     ("read_in_the_order_of_memory", "wide", "NUM-8", "H",
      lambda call, array: base.wide(call, array.ravel(order="K").reshape(array.shape)),
      "Read a transposed array as if it were not.", "pytorch/pytorch#112577"),
-    ("mask_read_in_the_order_of_memory", "entered", "NUM-8", "H",
-     lambda call: base.entered(alter(call, mask=lambda mask: mask.ravel(order="K").reshape(mask.shape))),
+    ("mask_read_in_the_order_of_memory", "enter", "NUM-8", "H",
+     lambda call: base.enter(alter(call, mask=lambda mask: mask.ravel(order="K").reshape(mask.shape))),
      "Read a transposed mask as if it were not.", "pytorch/pytorch#163597"),
     ("query_length_by_the_program", "by_query_lengths", "MASK-10", "H",
      lambda call: True if call.query_lengths is None
@@ -150,10 +150,10 @@ def sink_of_the_first_head(call: Attention, s: Array, allowed: Mask) -> Any:
     return base.softmax_of(one, s, allowed)
 
 
-@wrong("entered", "SHAPE-1", "H")
+@wrong("enter", "SHAPE-1", "H")
 def values_of_the_first_batch_entry(call: Attention) -> Any:
     """Let every batch entry read the values of the first."""
-    call = base.entered(call)
+    call = base.enter(call)
     return call.but(value=np.broadcast_to(call.value[:1], call.value.shape)) if call.value.ndim > 3 else call
 
 

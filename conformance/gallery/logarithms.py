@@ -26,18 +26,18 @@ ENTRIES = rows(
     ("lse_through_float32", "lse", "NUM-2", "C",
      lambda call, top, total: base.lse(call, top, total).astype(np.float32).astype(top.dtype),
      "Round the lse to float32, and return it in the dtype that it should have."),
-    ("lse_in_float32", "returned", "NUM-7", "S",
-     lambda call, output, lse, weights: base.returned(call, output, lse.astype(np.float32), weights),
+    ("lse_in_float32", "finish", "NUM-7", "S",
+     lambda call, output, lse, weights: base.finish(call, output, lse.astype(np.float32), weights),
      "Return the lse in float32 whatever the inputs are."),
     ("lse_with_a_maximum_before_the_scale", "lse", "SOFT-6", "K",
      lambda call, top, total: base.lse(call, top / top.dtype.type(base.factor(call) or 1.0), total),
      "Add the largest dot product, and not the largest score, to the logarithm of the sum."),
-    ("lse_of_positions_before_heads", "returned", "SHAPE-8", "H",
-     lambda call, output, lse, weights: base.returned(call, output, lse
+    ("lse_of_positions_before_heads", "finish", "SHAPE-8", "H",
+     lambda call, output, lse, weights: base.finish(call, output, lse
          if call.flat else np.swapaxes(lse, -1, -2), weights),
      "Return the lse with the axis of heads last."),
-    ("output_of_positions_before_heads", "returned", "SHAPE-3", "H",
-     lambda call, output, lse, weights: base.returned(call, output
+    ("output_of_positions_before_heads", "finish", "SHAPE-3", "H",
+     lambda call, output, lse, weights: base.finish(call, output
          if call.flat else np.swapaxes(output, -2, -3), lse, weights),
      "Return the output with the axis of heads after that of positions."),
 )  # fmt: skip
@@ -74,7 +74,7 @@ def lse_of_the_mean(call: Attention) -> Any:
 def lse_before_the_mask(call: Attention) -> Any:
     """Return the lse of all keys, disallowed ones included."""
     output, _, p = base.attend(call)
-    return output, base.softmax_of(call, base.scored(call), np.ones(call.shape, dtype=bool))[1], p
+    return output, base.softmax_of(call, base.score(call), np.ones(call.shape, dtype=bool))[1], p
 
 
 @wrong("attend", "SOFT-6", "K")
@@ -82,7 +82,7 @@ def lse_before_the_scale(call: Attention) -> Any:
     """Return the lse of the dot products."""
     output, _, p = base.attend(call)
     bare = call.but(scale=1.0)
-    return output, base.softmax_of(bare, base.scored(bare), base.allowed(call))[1], p
+    return output, base.softmax_of(bare, base.score(bare), base.allowed_pairs(call))[1], p
 
 
 @wrong("attend", "DROP-3", "J")
@@ -91,43 +91,43 @@ def lse_of_the_kept_keys(call: Attention) -> Any:
     output, lse, p = base.attend(call)
     if call.dropout_mask is None:
         return output, lse, p
-    return output, base.softmax_of(call, base.scored(call), base.allowed(call) & call.dropout_mask)[1], p
+    return output, base.softmax_of(call, base.score(call), base.allowed_pairs(call) & call.dropout_mask)[1], p
 
 
-@wrong("returned", "SHAPE-3", "H")
+@wrong("finish", "SHAPE-3", "H")
 def axes_of_one_dropped(call: Attention, output: Array, lse: Array, weights: Array) -> Any:
     """Drop the axes of one from the output."""
-    result = base.returned(call, output, lse, weights)
+    result = base.finish(call, output, lse, weights)
     return (result[0].squeeze(), *result[1:]) if isinstance(result, tuple) else result.squeeze()
 
 
-@wrong("returned", "SHAPE-8", "H")
+@wrong("finish", "SHAPE-8", "H")
 def weights_before_the_lse(call: Attention, output: Array, lse: Array, weights: Array) -> Any:
     """Return output, weights and lse, in this order."""
-    result = base.returned(call, output, lse, weights)
+    result = base.finish(call, output, lse, weights)
     return (result[0], result[2], result[1]) if isinstance(result, tuple) and len(result) > 2 else result
 
 
-@wrong("returned", "SHAPE-8", "H")
+@wrong("finish", "SHAPE-8", "H")
 def lse_before_the_output(call: Attention, output: Array, lse: Array, weights: Array) -> Any:
     """Return the lse first, and the output after it."""
-    result = base.returned(call, output, lse, weights)
+    result = base.finish(call, output, lse, weights)
     return (result[1], result[0], *result[2:]) if isinstance(result, tuple) else result
 
 
-@wrong("returned", "NUM-1", "S")
+@wrong("finish", "NUM-1", "S")
 def output_in_float32(call: Attention, output: Array, lse: Array, weights: Array) -> Any:
     """Return the output in float32 whatever the inputs are."""
-    result = base.returned(call, output, lse, weights)
+    result = base.finish(call, output, lse, weights)
     if isinstance(result, tuple):
         return (result[0].astype(np.float32), *result[1:])
     return result.astype(np.float32)
 
 
-@wrong("returned", "NUM-1", "S")
+@wrong("finish", "NUM-1", "S")
 def output_in_float64(call: Attention, output: Array, lse: Array, weights: Array) -> Any:
     """Return the output in float64 whatever the inputs are."""
-    result = base.returned(call, output, lse, weights)
+    result = base.finish(call, output, lse, weights)
     wide = output[0] if call.flat else output
     return (wide.astype(np.float64), *result[1:]) if isinstance(result, tuple) else wide.astype(np.float64)
 
@@ -157,5 +157,5 @@ def weights_averaged_over_heads(call: Attention) -> Any:
 def weights_not_divided(call: Attention) -> Any:
     """Return the exponentials as the weights, and divide only the output."""
     output, lse, _ = base.attend(call)
-    s, allowed = base.scored(call), base.allowed(call)
-    return output, lse, base.dropped(call, base.exponentials(call, s, allowed, base.top(call, s, allowed)))
+    s, allowed = base.score(call), base.allowed_pairs(call)
+    return output, lse, base.drop(call, base.exponentials(call, s, allowed, base.top(call, s, allowed)))

@@ -6,7 +6,7 @@ import numpy as np
 
 from attnspec.conformance.gallery.entry import Array, alter, base, first, rows, wrong
 from attnspec.reference.call import Mask
-from attnspec.reference.notation import Attention, of_batch
+from attnspec.reference.notation import Attention, align_batch
 
 ENTRIES = rows(
     ("inverted_polarity", "by_mask", "MASK-1", "R", lambda call: True if call.mask is None else ~call.mask,
@@ -30,7 +30,8 @@ ENTRIES = rows(
     ("causal_without_the_diagonal", "by_causality", "MASK-3", "A",
      lambda call: call.j < base.position(call) if call.is_causal else True,
      "Disallow the key at the query's own position."),
-    ("first_key_never_attended", "allowed", "MASK-1", "A", lambda call: base.allowed(call) & (call.j > 0),
+    ("first_key_never_attended", "allowed_pairs", "MASK-1", "A",
+     lambda call: base.allowed_pairs(call) & (call.j > 0),
      "Begin at the second key."),
     ("causal_reversed", "by_causality", "MASK-3", "A",
      lambda call: call.j >= base.position(call) if call.is_causal else True,
@@ -41,27 +42,27 @@ ENTRIES = rows(
     ("causal_forgotten_past_a_tile_of_queries", "by_causality", "MASK-3", "G",
      lambda call: base.by_causality(call) | (call.i >= 16),
      "Mask only the first tile of 16 queries."),
-    ("causal_dropped_beside_dropout", "allowed", "MASK-4", "A",
-     lambda call: base.allowed(call.but(is_causal=False) if call.dropout_mask is not None else call),
+    ("causal_dropped_beside_dropout", "allowed_pairs", "MASK-4", "A",
+     lambda call: base.allowed_pairs(call.but(is_causal=False) if call.dropout_mask is not None else call),
      "Forget the causal mask on the path for dropout.", "keras-team/keras#23038"),
     ("mask_row_of_each_head_joined_in_place", "by_mask", "MASK-4", "R",
      lambda call: call.mask & (call.j <= 0) if call.is_causal and call.mask is not None
          and call.mask.ndim > 3 and call.mask.shape[-4::2] == (1, 1) else base.by_mask(call),
      "Join a causal mask with a mask of one row for each head in the place of the latter."),
-    ("mask_replaces_causal", "allowed", "MASK-4", "R",
-     lambda call: base.allowed(call if call.mask is None else call.but(is_causal=False)),
+    ("mask_replaces_causal", "allowed_pairs", "MASK-4", "R",
+     lambda call: base.allowed_pairs(call if call.mask is None else call.but(is_causal=False)),
      "Ignore the causal flag if a mask is given."),
-    ("causal_replaces_mask", "allowed", "MASK-4", "R",
-     lambda call: base.allowed(call.but(mask=None) if call.is_causal else call),
+    ("causal_replaces_mask", "allowed_pairs", "MASK-4", "R",
+     lambda call: base.allowed_pairs(call.but(mask=None) if call.is_causal else call),
      "Pass over a mask where attention is causal."),
-    ("window_replaces_causal", "allowed", "MASK-4", "E",
-     lambda call: base.allowed(call if call.window is None else call.but(is_causal=False)),
+    ("window_replaces_causal", "allowed_pairs", "MASK-4", "E",
+     lambda call: base.allowed_pairs(call if call.window is None else call.but(is_causal=False)),
      "Take the right bound of a window for all that is said of keys after the query."),
-    ("key_lengths_dropped_beside_a_mask", "allowed", "MASK-4", "R",
-     lambda call: base.allowed(call if call.mask is None else call.but(key_lengths=None)),
+    ("key_lengths_dropped_beside_a_mask", "allowed_pairs", "MASK-4", "R",
+     lambda call: base.allowed_pairs(call if call.mask is None else call.but(key_lengths=None)),
      "Ignore the key lengths if a mask is given, as if it contained them."),
-    ("segments_dropped_beside_a_bias", "allowed", "MASK-4", "R",
-     lambda call: base.allowed(call if call.bias is None else call.but(key_segment_ids=None)),
+    ("segments_dropped_beside_a_bias", "allowed_pairs", "MASK-4", "R",
+     lambda call: base.allowed_pairs(call if call.bias is None else call.but(key_segment_ids=None)),
      "Make an additive mask of the segments where there is no other."),
     ("disallowed_keys_in_the_denominator", "exponentials", "MASK-5", "C",
      lambda _call, s, _allowed, top: np.exp(s - top),
@@ -79,7 +80,7 @@ ENTRIES = rows(
      lambda call: base.by_key_lengths(call) if isinstance(call.key_lengths, int) else True,
      "Take one length for all batch entries, and none where each has its own."),
     ("query_lengths_cut_the_keys_alone", "by_query_lengths", "MASK-10", "R",
-     lambda call: True if call.query_lengths is None else call.j < of_batch(call.query_lengths),
+     lambda call: True if call.query_lengths is None else call.j < align_batch(call.query_lengths),
      "Take the lengths of queries for those of keys."),
     ("last_query_before_the_length_dropped", "by_query_lengths", "MASK-10", "G",
      lambda call: base.by_query_lengths(alter(call, query_lengths=lambda n: np.asarray(n) - 1)),
@@ -90,36 +91,37 @@ ENTRIES = rows(
     ("mask_of_the_last_query", "by_mask", "MASK-1", "H",
      lambda call: base.by_mask(alter(call, mask=lambda mask: mask[..., -1:, :] if mask.ndim > 1 else mask)),
      "Let all queries have the mask of the last."),
-    ("bias_bounded_below", "biased", "MASK-2", "C",
-     lambda call, x: base.biased(alter(call, bias=lambda bias: np.maximum(bias.astype(x.dtype), -10000)), x),
+    ("bias_bounded_below", "add_bias", "MASK-2", "C",
+     lambda call, x: base.add_bias(
+         alter(call, bias=lambda bias: np.maximum(bias.astype(x.dtype), -10000)), x),
      "Let no bias be below -10000."),
     ("causal_once_for_four_queries_in_half", "by_causality", "MASK-3", "A",
      lambda call: base.by_causality(call) if call.storage.itemsize > 2 or not call.is_causal
          else call.j <= base.position(call) - call.i + call.i // 4 * 4 + 3,
      "Find the diagonal in half precision once for four queries.", "pytorch/pytorch#195910"),
-    ("mask_or_bias", "allowed", "MASK-4", "R",
-     lambda call: base.allowed(call) if call.mask is None or call.bias is None
-         else base.allowed(call.but(mask=None)) | base.allowed(call.but(bias=None)),
+    ("mask_or_bias", "allowed_pairs", "MASK-4", "R",
+     lambda call: base.allowed_pairs(call) if call.mask is None or call.bias is None
+         else base.allowed_pairs(call.but(mask=None)) | base.allowed_pairs(call.but(bias=None)),
      "Allow what mask or bias allows, where both are given."),
     ("segments_of_earlier_keys_too", "by_segments", "MASK-11", "R",
      lambda call: True if call.query_segment_ids is None or call.key_segment_ids is None
          else (call.key_segment_ids[..., None, :] >= call.query_segment_ids[..., :, None])[..., None, :, :],
      "Let a query attend to keys whose id is not above its own."),
-    ("mask_or_causal", "allowed", "MASK-4", "R",
-     lambda call: base.allowed(call) if call.mask is None or not call.is_causal
-         else base.allowed(call.but(mask=None)) | base.allowed(call.but(is_causal=False)),
+    ("mask_or_causal", "allowed_pairs", "MASK-4", "R",
+     lambda call: base.allowed_pairs(call) if call.mask is None or not call.is_causal
+         else base.allowed_pairs(call.but(mask=None)) | base.allowed_pairs(call.but(is_causal=False)),
      "Allow what mask or causal mask allows, where both are given."),
-    ("mask_or_window", "allowed", "MASK-4", "R",
-     lambda call: base.allowed(call) if call.mask is None or call.window is None
-         else base.allowed(call.but(mask=None)) | base.allowed(call.but(window=None)),
+    ("mask_or_window", "allowed_pairs", "MASK-4", "R",
+     lambda call: base.allowed_pairs(call) if call.mask is None or call.window is None
+         else base.allowed_pairs(call.but(mask=None)) | base.allowed_pairs(call.but(window=None)),
      "Allow what mask or window allows, where both are given."),
 )  # fmt: skip
 
 
-@wrong("scored", "MASK-1", "R", "tinygrad/tinygrad#2425")
+@wrong("score", "MASK-1", "R", "tinygrad/tinygrad#2425")
 def mask_added_as_one(call: Attention) -> Any:
     """Add the mask to the scores, 1 for True, and disallow where it is False."""
-    s = base.scored(call)
+    s = base.score(call)
     return s if call.mask is None else s + call.mask * (call.j + 1).astype(s.dtype)
 
 
@@ -148,10 +150,10 @@ def causal_by_tiles_past_the_first(call: Attention) -> Any:
 @wrong("attend", "MASK-5", "C", "microsoft/onnxruntime#14363")
 def filled_with_minus_ten_thousand(call: Attention) -> Any:
     """Give disallowed keys the score -10000 and go on."""
-    allowed = base.allowed(call)
-    s = np.where(allowed, base.scored(call), np.float32(-10000))
+    allowed = base.allowed_pairs(call)
+    s = np.where(allowed, base.score(call), np.float32(-10000))
     p, lse = base.softmax_of(call, s, np.ones_like(allowed))
-    return base.weighted(call, base.dropped(call, p), allowed), lse, base.dropped(call, p)
+    return base.weighted_sum(call, base.drop(call, p), allowed), lse, base.drop(call, p)
 
 
 @wrong("exponentials", "MASK-5", "G")
@@ -162,10 +164,10 @@ def disallowed_keys_of_the_last_tile(_call: Attention, s: Array, allowed: Mask, 
     return np.where(seen, np.exp(s - top), 0)
 
 
-@wrong("allowed", "NUM-3", "G")
+@wrong("allowed_pairs", "NUM-3", "G")
 def last_key_of_an_odd_last_row(call: Attention) -> Any:
     """Lose the last key of the last query, where there is an odd number of them past eight."""
-    seen = np.broadcast_to(base.allowed(call), call.shape).copy()
+    seen = np.broadcast_to(base.allowed_pairs(call), call.shape).copy()
     if call.queries > 8 and call.queries % 2 and call.keys > 1:
         seen[..., -1, -1] = False
     return seen
@@ -183,7 +185,7 @@ def offset_taken_from_the_key_lengths(call: Attention) -> Any:
 def query_lengths_cut_the_keys_too(call: Attention) -> Any:
     """Take the lengths of queries for those of keys too."""
     seen = base.by_query_lengths(call)
-    return seen if call.query_lengths is None else seen & (call.j < of_batch(call.query_lengths))
+    return seen if call.query_lengths is None else seen & (call.j < align_batch(call.query_lengths))
 
 
 @wrong("attend", "SOFT-7", "B")
@@ -243,10 +245,10 @@ def scores_multiplied_by_the_mask(call: Attention) -> Any:
     """Multiply the scores by the mask, so that disallowed keys have the score 0."""
     if call.mask is None:
         return base.attend(call)
-    s, allowed = base.scored(call) * call.mask, base.allowed(call.but(mask=None))
+    s, allowed = base.score(call) * call.mask, base.allowed_pairs(call.but(mask=None))
     p, lse = base.softmax_of(call, s, allowed)
-    p = base.dropped(call, p)
-    return base.weighted(call, p, allowed), lse, p
+    p = base.drop(call, p)
+    return base.weighted_sum(call, p, allowed), lse, p
 
 
 @wrong("by_mask", "MASK-1", "H")

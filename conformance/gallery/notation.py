@@ -10,43 +10,44 @@ from attnspec.reference.errors import broadcasts, need
 from attnspec.reference.notation import Attention
 
 ENTRIES = rows(
-    ("output_transposed", "returned", "SHAPE-3", "H",
-     lambda call, output, lse, weights: base.returned(call, np.swapaxes(output, -1, -2), lse, weights),
+    ("output_transposed", "finish", "SHAPE-3", "H",
+     lambda call, output, lse, weights: base.finish(call, np.swapaxes(output, -1, -2), lse, weights),
      "Return depth before positions."),
-    ("weights_transposed", "returned", "SHAPE-4", "H",
-     lambda call, output, lse, weights: base.returned(call, output, lse, np.swapaxes(weights, -1, -2)),
+    ("weights_transposed", "finish", "SHAPE-4", "H",
+     lambda call, output, lse, weights: base.finish(call, output, lse, np.swapaxes(weights, -1, -2)),
      "Return a column for each query."),
-    ("keys_past_the_queries_dropped", "allowed", "SHAPE-5", "A",
-     lambda call: base.allowed(call) & (call.j < call.queries),
+    ("keys_past_the_queries_dropped", "allowed_pairs", "SHAPE-5", "A",
+     lambda call: base.allowed_pairs(call) & (call.j < call.queries),
      "Let the loop over the keys end with the queries.", "ml-explore/mlx#1999"),
-    ("lse_with_an_axis_of_one", "returned", "SHAPE-8", "H",
-     lambda call, output, lse, weights: base.returned(call, output, lse[..., None], weights),
+    ("lse_with_an_axis_of_one", "finish", "SHAPE-8", "H",
+     lambda call, output, lse, weights: base.finish(call, output, lse[..., None], weights),
      "Keep the axis that the sum was taken over."),
-    ("two_axes_as_many_heads", "allowed", "SHAPE-2", "H",
-     lambda call: base.allowed(call) & ((call.i == call.j) | (not (call.flat and call.queries == call.keys))),
+    ("two_axes_as_many_heads", "allowed_pairs", "SHAPE-2", "H",
+     lambda call: base.allowed_pairs(call) & (
+         (call.i == call.j) | (not (call.flat and call.queries == call.keys))),
      "Take two axes for heads of one position each, where both have as many: each query meets its own key."),
 )  # fmt: skip
 
 
-@wrong("entered", "SHAPE-1", "H")
+@wrong("enter", "SHAPE-1", "H")
 def keys_of_the_first_batch_entry(call: Attention) -> Any:
     """Let every batch entry read the keys of the first, as with a stride that is lost."""
-    call = base.entered(call)
+    call = base.enter(call)
     return call.but(key=np.broadcast_to(call.key[:1], call.key.shape)) if call.key.ndim > 3 else call
 
 
-@wrong("returned", "SHAPE-1", "H", "onnx/onnx#7142")
+@wrong("finish", "SHAPE-1", "H", "onnx/onnx#7142")
 def batch_and_heads_exchanged(call: Attention, output: Array, lse: Array, weights: Array) -> Any:
     """Write the results with batch and heads exchanged, where there are as many of both."""
     if output.ndim == 4 and output.shape[0] == output.shape[1]:
         output, lse, weights = (np.swapaxes(array, 0, 1) for array in (output, lse, weights))
-    return base.returned(call, output, lse, weights)
+    return base.finish(call, output, lse, weights)
 
 
-@wrong("entered", "SHAPE-1", "H")
+@wrong("enter", "SHAPE-1", "H")
 def batch_axes_counted_the_other_way(call: Attention) -> Any:
     """Flatten several batch axes of the keys by columns, and those of the queries by rows."""
-    call = base.entered(call)
+    call = base.enter(call)
     axes = call.key.ndim - 3
     order = (*reversed(range(axes)), axes, axes + 1, axes + 2)
     return call.but(key=call.key.transpose(order).reshape(call.key.shape))
@@ -67,20 +68,20 @@ def two_axes_refused(call: Attention) -> Any:
     return base.check_axes(call)
 
 
-@wrong("returned", "SHAPE-3", "P")
+@wrong("finish", "SHAPE-3", "P")
 def output_as_deep_as_the_query(call: Attention, output: Array, lse: Array, weights: Array) -> Any:
     """Make the output as the query is, whatever the depth of the values."""
     like_query: Array = np.zeros(call.query.shape, output.dtype)
     depth = min(output.shape[-1], like_query.shape[-1])
     like_query[..., :depth] = output[..., :depth]
-    return base.returned(call, like_query, lse, weights)
+    return base.finish(call, like_query, lse, weights)
 
 
-@wrong("returned", "SHAPE-5", "G")
+@wrong("finish", "SHAPE-5", "G")
 def queries_past_the_keys_dropped(call: Attention, output: Array, lse: Array, weights: Array) -> Any:
     """Leave rows past the number of keys as the buffer was."""
     past = call.i >= max(call.keys, 1)
-    return base.returned(call, np.where(past, 0, output), lse, np.where(past, 0, weights))
+    return base.finish(call, np.where(past, 0, output), lse, np.where(past, 0, weights))
 
 
 @wrong("check_axes", "SHAPE-6", "H")
@@ -124,16 +125,16 @@ def no_batch_entries_refused(call: Attention) -> Any:
     return base.check_axes(call)
 
 
-@wrong("entered", "SHAPE-9", "N")
+@wrong("enter", "SHAPE-9", "N")
 def keys_rounded_by_the_largest_of_all(call: Attention) -> Any:
     """Round keys to 10 bits of the largest in the whole array, as a scale per tensor does."""
-    call = base.entered(call)
+    call = base.enter(call)
     most = np.abs(call.key[np.isfinite(call.key)]).max(initial=0) or 1
     return call.but(key=np.round(call.key / most * 1024) * most / 1024)
 
 
-@wrong("returned", "SHAPE-10", "H")
+@wrong("finish", "SHAPE-10", "H")
 def no_weights_beside_the_lse(call: Attention, output: Array, lse: Array, weights: Array) -> Any:
     """Return the output and the lse where the weights are asked for too."""
-    result = base.returned(call, output, lse, weights)
+    result = base.finish(call, output, lse, weights)
     return result[:2] if isinstance(result, tuple) else result

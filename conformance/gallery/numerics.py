@@ -19,18 +19,18 @@ def in_half(call: Attention, array: Array, change: Callable[[Array], Array] | No
 
 
 ENTRIES = rows(
-    ("output_in_the_working_precision", "returned", "NUM-1", "S",
-     lambda call, output, lse, weights: base.returned(call.but(storage=output.dtype), output, lse, weights),
+    ("output_in_the_working_precision", "finish", "NUM-1", "S",
+     lambda call, output, lse, weights: base.finish(call.but(storage=output.dtype), output, lse, weights),
      "Return what was computed, in float32.", "tinygrad/tinygrad#5100"),
     ("float64_in_float32", "wide", "NUM-2", "C", lambda _call, array: array.astype(np.float32),
      "Compute everything in float32."),
     ("scale_in_float32", "factor", "NUM-2", "K",
      lambda call: call.query.dtype.type(np.float32(base.factor(call))),
      "Hold the scale in float32."),
-    ("small_weights_flushed", "weighted", "NUM-3", "C",
-     lambda call, p, allowed: base.weighted(call, np.where(p < 1e-4, 0, p), allowed),
+    ("small_weights_flushed", "weighted_sum", "NUM-3", "C",
+     lambda call, p, allowed: base.weighted_sum(call, np.where(p < 1e-4, 0, p), allowed),
      "Take weights below one in ten thousand for zero."),
-    ("scores_in_half", "scored", "NUM-5", "C", lambda call: in_half(call, base.scored(call)),
+    ("scores_in_half", "score", "NUM-5", "C", lambda call: in_half(call, base.score(call)),
      "Round the scores to half precision before the softmax.", "tinygrad/tinygrad#9213"),
     ("products_in_half", "product", "NUM-5", "C", lambda call: in_half(call, base.product(call)),
      "Round the dot products to half precision before they are scaled."),
@@ -40,51 +40,51 @@ ENTRIES = rows(
     ("scale_in_half", "factor", "NUM-5", "K",
      lambda call: in_half(call, call.query.dtype.type(base.factor(call))),
      "Hold the scale in half precision.", "ml-explore/mlx#3119"),
-    ("lse_in_the_dtype_of_the_query", "returned", "NUM-7", "I",
-     lambda call, output, lse, weights: base.returned(call, output, lse.astype(call.storage), weights),
+    ("lse_in_the_dtype_of_the_query", "finish", "NUM-7", "I",
+     lambda call, output, lse, weights: base.finish(call, output, lse.astype(call.storage), weights),
      "Return the lse in half precision too."),
     ("lse_through_half", "lse", "NUM-7", "I",
      lambda call, top, total: in_half(call, base.lse(call, top, total)),
      "Round the lse to half precision and return it in float32."),
-    ("scores_through_float32", "scored", "NUM-2", "C", lambda call: _short(base.scored(call)),
+    ("scores_through_float32", "score", "NUM-2", "C", lambda call: _short(base.score(call)),
      "Round the scores to float32 whatever the inputs are."),
     ("products_through_float32", "product", "NUM-2", "C", lambda call: _short(base.product(call)),
      "Round the dot products to float32 whatever the inputs are."),
     ("exponentials_through_float32", "exponentials", "NUM-2", "C",
      lambda call, s, allowed, top: _short(base.exponentials(call, s, allowed, top)),
      "Round the exponentials to float32 whatever the inputs are."),
-    ("output_through_float32", "weighted", "NUM-2", "C",
-     lambda call, p, allowed: _short(base.weighted(call, p, allowed)),
+    ("output_through_float32", "weighted_sum", "NUM-2", "C",
+     lambda call, p, allowed: _short(base.weighted_sum(call, p, allowed)),
      "Round the output to float32 whatever the inputs are."),
     ("sums_through_float32", "total", "NUM-2", "C", lambda call, e, top: _short(base.total(call, e, top)),
      "Round the denominator to float32 whatever the inputs are."),
     ("maximum_kept_from_below", "top", "SOFT-2", "C",
      lambda call, s, allowed: np.maximum(base.top(call, s, allowed), -10000),
      "Begin the search for the largest score with -10000."),
-    ("bias_through_float32", "biased", "NUM-2", "L",
-     lambda call, x: base.biased(alter(call, bias=_short), x),
+    ("bias_through_float32", "add_bias", "NUM-2", "L",
+     lambda call, x: base.add_bias(alter(call, bias=_short), x),
      "Round the bias to float32 whatever the inputs are."),
-    ("values_through_float32", "weighted", "NUM-2", "C",
-     lambda call, p, allowed: base.weighted(call.but(value=_short(call.value)), p, allowed),
+    ("values_through_float32", "weighted_sum", "NUM-2", "C",
+     lambda call, p, allowed: base.weighted_sum(call.but(value=_short(call.value)), p, allowed),
      "Round the values to float32 whatever the inputs are."),
-    ("nan_scores_disallowed", "allowed", "NUM-11", "C",
-     lambda call: base.allowed(call) & ~np.isnan(base.scored(call)),
+    ("nan_scores_disallowed", "allowed_pairs", "NUM-11", "C",
+     lambda call: base.allowed_pairs(call) & ~np.isnan(base.score(call)),
      "Disallow keys whose score is NaN."),
-    ("nan_in_the_lse_made_infinite", "returned", "NUM-11", "I",
-     lambda call, output, lse, weights: base.returned(call,
+    ("nan_in_the_lse_made_infinite", "finish", "NUM-11", "I",
+     lambda call, output, lse, weights: base.finish(call,
          output, np.where(np.isnan(lse), -np.inf, lse), weights),
      "Take a row of NaN for an empty one, as far as its lse is concerned."),
-    ("minus_infinite_scores_are_nan", "scored", "NUM-14", "C",
-     lambda call: np.where(np.isinf(base.scored(call.but(bias=None))), np.nan, base.scored(call)),
+    ("minus_infinite_scores_are_nan", "score", "NUM-14", "C",
+     lambda call: np.where(np.isinf(base.score(call.but(bias=None))), np.nan, base.score(call)),
      "Take any infinite score for an error."),
 )  # fmt: skip
 
 
-@wrong("returned", "NUM-1", "S")
+@wrong("finish", "NUM-1", "S")
 def weights_in_the_working_precision(call: Attention, output: Array, lse: Array, weights: Array) -> Any:
     """Round the output and not the weights."""
-    wide = base.returned(call.but(storage=weights.dtype), output, lse, weights)
-    results = base.returned(call, output, lse, weights)
+    wide = base.finish(call.but(storage=weights.dtype), output, lse, weights)
+    results = base.finish(call, output, lse, weights)
     return (*results[:-1], wide[-1]) if call.return_weights else results
 
 
@@ -110,35 +110,35 @@ def products_of_short_numbers(call: Attention) -> Any:
     return base.product(call.but(query=query, key=key) if fits else call)
 
 
-@wrong("normalised", "NUM-3", "C")
+@wrong("normalise", "NUM-3", "C")
 def rough_reciprocal_past_a_tile(call: Attention, e: Array, total: Array) -> Any:
     """Divide by an estimate of the denominator, good to twelve digits, where there are more than 8 keys."""
     digits = np.float32(2**12)
     mantissa, exponent = np.frexp(total)
     rough = np.ldexp(np.round(mantissa * digits) / digits, exponent).astype(total.dtype)
-    return base.normalised(call, e, rough if call.keys > 8 else total)
+    return base.normalise(call, e, rough if call.keys > 8 else total)
 
 
-@wrong("entered", "NUM-4", "H")
+@wrong("enter", "NUM-4", "H")
 def query_scaled_in_place(call: Attention) -> Any:
     """Write the scaled query over the query."""
-    before = base.entered(call.but(query=call.query.copy()))
+    before = base.enter(call.but(query=call.query.copy()))
     if call.query.flags.writeable:
         query = call.query
         query *= query.dtype.type(base.factor(call))
     return before
 
 
-@wrong("entered", "NUM-4", "R")
+@wrong("enter", "NUM-4", "R")
 def mask_written_into_the_bias(call: Attention) -> Any:
     """Fill the caller's bias with minus infinity where the mask disallows, where both have one shape."""
     bias, mask = call.bias, call.mask
     if bias is not None and mask is not None and bias.shape == mask.shape and bias.flags.writeable:
         bias[~mask] = -np.inf
-    return base.entered(call)
+    return base.enter(call)
 
 
-@wrong("normalised", "NUM-5", "C")
+@wrong("normalise", "NUM-5", "C")
 def sums_in_half(call: Attention, e: Array, total: Array) -> Any:
     """Sum the denominator in half precision, key by key."""
 
@@ -146,7 +146,7 @@ def sums_in_half(call: Attention, e: Array, total: Array) -> Any:
         return np.add.accumulate(array.astype(call.storage), axis=-1)[..., -1:].astype(array.dtype)
 
     without = call.sinks is None and call.keys
-    return base.normalised(
+    return base.normalise(
         call, e, in_half(call, e, summed) if without and call.storage.itemsize == 2 else total
     )
 
@@ -166,17 +166,17 @@ def results_cut_off(_call: Call, array: Array, storage: Any) -> Any:
     return (truncate(array, np.dtype(storage)) if short else array).astype(storage)
 
 
-@wrong("weighted", "NUM-6", "C")
+@wrong("weighted_sum", "NUM-6", "C")
 def output_of_long_rows_cut_off(call: Attention, p: Array, allowed: Mask) -> Any:
     """Cut the digits of the output in half precision where parts of more than 4,096 keys are combined."""
-    output = base.weighted(call, p, allowed)
+    output = base.weighted_sum(call, p, allowed)
     return in_half(call, output, lambda x: truncate(x, call.storage)) if call.keys > 4096 else output
 
 
-@wrong("weighted", "NUM-6", "C")
+@wrong("weighted_sum", "NUM-6", "C")
 def weights_cut_off(call: Attention, p: Array, allowed: Mask) -> Any:
     """Cut the digits of the weights before they meet the values, in half precision."""
-    return base.weighted(call, in_half(call, p, lambda p: truncate(p, call.storage)), allowed)
+    return base.weighted_sum(call, in_half(call, p, lambda p: truncate(p, call.storage)), allowed)
 
 
 @wrong("attend", "NUM-9", "T", "Dao-AILab/flash-attention#414")
@@ -194,10 +194,10 @@ def sums_in_another_order_in_a_batch(call: Attention) -> Any:
 
 def reversed_keys(call: Attention) -> tuple[Array, Array, Array]:
     """Attend to the keys in the other order, which is right to within the budget."""
-    s, allowed = base.scored(call)[..., ::-1], base.allowed(call)[..., ::-1]
+    s, allowed = base.score(call)[..., ::-1], base.allowed_pairs(call)[..., ::-1]
     p, lse = base.softmax_of(call, s, allowed)
-    p = base.dropped(call, np.ascontiguousarray(p[..., ::-1]))
-    value = base.shared(call, call.value)
+    p = base.drop(call, np.ascontiguousarray(p[..., ::-1]))
+    value = base.repeat_heads(call, call.value)
     kept = np.where(allowed[..., None], value[..., None, ::-1, :], 0)
     return (p[..., ::-1, None] * kept).sum(axis=-2), lse, p
 
@@ -212,18 +212,18 @@ def truncate(array: Array, storage: Any) -> Array:
     return cut
 
 
-@wrong("scored", "NUM-11", "C")
+@wrong("score", "NUM-11", "C")
 def nan_scores_disallow(call: Attention) -> Any:
     """Lose NaN in a comparison with the maximum, which it is never above."""
-    s = base.scored(call)
+    s = base.score(call)
     return np.where(np.isnan(s), -np.inf, s)
 
 
-@wrong("returned", "NUM-11", "B")
+@wrong("finish", "NUM-11", "B")
 def nan_in_the_output_made_zero(call: Attention, output: Array, lse: Array, weights: Array) -> Any:
     """Replace NaN by 0 at the end, for the sake of empty rows."""
     clean = np.where(np.isnan(output), 0, output)
-    return base.returned(call, clean, lse, weights)
+    return base.finish(call, clean, lse, weights)
 
 
 @wrong("top", "NUM-11", "C", "thu-ml/SageAttention#372")
@@ -234,31 +234,31 @@ def nan_spreads_to_the_head(call: Attention, s: Array, allowed: Mask) -> Any:
     return np.where(spread, np.nan, most)
 
 
-@wrong("scored", "NUM-11", "C")
+@wrong("score", "NUM-11", "C")
 def infinite_scores_made_finite(call: Attention) -> Any:
     """Clip scores to the largest finite number."""
-    s = base.scored(call)
+    s = base.score(call)
     most = np.finfo(s.dtype).max
     return np.clip(s, -most, most)
 
 
-@wrong("weighted", "NUM-12", "C")
+@wrong("weighted_sum", "NUM-12", "C")
 def nan_values_taken_for_zero(call: Attention, p: Array, allowed: Mask) -> Any:
     """Replace NaN in the values by 0, for the sake of unused memory."""
-    return base.weighted(call.but(value=np.where(np.isnan(call.value), 0, call.value)), p, allowed)
+    return base.weighted_sum(call.but(value=np.where(np.isnan(call.value), 0, call.value)), p, allowed)
 
 
-@wrong("weighted", "NUM-12", "C")
+@wrong("weighted_sum", "NUM-12", "C")
 def values_without_weight_skipped(call: Attention, p: Array, allowed: Mask) -> Any:
     """Pass over the values of keys whose weight has come out as 0, as if they were disallowed."""
     dropped = False if call.dropout_mask is None else ~call.dropout_mask
-    return base.weighted(call, p, allowed & ((p > 0) | np.isnan(p) | dropped))
+    return base.weighted_sum(call, p, allowed & ((p > 0) | np.isnan(p) | dropped))
 
 
-@wrong("weighted", "NUM-12", "G")
+@wrong("weighted_sum", "NUM-12", "G")
 def nan_value_spreads_over_the_row(call: Attention, p: Array, allowed: Mask) -> Any:
     """Let NaN in one feature of a value reach all features of the output."""
-    output = base.weighted(call, p, allowed)
+    output = base.weighted_sum(call, p, allowed)
     return np.where(np.isnan(output).any(axis=-1, keepdims=True), np.nan, output)
 
 
@@ -272,25 +272,25 @@ def result_clipped_below_the_largest_number(call: Call, array: Array, storage: A
     return result
 
 
-@wrong("weighted", "NUM-13", "C")
+@wrong("weighted_sum", "NUM-13", "C")
 def infinite_values_made_finite(call: Attention, p: Array, allowed: Mask) -> Any:
     """Clip the values to the largest finite number."""
     most = np.finfo(call.value.dtype).max
-    return base.weighted(call.but(value=np.clip(call.value, -most, most)), p, allowed)
+    return base.weighted_sum(call.but(value=np.clip(call.value, -most, most)), p, allowed)
 
 
-@wrong("weighted", "NUM-13", "C")
+@wrong("weighted_sum", "NUM-13", "C")
 def plus_infinity_wins_over_minus_infinity(call: Attention, p: Array, allowed: Mask) -> Any:
     """Return plus infinity where infinities of both signs meet."""
-    plus = (base.shared(call, call.value) == np.inf)[..., None, :, :] & allowed[..., None]
-    return np.where(plus.any(axis=-2), np.inf, base.weighted(call, p, allowed))
+    plus = (base.repeat_heads(call, call.value) == np.inf)[..., None, :, :] & allowed[..., None]
+    return np.where(plus.any(axis=-2), np.inf, base.weighted_sum(call, p, allowed))
 
 
-@wrong("allowed", "NUM-14", "B")
+@wrong("allowed_pairs", "NUM-14", "B")
 def row_with_minus_infinity_taken_for_empty(call: Attention) -> Any:
     """Take a row for empty in which any score is minus infinity."""
-    seen = base.allowed(call)
-    below = (base.scored(call.but(bias=None)) == -np.inf) & seen
+    seen = base.allowed_pairs(call)
+    below = (base.score(call.but(bias=None)) == -np.inf) & seen
     return seen & ~below.any(axis=-1, keepdims=True)
 
 
@@ -306,15 +306,15 @@ def weights_through_float32(call: Attention, s: Array, allowed: Mask) -> Any:
     return _short(p), lse
 
 
-@wrong("normalised", "NUM-11", "C")
+@wrong("normalise", "NUM-11", "C")
 def nan_weights_made_zero(call: Attention, e: Array, total: Array) -> Any:
     """Replace NaN in the weights by 0, for the sake of empty rows."""
-    p = base.normalised(call, e, total)
+    p = base.normalise(call, e, total)
     return np.where(np.isnan(p), 0, p)
 
 
-@wrong("scored", "NUM-11", "C")
+@wrong("score", "NUM-11", "C")
 def nan_scores_made_zero(call: Attention) -> Any:
     """Replace NaN in the scores by 0."""
-    s = base.scored(call)
+    s = base.score(call)
     return np.where(np.isnan(s), 0, s)

@@ -15,8 +15,8 @@ ENTRIES = rows(
     ("rows_past_the_end_in_the_last_sequence", "sequence_of_row", "PACK-3", "V",
      lambda call, starts, rows: np.minimum(base.sequence_of_row(call, starts, rows), max(len(starts) - 2, 0)),
      "Count rows past the last boundary to the last sequence.", "Dao-AILab/flash-attention#1661"),
-    ("sink_in_rows_past_the_end", "of_sequences", "PACK-3", "M",
-     lambda call, output, lse: (base.of_sequences(call, output, lse)[0], lse),
+    ("sink_in_rows_past_the_end", "sequence_results", "PACK-3", "M",
+     lambda call, output, lse: (base.sequence_results(call, output, lse)[0], lse),
      "Give rows of no sequence the lse of their sink."),
     ("causal_from_the_beginning_of_the_row", "place_in_sequence", "PACK-5", "A",
      lambda _call, _starts, rows: np.arange(rows),
@@ -97,47 +97,47 @@ def sequences_without_queries_passed_over(call: Packed) -> Any:
     return base.within_sequences(call.but(query_starts=starts))
 
 
-@wrong("of_sequences", "PACK-2", "B", "Dao-AILab/flash-attention#2568")
+@wrong("sequence_results", "PACK-2", "B", "Dao-AILab/flash-attention#2568")
 def rows_of_a_sequence_without_keys_are_nan(call: Packed, output: Array, lse: Array) -> Any:
     """Divide 0 by 0 in a sequence that has queries and no keys."""
-    output, lse = base.of_sequences(call, output, lse)
+    output, lse = base.sequence_results(call, output, lse)
     own = base.sequence_of_row(call, call.query_starts, call.queries)
     none = (np.append(np.diff(call.key_starts), 1) == 0)[own]
     return np.where(none[:, None], np.nan, output), lse
 
 
-@wrong("of_sequences", "PACK-2", "I")
+@wrong("sequence_results", "PACK-2", "I")
 def lse_of_a_sequence_without_keys_is_zero(call: Packed, output: Array, lse: Array) -> Any:
     """Leave 0 in the lse of rows whose sequence has no keys."""
-    output, lse = base.of_sequences(call, output, lse)
+    output, lse = base.sequence_results(call, output, lse)
     own = base.sequence_of_row(call, call.query_starts, call.queries)
     none = (np.append(np.diff(call.key_starts), 1) == 0)[own]
     return output, np.where(none, 0, lse)
 
 
-@wrong("of_sequences", "PACK-3", "V", "Dao-AILab/flash-attention#1228")
+@wrong("sequence_results", "PACK-3", "V", "Dao-AILab/flash-attention#1228")
 def rows_past_the_end_not_written(call: Packed, output: Array, lse: Array) -> Any:
     """Leave in rows of no sequence what was in memory before."""
-    output, lse = base.of_sequences(call, output, lse)
+    output, lse = base.sequence_results(call, output, lse)
     past = np.arange(call.queries) >= call.query_starts[-1]
     return np.where(past[:, None], np.nan, output), lse
 
 
-@wrong("of_sequences", "PACK-4", "G", "sgl-project/sglang#15757")
+@wrong("sequence_results", "PACK-4", "G", "sgl-project/sglang#15757")
 def nan_of_the_row_in_every_sequence(call: Packed, output: Array, lse: Array) -> Any:
     """Multiply values of other sequences by weights of 0."""
-    output, lse = base.of_sequences(call, output, lse)
+    output, lse = base.sequence_results(call, output, lse)
     others = (0 * call.value).sum(axis=-2, keepdims=True)
     heads = np.repeat(others, output.shape[-3] // max(others.shape[-3], 1), axis=-3)
     return output + heads, lse
 
 
-@wrong("cleared", "PACK-4", "G")
+@wrong("clear_rows", "PACK-4", "G")
 def infinity_past_the_end_in_every_sequence(call: Packed, rows: Array, starts: Array) -> Any:
     """Multiply what lies past the last boundary by 0, and add it to the first row."""
     past = np.arange(rows.shape[-2]) >= starts[-1]
     leak = np.where(past[:, None], 0 * rows, 0).sum(axis=-2, keepdims=True)
-    return base.cleared(call, rows, starts) + leak.astype(rows.dtype)
+    return base.clear_rows(call, rows, starts) + leak.astype(rows.dtype)
 
 
 @wrong("offset_of_row", "PACK-5", "A", "Dao-AILab/flash-attention#1778")

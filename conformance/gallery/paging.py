@@ -18,8 +18,9 @@ ENTRIES = rows(
     ("offset_of_an_unsigned_byte", "offset_at_the_end", "PAGE-7", "A",
      lambda _call, offset, end, queries: (end - queries) % 256 if offset is None else offset,
      "Subtract the number of queries from the end in an unsigned byte."),
-    ("table_of_signed_bytes", "held", "PAGE-1", "N",
-     lambda call, pages, table, new, lengths: base.held(call, pages, table.astype(np.int8), new, lengths),
+    ("table_of_signed_bytes", "read_pages", "PAGE-1", "N",
+     lambda call, pages, table, new, lengths: base.read_pages(
+         call, pages, table.astype(np.int8), new, lengths),
      "Read the numbers of pages as signed bytes."),
     ("table_of_the_inner_batch_axis", "as_attention", "PAGE-1", "H",
      lambda call, given: base.as_attention(call, given | {"block_table": (
@@ -53,10 +54,10 @@ def table_of_the_first_sequence(call: Call, given: Arguments) -> Any:
     return base.as_attention(call, given | {"block_table": np.where(there, first, table)})
 
 
-@wrong("held", "PAGE-1", "V")
+@wrong("read_pages", "PAGE-1", "V")
 def last_page_left_out(call: Call, pages: Array, table: Array, new: Any, lengths: Any) -> Any:
     """Read whole pages only, so that 0 stands for the positions of a last page that is not full."""
-    result = base.held(call, pages, table, new, lengths)
+    result = base.read_pages(call, pages, table, new, lengths)
     whole = np.asarray(lengths) // pages.shape[2] * pages.shape[2]
     place = np.arange(result.shape[-2])[:, None]
     partly = (place >= whole[..., None, None, None]) & (place < np.asarray(lengths)[..., None, None, None])
@@ -78,29 +79,29 @@ def position_at_the_length_read(call: Call, given: Arguments) -> Any:
     return end + (end % max(given["key"].shape[-2], 1) != 0)
 
 
-@wrong("held", "PAGE-1", "H")
+@wrong("read_pages", "PAGE-1", "H")
 def heads_and_positions_of_a_page_exchanged(
     call: Call, pages: Array, table: Array, new: Any, lengths: Any
 ) -> Any:
     """Read a page as positions, then heads, where the bytes of it are heads, then positions."""
     count, heads, size, depth = pages.shape
     turned = np.swapaxes(pages.reshape(count, size, heads, depth), 1, 2)
-    return base.held(call, turned, table, new, lengths)
+    return base.read_pages(call, turned, table, new, lengths)
 
 
-@wrong("held", "PAGE-1", "V", "hw-native-sys/pypto#470")
+@wrong("read_pages", "PAGE-1", "V", "hw-native-sys/pypto#470")
 def next_page_in_memory(call: Call, pages: Array, table: Array, new: Any, lengths: Any) -> Any:
     """Look up every second page, and read the next one from the memory behind it."""
     own = table.copy()
     own[..., 1::2] = np.minimum(own[..., 0 : own.shape[-1] - 1 : 2] + 1, max(len(pages) - 1, 0))
-    return base.held(call, pages, own, new, lengths)
+    return base.read_pages(call, pages, own, new, lengths)
 
 
-@wrong("held", "PAGE-1", "N", "ROCm/ATOM#702")
+@wrong("read_pages", "PAGE-1", "N", "ROCm/ATOM#702")
 def page_numbers_in_8_bits(call: Call, pages: Array, table: Array, new: Any, lengths: Any) -> Any:
     """Multiply the number of a page by its size in 8 bits."""
     size = pages.shape[2]
-    return base.held(call, pages, (table * size).astype(np.int8).astype(np.int64) // size, new, lengths)
+    return base.read_pages(call, pages, (table * size).astype(np.int8).astype(np.int64) // size, new, lengths)
 
 
 @wrong("end_of_keys", "PAGE-1", "G")
@@ -110,21 +111,21 @@ def length_of_the_longest_sequence(call: Call, given: Arguments) -> Any:
     return np.full_like(end, np.max(end)) if np.ndim(end) and np.size(end) else end
 
 
-@wrong("held", "PAGE-2", "V")
+@wrong("read_pages", "PAGE-2", "V")
 def new_position_one_late(call: Call, pages: Array, table: Array, new: Any, lengths: Any) -> Any:
     """Write new positions one place after the end."""
     if new is None or not new.shape[-2]:
-        return base.held(call, pages, table, new, lengths)
+        return base.read_pages(call, pages, table, new, lengths)
     room = pages.shape[2] * table.shape[-1] - new.shape[-2]
-    return base.held(call, pages, table, new, np.minimum(np.asarray(lengths) + 1, room))
+    return base.read_pages(call, pages, table, new, np.minimum(np.asarray(lengths) + 1, room))
 
 
-@wrong("held", "PAGE-2", "V")
+@wrong("read_pages", "PAGE-2", "V")
 def new_positions_stay_in_their_page(call: Call, pages: Array, table: Array, new: Any, lengths: Any) -> Any:
     """Write new positions into the page of the first of them, over its beginning where they do not fit."""
     if new is None or not new.shape[-2]:
-        return base.held(call, pages, table, new, lengths)
-    result, size = base.held(call, pages, table, None, lengths).copy(), pages.shape[2]
+        return base.read_pages(call, pages, table, new, lengths)
+    result, size = base.read_pages(call, pages, table, None, lengths).copy(), pages.shape[2]
     starts = np.broadcast_to(lengths, table.shape[:-1])
     for entry in np.ndindex(table.shape[:-1]):
         for n in range(new.shape[-2]):

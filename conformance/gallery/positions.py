@@ -11,8 +11,8 @@ from attnspec.reference.frequencies import Frequencies
 from attnspec.reference.positions import Rotary
 
 ENTRIES = rows(
-    ("turned_backwards", "turned", "POS-1", "Q",
-     lambda call, a, b, cosine, sine: base.turned(call, a, b, cosine, -sine),
+    ("turned_backwards", "turn", "POS-1", "Q",
+     lambda call, a, b, cosine, sine: base.turn(call, a, b, cosine, -sine),
      "Turn with the clock."),
     ("angles_of_the_half_depth", "angles", "POS-1", "Q",
      lambda call: base.angles(call.but(base=call.base**0.5)),
@@ -25,12 +25,12 @@ ENTRIES = rows(
     ("one_sequence_of_slopes", "slopes", "POS-7", "Q",
      lambda _call, heads: [2.0 ** (-8 * (h + 1) / heads) for h in range(heads)],
      "Use the formula for powers of two for every number of heads.", "ml-explore/mlx#343"),
-    ("distance_with_its_sign", "distant", "POS-8", "Q", lambda _call, slopes, p, j: slopes * (j - p),
+    ("distance_with_its_sign", "penalty", "POS-8", "Q", lambda _call, slopes, p, j: slopes * (j - p),
      "Give keys after the query a positive bias."),
-    ("nearer_keys_taken_from", "distant", "POS-8", "Q", lambda _call, slopes, p, j: slopes * np.abs(p - j),
+    ("nearer_keys_taken_from", "penalty", "POS-8", "Q", lambda _call, slopes, p, j: slopes * np.abs(p - j),
      "Lose the minus."),
-    ("distance_of_indices", "distant", "POS-8", "A",
-     lambda call, slopes, p, j: base.distant(call, slopes, np.arange(p.shape[-2])[:, None] + 0 * p, j),
+    ("distance_of_indices", "penalty", "POS-8", "A",
+     lambda call, slopes, p, j: base.penalty(call, slopes, np.arange(p.shape[-2])[:, None] + 0 * p, j),
      "Count distances from the index of the query and not from its position."),
     ("base_made_positive", "check_rotary", "POS-9", "K",
      lambda call: base.check_rotary(call.but(base=call.base if call.base > 0 else 1.0)),
@@ -49,10 +49,10 @@ ENTRIES = rows(
     ("table_ignored", "cosines_and_sines", "POS-12", "Q",
      lambda call: base.cosines_and_sines(call.but(cosines=None, sines=None)),
      "Compute the angles from the base, whatever table is given."),
-    ("attention_factor_ignored", "multiplied", "POS-14", "Q", lambda _call, cosine_or_sine: cosine_or_sine,
+    ("attention_factor_ignored", "apply_factor", "POS-14", "Q", lambda _call, cosine_or_sine: cosine_or_sine,
      "Leave the attention factor out.", "vllm-project/vllm#46280"),
-    ("attention_factor_twice", "multiplied", "POS-14", "Q",
-     lambda call, cosine_or_sine: base.multiplied(call, base.multiplied(call, cosine_or_sine)),
+    ("attention_factor_twice", "apply_factor", "POS-14", "Q",
+     lambda call, cosine_or_sine: base.apply_factor(call, base.apply_factor(call, cosine_or_sine)),
      "Multiply by the attention factor twice.", "sgl-project/sglang#33558"),
     ("sections_in_reverse", "axis_of_pairs", "POS-15", "Q",
      lambda call: len(call.sections) - 1 - base.axis_of_pairs(call),
@@ -60,13 +60,14 @@ ENTRIES = rows(
     ("table_before_frequencies", "check_together", "POS-17", "U",
      lambda call: call if call.cosines is not None and call.sines is not None else base.check_together(call),
      "Use the table where frequencies are given too."),
-    ("exponents_of_the_whole_depth", "unstretched", "POS-18", "Q",
+    ("exponents_of_the_whole_depth", "base_frequencies", "POS-18", "Q",
      lambda call: call.base ** (-2 * call.pair / call.features.shape[-1]),
      "Divide exponents by the depth, and not by the rotary depth."),
-    ("frequencies_multiplied", "linear", "POS-19", "Q", lambda call: base.unstretched(call) * call.factor,
+    ("frequencies_multiplied", "linear", "POS-19", "Q",
+     lambda call: base.base_frequencies(call) * call.factor,
      "Multiply by the factor, which makes sequences shorter."),
-    ("factor_always_two", "stretched", "POS-19", "Q",
-     lambda call: base.stretched(call if call.factor is None else call.but(factor=2.0)),
+    ("factor_always_two", "scaled_frequencies", "POS-19", "Q",
+     lambda call: base.scaled_frequencies(call if call.factor is None else call.but(factor=2.0)),
      "Divide by 2, whatever the factor.", "ml-explore/mlx-lm#1545"),
     ("base_for_the_longest", "dynamic", "POS-20", "Q",
      lambda call: base.dynamic(call.but(length=int(call.factor * call.original_length))),
@@ -107,7 +108,7 @@ ENTRIES = rows(
 )  # fmt: skip
 
 
-@wrong("turned", "POS-1", "Q")
+@wrong("turn", "POS-1", "Q")
 def second_half_not_turned(_call: Call, a: Array, b: Array, cosine: Array, sine: Array) -> Any:
     """Overwrite the first of a pair before the second is computed from it."""
     a = a * cosine - b * sine
@@ -134,10 +135,10 @@ def angles_of_the_whole_depth(call: Rotary) -> Any:
     return base.angles(call) if other else whole[..., : call.depth // 2]
 
 
-@wrong("rotated", "POS-4", "Q")
+@wrong("rotate", "POS-4", "Q")
 def rest_of_the_features_dropped(call: Rotary, features: Array, **options: Any) -> Any:
     """Leave features past the rotary depth 0."""
-    result = base.rotated(call, features, **options)
+    result = base.rotate(call, features, **options)
     return np.where(np.arange(features.shape[-1]) < call.depth, result, 0)
 
 
@@ -223,11 +224,11 @@ def given_frequencies_in_half(call: Rotary) -> Any:
     return base.frequencies(call.but(inverse_frequencies=given))
 
 
-@wrong("looked_up", "POS-12", "Q", "NVIDIA-NeMo/Automodel#2377")
+@wrong("look_up", "POS-12", "Q", "NVIDIA-NeMo/Automodel#2377")
 def first_rows_of_the_table(call: Rotary, table: Array, place: Array) -> Any:
     """Take as many rows of the table as there are, from the first on."""
     rows = np.arange(place.shape[-2])[:, None]
-    return base.looked_up(call, table, np.broadcast_to(rows, place.shape))
+    return base.look_up(call, table, np.broadcast_to(rows, place.shape))
 
 
 @wrong("cosines_and_sines", "POS-12", "Q")
@@ -237,11 +238,11 @@ def cosines_and_sines_exchanged(call: Rotary) -> Any:
     return (cosine, sine) if call.cosines is None else (sine, cosine)
 
 
-@wrong("looked_up", "POS-12", "G")
+@wrong("look_up", "POS-12", "G")
 def rows_of_the_table_by_a_product(call: Rotary, table: Array, place: Array) -> Any:
     """Look rows up by a product with rows of the identity, into which NaN of other rows gets."""
     chosen = (place == np.arange(table.shape[0])).astype(table.dtype)  # (*B, 1, N, C)
-    return chosen @ table if place.shape[-1] == 1 else base.looked_up(call, table, place)
+    return chosen @ table if place.shape[-1] == 1 else base.look_up(call, table, place)
 
 
 @wrong("check_within_table", "POS-13", "U")
@@ -249,10 +250,10 @@ def positions_clipped_to_the_table(call: Rotary, size: int) -> None:
     """Check nothing, and take the last row for later positions."""
 
 
-@wrong("rotated", "POS-14", "Q")
+@wrong("rotate", "POS-14", "Q")
 def attention_factor_for_every_feature(call: Rotary, features: Array, **options: Any) -> Any:
     """Multiply the features past the rotary depth too."""
-    result = base.rotated(call, features, **options)
+    result = base.rotate(call, features, **options)
     past = np.arange(features.shape[-1]) >= call.depth
     return np.where(past, result * call.attention_factor, result).astype(result.dtype)
 
@@ -265,10 +266,10 @@ def sections_in_turn(call: Rotary) -> Any:
     return np.where(np.arange(call.depth // 2) < count * call.sections[axis], axis, 0)
 
 
-@wrong("of_axes", "POS-15", "Q", "alibaba/MNN#3345")
+@wrong("axis_positions", "POS-15", "Q", "alibaba/MNN#3345")
 def time_for_every_axis(call: Rotary) -> Any:
     """Take the positions of the first axis for all pairs."""
-    return base.of_axes(
+    return base.axis_positions(
         call.but(axis_positions=np.broadcast_to(call.axis_positions[:1], call.axis_positions.shape))
     )
 
@@ -289,20 +290,20 @@ def sections_not_counted(call: Rotary, sections: Array) -> None:
 def base_for_short_sequences_too(call: Frequencies) -> Any:
     """Lower the base for sequences that are shorter than those of the training."""
     ratio = call.factor * call.length / call.original_length - (call.factor - 1)
-    return base.unstretched(call) * np.maximum(ratio, 0.01) ** (-2 * call.pair / (call.rotary_depth - 2))
+    return base.base_frequencies(call) * np.maximum(ratio, 0.01) ** (-2 * call.pair / (call.rotary_depth - 2))
 
 
 @wrong("dynamic", "POS-20", "Q")
 def exponent_of_the_base_left_out(call: Frequencies) -> Any:
     """Multiply the base by the ratio of lengths, without the exponent R / (R - 2)."""
     ratio = call.factor * max(call.length / call.original_length, 1) - (call.factor - 1)
-    return base.unstretched(call.but(base=call.base * ratio))
+    return base.base_frequencies(call.but(base=call.base * ratio))
 
 
 @wrong("yarn", "POS-21", "Q")
 def ramp_the_other_way(call: Frequencies) -> Any:
     """Stretch fast pairs, and keep slow ones."""
-    plain = base.unstretched(call)
+    plain = base.base_frequencies(call)
     return plain + plain / call.factor - base.yarn(call)
 
 
@@ -313,14 +314,14 @@ def _of_longrope(call: Frequencies) -> float:
 @wrong("llama3", "POS-24", "Q", "ml-explore/mlx-swift-examples#152")
 def low_and_high_exchanged(call: Frequencies) -> Any:
     """Stretch high frequencies and keep low ones."""
-    plain = base.unstretched(call)
+    plain = base.base_frequencies(call)
     return plain + plain / call.factor - base.llama3(call)
 
 
 @wrong("llama3", "POS-24", "Q")
 def no_smoothing(call: Frequencies) -> Any:
     """Stretch every pair below the high frequencies by the whole factor."""
-    plain = base.unstretched(call)
+    plain = base.base_frequencies(call)
     rotations = call.original_length * plain / (2 * math.pi)
     return np.where(rotations < call.high_frequency_factor, plain / call.factor, plain)
 

@@ -15,8 +15,8 @@ ENTRIES = rows(
     ("bias_of_the_value_dropped", "check_self", "PROJ-5", "V",
      lambda _call, given: given | {"value_bias": None},
      "Take a bias for the values and leave it out."),
-    ("bias_along_the_tokens", "shifted", "PROJ-3", "V",
-     lambda call, result, bias, convention: base.shifted(call, result, bias, "row"
+    ("bias_along_the_tokens", "shift", "PROJ-3", "V",
+     lambda call, result, bias, convention: base.shift(call, result, bias, "row"
          if result.shape[-1] == len(bias) else convention),
      "Add the bias to columns as to rows, where there are as many tokens as features."),
     ("bias_with_an_axis_more", "check_projection", "PROJ-6", "U",
@@ -26,41 +26,41 @@ ENTRIES = rows(
 )  # fmt: skip
 
 
-@wrong("projected", "PROJ-1", "V")
+@wrong("multiply_weight", "PROJ-1", "V")
 def square_weight_transposed(call: Call, tokens: Array, weight: Array, convention: Convention) -> Any:
     """Hold weights as (features, depth) inside, which shows where they are square."""
     square = weight.shape[0] == weight.shape[1] and convention == "row"
-    return base.projected(call, tokens, weight.T if square else weight, convention)
+    return base.multiply_weight(call, tokens, weight.T if square else weight, convention)
 
 
-@wrong("projected", "PROJ-2", "V")
+@wrong("multiply_weight", "PROJ-2", "V")
 def columns_taken_for_rows(call: Call, tokens: Array, weight: Array, convention: Convention) -> Any:
     """Multiply from the right in either convention, where that fits."""
     square = weight.shape[0] == weight.shape[1]
     fits = convention == "column" and square and tokens.shape[-1] == weight.shape[0]
-    return base.projected(call, tokens, weight, "row" if fits else convention)
+    return base.multiply_weight(call, tokens, weight, "row" if fits else convention)
 
 
-@wrong("projected", "PROJ-7", "V")
+@wrong("multiply_weight", "PROJ-7", "V")
 def linear_taken_for_row(call: Call, tokens: Array, weight: Array, convention: Convention) -> Any:
     """Multiply by the weight of a linear layer as it is held, where it is square."""
     square = convention == "linear" and weight.shape[0] == weight.shape[1]
-    return base.projected(call, tokens, weight, "row" if square else convention)
+    return base.multiply_weight(call, tokens, weight, "row" if square else convention)
 
 
-@wrong("projected", "PROJ-1", "G")
+@wrong("multiply_weight", "PROJ-1", "G")
 def odd_depth_cut(call: Call, tokens: Array, weight: Array, convention: Convention) -> Any:
     """Take the features of a token in pairs, and leave the last of an odd number."""
     even = weight.shape[0] // 2 * 2
     if convention != "row" or not even:
-        return base.projected(call, tokens, weight, convention)
+        return base.multiply_weight(call, tokens, weight, convention)
     return tokens[..., :even] @ weight[:even]
 
 
-@wrong("shifted", "PROJ-3", "V")
+@wrong("shift", "PROJ-3", "V")
 def bias_scaled_by_the_tokens(call: Call, result: Array, bias: Array, convention: Convention) -> Any:
     """Add the bias once for each token, to their sum."""
-    return base.shifted(call, result, bias * result.shape[-1 if convention == "column" else -2], convention)
+    return base.shift(call, result, bias * result.shape[-1 if convention == "column" else -2], convention)
 
 
 @wrong("check_projection", "PROJ-4", "U")

@@ -43,65 +43,65 @@ ENTRIES = rows(
      lambda call, given: base.numbers_of_codes(call, _codes_in(given, lambda codes, _: {
          "codes": codes if given["encoding"] == "int8" else np.where(codes < 0, codes & 127, codes)})),
      "Take the low seven bits of a code that is stored as a negative integer."),
-    ("scales_of_codes_applied_twice", "scaled_codes", "QUANT-1", "Z",
+    ("scales_of_codes_applied_twice", "scale_codes", "QUANT-1", "Z",
      lambda _call, numbers, scale: numbers * scale * scale,
      "Multiply by the scale once when decoding, and once more."),
-    ("codes_divided_by_their_scale", "scaled_codes", "QUANT-1", "Z",
+    ("codes_divided_by_their_scale", "scale_codes", "QUANT-1", "Z",
      lambda _call, numbers, scale: numbers / scale,
      "Take the factor by which numbers were multiplied when they were quantised."),
-    ("scale_of_zero_taken_for_none", "scaled_codes", "QUANT-8", "Z",
+    ("scale_of_zero_taken_for_none", "scale_codes", "QUANT-8", "Z",
      lambda _call, numbers, scale: numbers * np.where(scale == 0, 1, scale).astype(numbers.dtype),
      "Multiply by 1 where the scale is 0, as a scale that is not given."),
-    ("scales_rounded_to_bfloat16", "scaled_codes", "QUANT-1", "Z",
+    ("scales_rounded_to_bfloat16", "scale_codes", "QUANT-1", "Z",
      lambda _call, numbers, scale: numbers * scale.astype("bfloat16").astype(numbers.dtype),
      "Round the scale to 8 digits before the product."),
-    ("decoded_through_bfloat16", "scaled_codes", "QUANT-1", "Z",
+    ("decoded_through_bfloat16", "scale_codes", "QUANT-1", "Z",
      lambda _call, numbers, scale: (numbers * scale).astype("bfloat16").astype(numbers.dtype),
      "Round the product to 8 digits before it is rounded to the dtype of the result."),
-    ("bytes_of_q8_0_read_as_unsigned", "unpacked", "QUANT-6", "Z",
-     lambda call, packed, blocks: packed if blocks == "q8_0" else base.unpacked(call, packed, blocks),
+    ("bytes_of_q8_0_read_as_unsigned", "unpack", "QUANT-6", "Z",
+     lambda call, packed, blocks: packed if blocks == "q8_0" else base.unpack(call, packed, blocks),
      "Read the bytes of q8_0 without a sign."),
-    ("weights_of_eight_bits_not_raised", "attended_in_short", "QUANT-11", "Z",
-     lambda call, *arrays: base.attended_in_short(with_weights(call, lambda p: shorten(p, 1)), *arrays),
+    ("weights_of_eight_bits_not_raised", "attend_low_precision", "QUANT-11", "Z",
+     lambda call, *arrays: base.attend_low_precision(with_weights(call, lambda p: shorten(p, 1)), *arrays),
      "Round weights to e4m3fn as they are, so that small ones vanish.", "flashinfer-ai/flashinfer#5020"),
-    ("weights_of_eight_bits_saturated", "attended_in_short", "QUANT-11", "Z",
-     lambda call, *arrays: base.attended_in_short(with_weights(call, lambda p: shorten(p, 4096)), *arrays),
+    ("weights_of_eight_bits_saturated", "attend_low_precision", "QUANT-11", "Z",
+     lambda call, *arrays: base.attend_low_precision(with_weights(call, lambda p: shorten(p, 4096)), *arrays),
      "Raise weights so far that the largest are cut off at 448.", "Dao-AILab/flash-attention#2717"),
-    ("decoded_values_twice_as_large", "attended_in_short", "QUANT-10", "Z",
-     lambda call, query, key, value, *others: base.attended_in_short(call, query, key, 2 * value, *others),
+    ("decoded_values_twice_as_large", "attend_low_precision", "QUANT-10", "Z",
+     lambda call, query, key, value, *others: base.attend_low_precision(call, query, key, 2 * value, *others),
      "Apply half of a scale to the output.", "lightseekorg/tokenspeed#759"),
-    ("zero_points_left_out", "decoded", "QUANT-2", "Z",
+    ("zero_points_left_out", "decode", "QUANT-2", "Z",
      lambda call, codes, scales, _zero_points, encoding,
-         like: base.decoded(call, codes, scales, None, encoding, like),
+         like: base.decode(call, codes, scales, None, encoding, like),
      "Decode as if the range were symmetric."),
-    ("nibbles_of_q4_0_side_by_side", "unpacked", "QUANT-7", "Z",
-     lambda call, packed, blocks: base.unpacked(call, packed, blocks) if blocks != "q4_0"
+    ("nibbles_of_q4_0_side_by_side", "unpack", "QUANT-7", "Z",
+     lambda call, packed, blocks: base.unpack(call, packed, blocks) if blocks != "q4_0"
          else np.stack([packed % 16, packed // 16], axis=-1).reshape(*packed.shape[:-1], 32) - 8,
      "Take the two codes of a byte for neighbours."),
-    ("fnuz_read_with_the_bias_of_fn", "decoded_codes", "QUANT-12", "Z",
-     lambda call, codes, encoding, dtype: base.decoded_codes(call, codes, encoding.removesuffix("uz") if
+    ("fnuz_read_with_the_bias_of_fn", "decode_codes", "QUANT-12", "Z",
+     lambda call, codes, encoding, dtype: base.decode_codes(call, codes, encoding.removesuffix("uz") if
          encoding == "e4m3fnuz" else encoding.removesuffix("fnuz"), dtype),
      "Decode e4m3fnuz as e4m3fn, and e5m2fnuz as e5m2, whose numbers are twice as large."),
-    ("nan_of_fnuz_read_as_minus_zero", "decoded_codes", "QUANT-12", "Z",
-     lambda call, codes, encoding, dtype: np.where(codes % 256 == 128, 0, base.decoded_codes(
+    ("nan_of_fnuz_read_as_minus_zero", "decode_codes", "QUANT-12", "Z",
+     lambda call, codes, encoding, dtype: np.where(codes % 256 == 128, 0, base.decode_codes(
          call, codes, encoding, dtype)) if encoding.endswith("fnuz")
-         else base.decoded_codes(call, codes, encoding, dtype),
+         else base.decode_codes(call, codes, encoding, dtype),
      "Read the code 0x80 of a format fnuz as minus 0."),
-    ("e2m1fn_read_as_an_integer", "decoded_codes", "QUANT-13", "Z",
+    ("e2m1fn_read_as_an_integer", "decode_codes", "QUANT-13", "Z",
      lambda call, codes, encoding, dtype: np.where(codes < 8, codes, 8 - codes.astype(int)).astype(dtype)
-         if encoding == "e2m1fn" else base.decoded_codes(call, codes, encoding, dtype),
+         if encoding == "e2m1fn" else base.decode_codes(call, codes, encoding, dtype),
      "Read four bits as a sign and an integer."),
-    ("subnormal_of_e2m1fn_read_as_normal", "decoded_codes", "QUANT-13", "Z",
+    ("subnormal_of_e2m1fn_read_as_normal", "decode_codes", "QUANT-13", "Z",
      lambda call, codes, encoding, dtype: np.where(codes % 8 == 1, np.where(codes < 8, 0.75, -0.75),
-         base.decoded_codes(call, codes, encoding, dtype)).astype(dtype)
-         if encoding == "e2m1fn" else base.decoded_codes(call, codes, encoding, dtype),
+         base.decode_codes(call, codes, encoding, dtype)).astype(dtype)
+         if encoding == "e2m1fn" else base.decode_codes(call, codes, encoding, dtype),
      "Read the code 1 as 0.75, as if its leading digit were 1."),
-    ("e8m0fnu_with_a_bias_of_128", "decoded_codes", "QUANT-14", "Z",
-     lambda call, codes, encoding, dtype: base.decoded_codes(call, codes, encoding, dtype) / (
+    ("e8m0fnu_with_a_bias_of_128", "decode_codes", "QUANT-14", "Z",
+     lambda call, codes, encoding, dtype: base.decode_codes(call, codes, encoding, dtype) / (
          2 if encoding == "e8m0fnu" else 1), "Decode powers of two that are half as large."),
-    ("nan_of_e8m0fnu_read_as_a_power", "decoded_codes", "QUANT-14", "Z",
+    ("nan_of_e8m0fnu_read_as_a_power", "decode_codes", "QUANT-14", "Z",
      lambda call, codes, encoding, dtype: np.where((codes == 255) & (encoding == "e8m0fnu"), np.inf,
-         base.decoded_codes(call, codes, encoding, dtype)).astype(dtype),
+         base.decode_codes(call, codes, encoding, dtype)).astype(dtype),
      "Read the code 255 as 2 to the power of 128."),
     ("codes_cut_to_their_bits", "check_code_range", "QUANT-15", "Z",
      lambda _call, _name, _codes, _encoding: None, "Read the low bits of a code that is too large."),
@@ -112,55 +112,55 @@ ENTRIES = rows(
      lambda call, query, key, value, encoding: base.keys_and_values(call,
          query, (key[0], None, key[2]), (value[0], None, value[2]), encoding),
      "Accept scales of keys and values, and attend to the bare codes.", "flashinfer-ai/flashinfer#4979"),
-    ("keys_rounded_to_the_next_integers", "attended_by_codes", "QUANT-8", "Z",
-     lambda call, query, key, value, storage, options: base.attended_by_codes(call,
+    ("keys_rounded_to_the_next_integers", "attend_by_codes", "QUANT-8", "Z",
+     lambda call, query, key, value, storage, options: base.attend_by_codes(call,
          query, np.rint(key), value, storage, options),
      "Lose the fraction of a decoded key in a cast to integers."),
 )  # fmt: skip
 
 
-@wrong("decoded_codes", "QUANT-1", "Z")
+@wrong("decode_codes", "QUANT-1", "Z")
 def signed_codes_read_as_unsigned(call: Call, codes: Array, encoding: str, dtype: Any) -> Any:
     """Read the integers of int8 as bytes without a sign."""
-    numbers = base.decoded_codes(call, codes, encoding, dtype)
+    numbers = base.decode_codes(call, codes, encoding, dtype)
     return np.where(numbers < 0, numbers + 256, numbers) if encoding == "int8" else numbers
 
 
-@wrong("decoded", "QUANT-2", "Z")
+@wrong("decode", "QUANT-2", "Z")
 def zero_points_subtracted_in_eight_bits(
     call: Call, codes: Array, scales: Array, zero_points: Any, encoding: str, like: Array
 ) -> Any:
     """Let the difference of two integers of 8 bits wrap around."""
     if zero_points is None:
-        return base.decoded(call, codes, scales, None, encoding, like)
+        return base.decode(call, codes, scales, None, encoding, like)
     shifts = base.by_blocks(call, zero_points, tuple(codes.shape))
     wrapped = codes.astype(np.int8) - shifts.astype(np.int8)
-    return base.decoded(call, wrapped, scales, None, encoding, like)
+    return base.decode(call, wrapped, scales, None, encoding, like)
 
 
-@wrong("decoded", "QUANT-2", "Z")
+@wrong("decode", "QUANT-2", "Z")
 def zero_points_subtracted_after_the_scale(
     call: Call, codes: Array, scales: Array, zero_points: Any, encoding: str, like: Array
 ) -> Any:
     """Subtract the zero point from the product."""
-    numbers = base.decoded(call, codes, scales, None, encoding, like)
+    numbers = base.decode(call, codes, scales, None, encoding, like)
     if zero_points is None:
         return numbers
     return numbers - base.by_blocks(call, zero_points, tuple(codes.shape)).astype(numbers.dtype)
 
 
-@wrong("decoded_codes", "QUANT-3", "Z", "ml-explore/mlx#4164")
+@wrong("decode_codes", "QUANT-3", "Z", "ml-explore/mlx#4164")
 def nan_of_e4m3fn_read_as_480(call: Call, codes: Array, encoding: str, dtype: Any) -> Any:
     """Decode the codes of NaN as numbers above the largest."""
-    numbers = base.decoded_codes(call, codes, encoding, dtype)
+    numbers = base.decode_codes(call, codes, encoding, dtype)
     sign = np.where(np.asarray(codes).astype(np.int64) & 128, -1, 1).astype(numbers.dtype)
     return np.where(np.isnan(numbers) & (encoding == "e4m3fn"), sign * 480, numbers)
 
 
-@wrong("decoded_codes", "QUANT-3", "Z", "tile-ai/tilelang#2710")
+@wrong("decode_codes", "QUANT-3", "Z", "tile-ai/tilelang#2710")
 def subnormals_of_e4m3fn_read_as_normal(call: Call, codes: Array, encoding: str, dtype: Any) -> Any:
     """Give codes without an exponent the leading digit that others have."""
-    numbers = base.decoded_codes(call, codes, encoding, dtype)
+    numbers = base.decode_codes(call, codes, encoding, dtype)
     if encoding != "e4m3fn":
         return numbers
     bits = np.asarray(codes).astype(np.int64) % 256
@@ -168,10 +168,10 @@ def subnormals_of_e4m3fn_read_as_normal(call: Call, codes: Array, encoding: str,
     return np.where(bits & 0x78 == 0, read, numbers).astype(numbers.dtype)
 
 
-@wrong("decoded_codes", "QUANT-3", "Z", "google/XNNPACK#10460")
+@wrong("decode_codes", "QUANT-3", "Z", "google/XNNPACK#10460")
 def top_of_e4m3fn_read_as_infinite(call: Call, codes: Array, encoding: str, dtype: Any) -> Any:
     """Read codes of the largest exponent as infinity and NaN, as IEEE 754 formats do."""
-    numbers = base.decoded_codes(call, codes, encoding, dtype)
+    numbers = base.decode_codes(call, codes, encoding, dtype)
     if encoding != "e4m3fn":
         return numbers
     bits = np.asarray(codes).astype(np.int64) % 256
@@ -179,24 +179,24 @@ def top_of_e4m3fn_read_as_infinite(call: Call, codes: Array, encoding: str, dtyp
     return np.where(bits & 0x78 == 0x78, special, numbers).astype(numbers.dtype)
 
 
-@wrong("decoded_codes", "QUANT-3", "Z")
+@wrong("decode_codes", "QUANT-3", "Z")
 def e4m3fn_read_with_the_bias_of_fnuz(call: Call, codes: Array, encoding: str, dtype: Any) -> Any:
     """Decode as e4m3fnuz, whose numbers are half as large."""
-    numbers = base.decoded_codes(call, codes, encoding, dtype)
+    numbers = base.decode_codes(call, codes, encoding, dtype)
     return numbers / 2 if encoding == "e4m3fn" else numbers
 
 
-@wrong("decoded_codes", "QUANT-4", "Z")
+@wrong("decode_codes", "QUANT-4", "Z")
 def e5m2_read_as_e4m3fn(call: Call, codes: Array, encoding: str, dtype: Any) -> Any:
     """Decode every 8-bit floating-point number in one way."""
     one = "e4m3fn" if encoding == "e5m2" else encoding
-    return base.decoded_codes(call, codes, one, dtype)
+    return base.decode_codes(call, codes, one, dtype)
 
 
-@wrong("decoded_codes", "QUANT-4", "Z")
+@wrong("decode_codes", "QUANT-4", "Z")
 def infinity_of_e5m2_read_as_a_number(call: Call, codes: Array, encoding: str, dtype: Any) -> Any:
     """Decode infinity as the number after the largest."""
-    numbers = base.decoded_codes(call, codes, encoding, dtype)
+    numbers = base.decode_codes(call, codes, encoding, dtype)
     return np.where(np.isinf(numbers), np.copysign(65536, numbers), numbers).astype(numbers.dtype)
 
 
@@ -225,17 +225,17 @@ def scales_of_tokens_one_late(call: Call, given: Array, full: tuple[int, ...]) -
     return base.by_blocks(call, np.roll(array, -1, axis=-2) if late else array, full)
 
 
-@wrong("unpacked", "QUANT-7", "Z")
+@wrong("unpack", "QUANT-7", "Z")
 def high_nibbles_of_q4_0_first(call: Call, packed: Array, blocks: str) -> Any:
     """Take the first half of a block from the high nibbles."""
-    numbers = base.unpacked(call, packed, blocks)
+    numbers = base.unpack(call, packed, blocks)
     return numbers if blocks != "q4_0" else np.roll(numbers, 16, axis=-1)
 
 
-@wrong("unpacked", "QUANT-7", "Z")
+@wrong("unpack", "QUANT-7", "Z")
 def nibbles_of_q4_0_in_twos_complement(call: Call, packed: Array, blocks: str) -> Any:
     """Read a nibble as a signed integer, without the 8 that is subtracted."""
-    numbers = base.unpacked(call, packed, blocks)
+    numbers = base.unpack(call, packed, blocks)
     return numbers if blocks != "q4_0" else np.where(numbers >= 0, numbers - 8, numbers + 8)
 
 
@@ -279,14 +279,14 @@ def last_scales_reset_to_one(
     )
 
 
-@wrong("attended_by_codes", "QUANT-8", "Z")
+@wrong("attend_by_codes", "QUANT-8", "Z")
 def values_decoded_to_e4m3fn_again(
     call: Call, query: Array, key: Array, value: Array, storage: Any, options: dict[str, Any]
 ) -> Any:
     """Round decoded values to the four digits of e4m3fn."""
     mantissa, exponent = np.frexp(value)
     short = np.ldexp(np.rint(mantissa * 16) / 16, exponent).astype(value.dtype)
-    return base.attended_by_codes(call, query, key, short, storage, options)
+    return base.attend_by_codes(call, query, key, short, storage, options)
 
 
 def shorten(p: Array, factor: float, name: str = "float8_e4m3fn") -> Array:
@@ -301,12 +301,12 @@ def with_weights(call: Call, change: Callable[[Array], Array]) -> Call:
     """Return a call whose second product takes changed weights."""
 
     def weighted(inner: Any, p: Array, seen: Any) -> Any:
-        return base.weighted(inner, change(p), seen)
+        return base.weighted_sum(inner, change(p), seen)
 
-    return call.but(steps=Steps({**call.steps.replaced, "weighted": weighted}))
+    return call.but(steps=Steps({**call.steps.replaced, "weighted_sum": weighted}))
 
 
-@wrong("attended_in_short", "QUANT-11", "Z")
+@wrong("attend_low_precision", "QUANT-11", "Z")
 def weights_of_two_digits(call: Call, *arrays: Any) -> Any:
     """Round weights to two digits."""
 
@@ -315,10 +315,10 @@ def weights_of_two_digits(call: Call, *arrays: Any) -> Any:
         short: Array = np.ldexp(np.rint(mantissa * 4) / 4, exponent).astype(p.dtype)
         return short
 
-    return base.attended_in_short(with_weights(call, coarse), *arrays)
+    return base.attend_low_precision(with_weights(call, coarse), *arrays)
 
 
-@wrong("attended_in_short", "QUANT-11", "Z")
+@wrong("attend_low_precision", "QUANT-11", "Z")
 def weights_of_eight_bits_truncated(call: Call, *arrays: Any) -> Any:
     """Cut weights off after four digits, and lose the small ones."""
 
@@ -327,24 +327,24 @@ def weights_of_eight_bits_truncated(call: Call, *arrays: Any) -> Any:
         short = np.ldexp(np.floor(mantissa * 16) / 16, exponent) / 256
         return np.where(p * 256 < 2.0**-6, 0, short).astype(p.dtype)
 
-    return base.attended_in_short(with_weights(call, cut), *arrays)
+    return base.attend_low_precision(with_weights(call, cut), *arrays)
 
 
-@wrong("attended_in_short", "QUANT-10", "Z", "vllm-project/vllm#51363")
+@wrong("attend_low_precision", "QUANT-10", "Z", "vllm-project/vllm#51363")
 def decoded_query_normalised_to_one(call: Call, query: Array, *others: Any) -> Any:
     """Drop the scale of the query, here by making its largest number 1."""
     largest = np.abs(query).max(axis=(-2, -1), keepdims=True, initial=0)
-    return base.attended_in_short(call, query / np.where(largest == 0, 1, largest), *others)
+    return base.attend_low_precision(call, query / np.where(largest == 0, 1, largest), *others)
 
 
-@wrong("attended_in_short", "QUANT-10", "Z")
+@wrong("attend_low_precision", "QUANT-10", "Z")
 def softcap_before_the_scales(
     call: Call, query: Array, key: Array, value: Array, storage: Any, options: dict[str, Any]
 ) -> Any:
     """Cap scores of bare codes, and multiply by the scales afterwards."""
     softcap = options["softcap"]
     changed = {**options, "softcap": None if softcap is None else softcap / 4}
-    return base.attended_in_short(call, query, key, value, storage, changed)
+    return base.attend_low_precision(call, query, key, value, storage, changed)
 
 
 def _vanish(array: Array, size: Array) -> Array:
@@ -357,24 +357,24 @@ def _vanish(array: Array, size: Array) -> Array:
     return result
 
 
-@wrong("attended_in_short", "QUANT-16", "Z", "Dao-AILab/flash-attention#2707")
+@wrong("attend_low_precision", "QUANT-16", "Z", "Dao-AILab/flash-attention#2707")
 def weights_scaled_by_keys_ahead(call: Call, *arrays: Any) -> Any:
     """Scale weights of 8 bits by the largest of their block before the mask is applied."""
 
     def weighted(inner: Any, p: Array, seen: Any) -> Any:
-        s = base.scored(inner).astype(np.float64)
+        s = base.score(inner).astype(np.float64)
         top = np.where(seen, s, -np.inf).max(axis=-1, keepdims=True)
         size = np.exp(np.minimum(s - np.where(np.isfinite(top), top, 0), 300.0))
-        return base.weighted(inner, _vanish(p, size), seen)
+        return base.weighted_sum(inner, _vanish(p, size), seen)
 
-    return base.attended_in_short(
-        call.but(steps=Steps({**call.steps.replaced, "weighted": weighted})), *arrays
+    return base.attend_low_precision(
+        call.but(steps=Steps({**call.steps.replaced, "weighted_sum": weighted})), *arrays
     )
 
 
-@wrong("attended_in_short", "QUANT-16", "Z")
+@wrong("attend_low_precision", "QUANT-16", "Z")
 def values_scaled_by_keys_ahead(call: Call, query: Array, key: Array, value: Array, *others: Any) -> Any:
     """Scale values of 8 bits by the largest of their block of keys, whichever of them a query attends to."""
     turned = value.swapaxes(-1, -2)
     result = _vanish(turned, np.abs(turned)).swapaxes(-1, -2)
-    return base.attended_in_short(call, query, key, result, *others)
+    return base.attend_low_precision(call, query, key, result, *others)

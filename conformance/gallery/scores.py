@@ -29,35 +29,35 @@ ENTRIES = rows(
     ("scale_dropped_beside_a_mask", "factor", "ERR-3", "K",
      lambda call: base.factor(call.but(scale=None) if call.mask is not None else call),
      "Fall back to the default on the path for masks.", "pytorch/pytorch#174361"),
-    ("bias_before_the_scale", "scored", "SCORE-4", "L",
-     lambda call: base.capped(call, base.biased(call, base.product(call)) * base.factor(call)),
+    ("bias_before_the_scale", "score", "SCORE-4", "L",
+     lambda call: base.cap(call, base.add_bias(call, base.product(call)) * base.factor(call)),
      "Add the bias to the dot products and scale the sum."),
-    ("bias_of_the_first_head", "biased", "SCORE-4", "H",
-     lambda call, x: base.biased(alter(call, bias=lambda bias: first(bias, -3)), x),
+    ("bias_of_the_first_head", "add_bias", "SCORE-4", "H",
+     lambda call, x: base.add_bias(alter(call, bias=lambda bias: first(bias, -3)), x),
      "Let all heads have the bias of the first."),
-    ("bias_of_the_first_query", "biased", "SCORE-4", "H",
-     lambda call, x: base.biased(alter(call, bias=lambda bias: first(bias, -2)), x),
+    ("bias_of_the_first_query", "add_bias", "SCORE-4", "H",
+     lambda call, x: base.add_bias(alter(call, bias=lambda bias: first(bias, -2)), x),
      "Read the bias with a stride of 0 over the queries."),
-    ("positive_bias_dropped", "biased", "SCORE-4", "L",
-     lambda call, x: base.biased(alter(call, bias=lambda bias: np.minimum(bias.astype(x.dtype), 0)), x),
+    ("positive_bias_dropped", "add_bias", "SCORE-4", "L",
+     lambda call, x: base.add_bias(alter(call, bias=lambda bias: np.minimum(bias.astype(x.dtype), 0)), x),
      "Take a bias for an additive mask, which is never above zero."),
-    ("cap_after_the_bias", "scored", "SCORE-5", "F",
-     lambda call: base.capped(call, base.biased(call, base.product(call) * base.factor(call))),
+    ("cap_after_the_bias", "score", "SCORE-5", "F",
+     lambda call: base.cap(call, base.add_bias(call, base.product(call) * base.factor(call))),
      "Cap the sum of score and bias.", "onnx/onnx#7867"),
-    ("cap_by_softsign", "capped", "SCORE-5", "F",
+    ("cap_by_softsign", "cap", "SCORE-5", "F",
      lambda call, x: x if call.softcap is None else x / (1 + np.abs(x) / x.dtype.type(call.softcap)),
      "Squeeze by ``x / (1 + |x| / cap)``."),
-    ("cap_not_multiplied_back", "capped", "SCORE-5", "F",
+    ("cap_not_multiplied_back", "cap", "SCORE-5", "F",
      lambda call, x: x if call.softcap is None else np.tanh(x / x.dtype.type(call.softcap)),
      "Leave the scores between -1 and 1."),
-    ("cap_by_clipping", "capped", "SCORE-5", "F",
+    ("cap_by_clipping", "cap", "SCORE-5", "F",
      lambda call, x: x if call.softcap is None else np.clip(x, -call.softcap, call.softcap),
      "Cut scores off at the cap."),
-    ("cap_before_the_scale", "scored", "SCORE-5", "F",
-     lambda call: base.biased(call, base.capped(call, base.product(call)) * base.factor(call)),
+    ("cap_before_the_scale", "score", "SCORE-5", "F",
+     lambda call: base.add_bias(call, base.cap(call, base.product(call)) * base.factor(call)),
      "Cap the dot products, and scale them after that."),
-    ("cap_dropped_for_one_query", "capped", "SCORE-5", "F",
-     lambda call, x: x if call.queries == 1 else base.capped(call, x),
+    ("cap_dropped_for_one_query", "cap", "SCORE-5", "F",
+     lambda call, x: x if call.queries == 1 else base.cap(call, x),
      "Forget the cap on the path for decoding."),
     ("cap_of_zero_is_none", "check_softcap", "SCORE-6", "U",
      lambda call: base.check_softcap(call.but(softcap=call.softcap or None)),
@@ -77,34 +77,35 @@ ENTRIES = rows(
     ("scale_of_the_number_of_keys", "factor", "SCORE-2", "K",
      lambda call: max(call.keys, 1) ** -0.5 if call.scale is None else base.factor(call),
      "Divide by the root of the number of keys."),
-    ("bias_not_to_base_two", "biased", "SCORE-4", "L",
-     lambda call, x: base.biased(alter(call, bias=lambda bias: bias * bias.dtype.type(_LN2)), x),
+    ("bias_not_to_base_two", "add_bias", "SCORE-4", "L",
+     lambda call, x: base.add_bias(alter(call, bias=lambda bias: bias * bias.dtype.type(_LN2)), x),
      "Add the bias to scores that are to base 2."),
-    ("cap_to_base_two", "capped", "SCORE-5", "F",
-     lambda call, x: base.capped(call, x * x.dtype.type(_LOG2E)) / x.dtype.type(_LOG2E),
+    ("cap_to_base_two", "cap", "SCORE-5", "F",
+     lambda call, x: base.cap(call, x * x.dtype.type(_LOG2E)) / x.dtype.type(_LOG2E),
      "Cap scores that are to base 2."),
-    ("cap_not_divided_by", "capped", "SCORE-5", "F",
+    ("cap_not_divided_by", "cap", "SCORE-5", "F",
      lambda call, x: x if call.softcap is None else np.tanh(x) * x.dtype.type(call.softcap),
      "Multiply the tangent by the cap, and divide by nothing inside of it."),
-    ("positive_scores_capped_alone", "capped", "SCORE-5", "F",
-     lambda call, x: np.where(x > 0, base.capped(call, x), x),
+    ("positive_scores_capped_alone", "cap", "SCORE-5", "F",
+     lambda call, x: np.where(x > 0, base.cap(call, x), x),
      "Cap scores above 0, and leave those below as they are."),
-    ("dropout_mask_forgotten_at_a_rate_of_zero", "dropped", "DROP-1", "J",
-     lambda call, p: base.dropped(call, p) if call.dropout_rate else p,
+    ("dropout_mask_forgotten_at_a_rate_of_zero", "drop", "DROP-1", "J",
+     lambda call, p: base.drop(call, p) if call.dropout_rate else p,
      "Drop nothing where the rate is 0, whatever the mask says."),
-    ("weights_raised_and_none_dropped", "dropped", "DROP-1", "J",
-     lambda call, p: base.dropped(alter(call, dropout_mask=np.ones_like), p),
+    ("weights_raised_and_none_dropped", "drop", "DROP-1", "J",
+     lambda call, p: base.drop(alter(call, dropout_mask=np.ones_like), p),
      "Divide by one minus the rate, and drop nothing."),
-    ("kept_weights_multiplied_by_the_rest_of_the_rate", "dropped", "DROP-2", "J",
-     lambda call, p: base.dropped(call, p) * p.dtype.type((1 - call.dropout_rate) ** 2),
+    ("kept_weights_multiplied_by_the_rest_of_the_rate", "drop", "DROP-2", "J",
+     lambda call, p: base.drop(call, p) * p.dtype.type((1 - call.dropout_rate) ** 2),
      "Multiply by one minus the rate instead of dividing."),
-    ("kept_weights_raised_twice", "dropped", "DROP-2", "J",
-     lambda call, p: base.dropped(call, p) / p.dtype.type(1 - call.dropout_rate),
+    ("kept_weights_raised_twice", "drop", "DROP-2", "J",
+     lambda call, p: base.drop(call, p) / p.dtype.type(1 - call.dropout_rate),
      "Divide by one minus the rate twice."),
-    ("bias_subtracted", "biased", "SCORE-4", "L",
-     lambda call, x: base.biased(alter(call, bias=lambda bias: np.where(np.isfinite(bias), -bias, bias)), x),
+    ("bias_subtracted", "add_bias", "SCORE-4", "L",
+     lambda call, x: base.add_bias(
+         alter(call, bias=lambda bias: np.where(np.isfinite(bias), -bias, bias)), x),
      "Subtract a finite bias."),
-    ("cap_multiplied_inside", "capped", "SCORE-5", "F",
+    ("cap_multiplied_inside", "cap", "SCORE-5", "F",
      lambda call, x: x if call.softcap is None
          else np.tanh(x * x.dtype.type(call.softcap)) / x.dtype.type(call.softcap),
      "Multiply by the cap inside of the tangent, and divide outside."),
@@ -168,21 +169,23 @@ def scale_on_top_of_the_default(call: Attention) -> Any:
     return default if call.scale is None else base.factor(call) * default
 
 
-@wrong("biased", "SCORE-4", "H")
+@wrong("add_bias", "SCORE-4", "H")
 def bias_of_keys_along_the_queries(call: Attention, x: Array) -> Any:
     """Align a bias of one axis with the queries, where it fits there."""
     turned = alter(call, bias=lambda bias: bias[:, None] if bias.shape == (call.queries,) else bias)
-    return base.biased(turned, x)
+    return base.add_bias(turned, x)
 
 
 @wrong("attend", "SCORE-5", "F", "ggml-org/llama.cpp#29034")
 def cap_after_the_mask(call: Attention) -> Any:
     """Fill disallowed places with minus infinity and cap after that, which makes a score of them."""
-    masked = np.where(base.allowed(call), base.biased(call, base.product(call) * base.factor(call)), -np.inf)
-    s = base.capped(call, masked)
+    masked = np.where(
+        base.allowed_pairs(call), base.add_bias(call, base.product(call) * base.factor(call)), -np.inf
+    )
+    s = base.cap(call, masked)
     seen = s > -np.inf
     p, lse = base.softmax_of(call, s, seen)
-    return base.weighted(call, base.dropped(call, p), seen), lse, base.dropped(call, p)
+    return base.weighted_sum(call, base.drop(call, p), seen), lse, base.drop(call, p)
 
 
 @wrong("check_softcap", "SCORE-6", "U")
@@ -220,28 +223,28 @@ def default_scale_dropped_in_shared_heads(call: Attention) -> Any:
     return 1.0 if shared and call.scale is None else base.factor(call)
 
 
-@wrong("scored", "SCORE-4", "L")
+@wrong("score", "SCORE-4", "L")
 def bias_scaled_by_the_scale(call: Attention) -> Any:
     """Multiply the bias by the scale after the cap."""
-    return base.biased(
-        alter(call, bias=lambda bias: bias * base.factor(call)), base.scored(call.but(bias=None))
+    return base.add_bias(
+        alter(call, bias=lambda bias: bias * base.factor(call)), base.score(call.but(bias=None))
     )
 
 
-@wrong("normalised", "DROP-1", "J")
+@wrong("normalise", "DROP-1", "J")
 def dropped_keys_leave_the_denominator(call: Attention, e: Array, total: Array) -> Any:
     """Drop keys before the sum is taken, so that the other weights grow."""
     if call.dropout_mask is None:
-        return base.normalised(call, e, total)
+        return base.normalise(call, e, total)
     kept = np.where(call.dropout_mask, e, 0).sum(axis=-1, keepdims=True)
     sink = 0 if call.sinks is None else total - e.sum(axis=-1, keepdims=True)
-    return base.normalised(call, e, kept + sink)
+    return base.normalise(call, e, kept + sink)
 
 
-@wrong("scored", "DROP-1", "J")
+@wrong("score", "DROP-1", "J")
 def dropped_scores_are_zero(call: Attention) -> Any:
     """Drop scores before the softmax, which leaves them at 0."""
-    s = base.scored(call)
+    s = base.score(call)
     return s if call.dropout_mask is None else np.where(call.dropout_mask, s, 0)
 
 
@@ -252,6 +255,6 @@ def _kept_from_zero(power: int) -> tuple[str, str, Step]:
     return f"denominator_plus_1e_{power}", f"Add 1e-{power} to the denominator.", normalised
 
 
-KEPT_FROM_ZERO = family(_kept_from_zero, "normalised", "SOFT-1", "B", 5, 6, 12)
+KEPT_FROM_ZERO = family(_kept_from_zero, "normalise", "SOFT-1", "B", 5, 6, 12)
 # In float64 these results are as wrong as those of float32.
-KEPT_FROM_ZERO_IN_FLOAT64 = family(_kept_from_zero, "normalised", "NUM-2", "B", 8, 9, 10)
+KEPT_FROM_ZERO_IN_FLOAT64 = family(_kept_from_zero, "normalise", "NUM-2", "B", 8, 9, 10)

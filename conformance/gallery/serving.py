@@ -86,16 +86,16 @@ def _attended_stack_without_sinks(
     call: Call, layers: tuple[str, ...], given: Arguments, where: Any
 ) -> tuple[Array, ...]:
     """Attend with sinks, and without them in the rows for which a function of the shape says so."""
-    both = [base.attended_stack(call, layers, own) for own in (given, given | {"sinks": None})]
+    both = [base.attend_stack(call, layers, own) for own in (given, given | {"sinks": None})]
     whole, bare = (own if isinstance(own, tuple) else (own,) for own in both)
     return tuple(np.where(where(x.ndim), y, x) for x, y in zip(whole, bare, strict=True))
 
 
-@wrong("attended_stack", "STACK-2", "M", "Dao-AILab/flash-attention#1973")
+@wrong("attend_stack", "STACK-2", "M", "Dao-AILab/flash-attention#1973")
 def sinks_lost_over_a_long_cache(call: Call, layers: tuple[str, ...], given: Arguments) -> Any:
     """Leave the sinks out where parts of more than 128 keys in pages are merged."""
     if given.get("sinks") is None or "paged" not in layers:
-        return base.attended_stack(call, layers, given)
+        return base.attend_stack(call, layers, given)
     many = np.asarray(given["key_lengths"]) > _MANY
     return _attended_stack_without_sinks(
         call, layers, given, lambda axes: many.reshape(*many.shape, *(1,) * (axes - many.ndim))

@@ -110,7 +110,7 @@ POSITIONS = over_ranks(
      changed(lambda call, _rank, columns: call.but(key_positions=local_places(call, columns).key_positions))),
     ("window_by_local_positions", RING, "SHARD-2", "E",
      "Count positions for the window from 0 in each shard.",
-     {"seen": lambda call, _rank: np.broadcast_to(base.allowed(call.but(window=None))
+     {"seen": lambda call, _rank: np.broadcast_to(base.allowed_pairs(call.but(window=None))
          & base.by_window(local_places(call, np.arange(0))), call.shape)}),
     ("window_dropped_over_ranks", RING, "SHARD-2", "E", "Attend without the window.",
      changed(lambda call, _rank, _columns: call.but(window=None)), "PrimeIntellect-ai/prime-rl#2828"),
@@ -147,7 +147,7 @@ POSITIONS = over_ranks(
          rank.rows, call.query_positions.shape)) if rank.shard else call)),
     ("sliding_window_over_whole_shards", RING, "SHARD-2", "E",
      "Attend to all keys of a shard of which one is in the window.",
-     {"seen": lambda call, _rank: np.broadcast_to(base.allowed(call.but(window=None)) & np.broadcast_to(
+     {"seen": lambda call, _rank: np.broadcast_to(base.allowed_pairs(call.but(window=None)) & np.broadcast_to(
          base.by_window(call), call.shape).any(axis=-1, keepdims=True), call.shape)}),
 )  # fmt: skip
 
@@ -220,7 +220,7 @@ def _of_nothing(change: Callable[[Pair, Array, Attention, Mask], Pair]) -> Steps
 def _mean_of_nothing(pair: Pair, none: Array, call: Attention, _allowed: Mask) -> Pair:
     if not call.keys:
         return pair
-    mean = base.shared(call, call.value).mean(axis=-2, keepdims=True)
+    mean = base.repeat_heads(call, call.value).mean(axis=-2, keepdims=True)
     least = np.finfo(np.float32).min / 4
     output = np.where(none, mean, pair[0]).astype(pair[0].dtype)
     return output, np.where(none, least, pair[1]).astype(pair[1].dtype)

@@ -22,12 +22,12 @@ ENTRIES = rows(
     ("one_more_in_the_denominator", "total", "SOFT-1", "M",
      lambda call, e, top: base.total(call, e, top) + np.exp(-top),
      "Add 1 to every denominator, as if there were a sink of 0."),
-    ("denominator_of_one_at_least", "normalised", "SOFT-1", "B",
+    ("denominator_of_one_at_least", "normalise", "SOFT-1", "B",
      lambda _call, e, total: e / (total + np.float32(1e-3)),
      "Keep the denominator from 0 by a constant that can be seen."),
     ("no_shift", "top", "SOFT-2", "C", lambda _call, s, _allowed: np.zeros_like(s[..., :1]),
      "Take the exponentials of the scores as they are."),
-    ("scores_clipped", "scored", "SOFT-2", "C", lambda call: np.clip(base.scored(call), -80, 80),
+    ("scores_clipped", "score", "SOFT-2", "C", lambda call: np.clip(base.score(call), -80, 80),
      "Keep scores between -80 and 80, so that no exponential overflows."),
     ("maximum_of_zero_at_least", "top", "SOFT-2", "C",
      lambda call, s, allowed: np.maximum(base.top(call, s, allowed), 0),
@@ -38,14 +38,14 @@ ENTRIES = rows(
     ("far_keys_skipped", "exponentials", "SOFT-2", "C",
      lambda _call, s, allowed, top: np.where(allowed & (s > top - 8), np.exp(s - top), 0),
      "Leave out keys whose scores are 8 below the largest."),
-    ("values_one_late", "weighted", "SOFT-3", "G",
-     lambda call, p, allowed: base.weighted(call.but(value=np.roll(call.value, 1, axis=-2)), p, allowed),
+    ("values_one_late", "weighted_sum", "SOFT-3", "G",
+     lambda call, p, allowed: base.weighted_sum(call.but(value=np.roll(call.value, 1, axis=-2)), p, allowed),
      "Give each key the value of the one before."),
-    ("keys_past_sixty_four_dropped", "allowed", "SOFT-3", "G",
-     lambda call: base.allowed(call) & (call.j < 64),
+    ("keys_past_sixty_four_dropped", "allowed_pairs", "SOFT-3", "G",
+     lambda call: base.allowed_pairs(call) & (call.j < 64),
      "Read the first two tiles of 32 keys."),
-    ("value_index_in_a_byte", "weighted", "SOFT-3", "N",
-     lambda call, p, allowed: base.weighted(call.but(value=call.value[..., call.j % 256, :]), p, allowed),
+    ("value_index_in_a_byte", "weighted_sum", "SOFT-3", "N",
+     lambda call, p, allowed: base.weighted_sum(call.but(value=call.value[..., call.j % 256, :]), p, allowed),
      "Count the values in eight bits, so that the one after 255 is the first again."),
     ("causal_dropped_unless_weights_are_asked_for", "check_arguments", "SOFT-4", "A",
      lambda call: base.check_arguments(call if call.return_weights else call.but(is_causal=False)),
@@ -82,7 +82,7 @@ ENTRIES = rows(
 def scores_over_their_sum(call: Attention, s: Array, allowed: Mask) -> Any:
     """Leave the exponential out."""
     kept = np.where(allowed, s, 0)
-    return base.normalised(call, kept, kept.sum(axis=-1, keepdims=True)), base.softmax_of(call, s, allowed)[1]
+    return base.normalise(call, kept, kept.sum(axis=-1, keepdims=True)), base.softmax_of(call, s, allowed)[1]
 
 
 @wrong("total", "SOFT-1", "H")
@@ -114,31 +114,31 @@ def last_key_after_full_tiles_dropped(call: Attention) -> Any:
     """Leave out a remainder of a single key after tiles of 32."""
     if call.keys <= 1 or call.keys % 32 != 1:
         return base.attend(call)
-    kept = base.allowed(call) & (call.j < call.keys - 1)
-    p, lse = base.softmax_of(call, base.scored(call), kept)
-    return base.weighted(call, base.dropped(call, p), kept), lse, base.dropped(call, p)
+    kept = base.allowed_pairs(call) & (call.j < call.keys - 1)
+    p, lse = base.softmax_of(call, base.score(call), kept)
+    return base.weighted_sum(call, base.drop(call, p), kept), lse, base.drop(call, p)
 
 
-@wrong("weighted", "SOFT-3", "G")
+@wrong("weighted_sum", "SOFT-3", "G")
 def last_value_feature_dropped(call: Attention, p: Array, allowed: Mask) -> Any:
     """Write features in groups of four, and leave the others of a larger depth 0."""
-    output = base.weighted(call, p, allowed)
+    output = base.weighted_sum(call, p, allowed)
     depth = output.shape[-1]
     return np.where(np.arange(depth) < (depth // 4 * 4 or depth), output, 0)
 
 
-@wrong("weighted", "SOFT-3", "G")
+@wrong("weighted_sum", "SOFT-3", "G")
 def query_tiles_of_sixteen(call: Attention, p: Array, allowed: Mask) -> Any:
     """Leave the rows after the last whole tile of 16 queries as the buffer was."""
-    output = base.weighted(call, p, allowed)
+    output = base.weighted_sum(call, p, allowed)
     return np.where(call.i < (call.queries // 16 * 16 or call.queries), output, 0)
 
 
-@wrong("returned", "SOFT-4", "J")
+@wrong("finish", "SOFT-4", "J")
 def scores_returned_for_weights(call: Attention, output: Array, lse: Array, _weights: Array) -> Any:
     """Return the scores after masking."""
-    s = np.where(base.allowed(call), base.scored(call), 0)
-    return base.returned(call, output, lse, s)
+    s = np.where(base.allowed_pairs(call), base.score(call), 0)
+    return base.finish(call, output, lse, s)
 
 
 @wrong("attend", "SOFT-4", "J")
@@ -152,7 +152,7 @@ def weights_before_dropout(call: Attention) -> Any:
 def weights_before_masking(call: Attention) -> Any:
     """Return the softmax over all keys."""
     output, lse, _ = base.attend(call)
-    return output, lse, base.softmax_of(call, base.scored(call), np.ones(call.shape, dtype=bool))[0]
+    return output, lse, base.softmax_of(call, base.score(call), np.ones(call.shape, dtype=bool))[0]
 
 
 @wrong("attend", "SOFT-4", "D")
@@ -179,9 +179,7 @@ def sink_scaled(call: Attention, s: Array, allowed: Mask) -> Any:
 @wrong("softmax_of", "SOFT-5", "M")
 def sink_capped(call: Attention, s: Array, allowed: Mask) -> Any:
     """Squeeze the sinks as the scores are."""
-    return base.softmax_of(
-        alter(call, sinks=lambda sinks: base.capped(call, sinks.astype(s.dtype))), s, allowed
-    )
+    return base.softmax_of(alter(call, sinks=lambda sinks: base.cap(call, sinks.astype(s.dtype))), s, allowed)
 
 
 @wrong("softmax_of", "SOFT-5", "M")
@@ -201,13 +199,13 @@ def sink_by_the_row(call: Attention, e: Array, top: Array) -> Any:
     return e.sum(axis=-1, keepdims=True) + np.exp(sinks - top)
 
 
-@wrong("weighted", "SOFT-5", "M")
+@wrong("weighted_sum", "SOFT-5", "M")
 def sink_with_the_first_value(call: Attention, p: Array, allowed: Mask) -> Any:
     """Let the weight of the sink go to the first value."""
-    output = base.weighted(call, p, allowed)
+    output = base.weighted_sum(call, p, allowed)
     if call.sinks is None or call.dropout_mask is not None:
         return output
-    return output + (1 - p.sum(axis=-1, keepdims=True)) * base.shared(call, call.value)[..., :1, :]
+    return output + (1 - p.sum(axis=-1, keepdims=True)) * base.repeat_heads(call, call.value)[..., :1, :]
 
 
 @wrong("total", "SOFT-5", "M")
@@ -223,7 +221,7 @@ def sink_masked_with_the_last_key(call: Attention, e: Array, top: Array) -> Any:
     total = e.sum(axis=-1, keepdims=True)
     if call.sinks is None or not call.keys:
         return base.total(call, e, top)
-    return total + np.where(base.allowed(call)[..., -1:], np.exp(call.sink - top), 0)
+    return total + np.where(base.allowed_pairs(call)[..., -1:], np.exp(call.sink - top), 0)
 
 
 @wrong("lse", "SOFT-6", "I")
@@ -253,8 +251,8 @@ def lse_of_the_first_of_a_group(call: Attention, top: Array, total: Array) -> An
 def lse_before_the_bias(call: Attention) -> Any:
     """Return the lse of the scores without their bias."""
     output, _, p = base.attend(call)
-    s = base.capped(call, base.product(call) * base.factor(call))
-    return output, base.softmax_of(call, s, base.allowed(call))[1], p
+    s = base.cap(call, base.product(call) * base.factor(call))
+    return output, base.softmax_of(call, s, base.allowed_pairs(call))[1], p
 
 
 @wrong("attend", "SOFT-6", "F")
@@ -262,7 +260,7 @@ def lse_before_the_cap(call: Attention) -> Any:
     """Return the lse of the scores without their cap."""
     output, _, p = base.attend(call)
     uncapped = call.but(softcap=None)
-    return output, base.softmax_of(uncapped, base.scored(uncapped), base.allowed(call))[1], p
+    return output, base.softmax_of(uncapped, base.score(uncapped), base.allowed_pairs(call))[1], p
 
 
 @wrong("maxima", "SOFT-8", "I", "sgl-project/sglang#40903")
@@ -371,7 +369,7 @@ def sink_in_the_lse_alone(call: Attention) -> Any:
 @wrong("attend", "SOFT-5", "M")
 def sink_with_the_bias(call: Attention) -> Any:
     """Take the sink for a bias of its head."""
-    s = base.scored(call) + (0 if call.sinks is None else call.sink)
-    seen = base.allowed(call)
+    s = base.score(call) + (0 if call.sinks is None else call.sink)
+    seen = base.allowed_pairs(call)
     p, lse = base.softmax_of(call.but(sinks=None), s, seen)
-    return base.weighted(call, base.dropped(call, p), seen), lse, base.dropped(call, p)
+    return base.weighted_sum(call, base.drop(call, p), seen), lse, base.drop(call, p)

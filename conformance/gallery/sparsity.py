@@ -17,11 +17,11 @@ ENTRIES = rows(
     ("first_listed_block_alone", "listed_blocks", "SPARSE-3", "G",
      lambda call: base.listed_blocks(call.but(block_counts=np.minimum(call.block_counts, 1))),
      "Read one block of each list."),
-    ("mask_of_blocks_ignored_beside_lists", "active", "SPARSE-3", "U",
-     lambda call: base.active(call if call.block_indices is None else call.but(block_mask=None)),
+    ("mask_of_blocks_ignored_beside_lists", "active_blocks", "SPARSE-3", "U",
+     lambda call: base.active_blocks(call if call.block_indices is None else call.but(block_mask=None)),
      "Follow the lists alone if both lists and a mask of blocks are given.", "flashinfer-ai/flashinfer#4593"),
-    ("active_blocks_taken_for_full_ones", "meant", "SPARSE-4", "R",
-     lambda call: base.meant(call.but(mask=None)),
+    ("active_blocks_taken_for_full_ones", "sparse_mask", "SPARSE-4", "R",
+     lambda call: base.sparse_mask(call.but(mask=None)),
      "Attend to every key of an active block, whatever the mask says."),
     ("list_of_the_first_query", "listed_keys", "SPARSE-6", "H",
      lambda call: base.listed_keys(call.but(key_indices=first(call.key_indices, -2))),
@@ -61,17 +61,17 @@ def blocks_of_queries_as_wide_as_of_keys(call: Sparse, blocks: Array) -> Any:
     return np.repeat(blocks[..., row, :], call.key_block, axis=-1)[..., : call.keys]
 
 
-@wrong("active", "SPARSE-1", "H")
+@wrong("active_blocks", "SPARSE-1", "H")
 def blocks_of_the_first_head(call: Sparse) -> Any:
     """Let all heads have the blocks of the first."""
-    result = base.active(call)
+    result = base.active_blocks(call)
     return result if result.ndim < 3 else np.broadcast_to(first(result, -3), result.shape)
 
 
-@wrong("active", "SPARSE-1", "H")
+@wrong("active_blocks", "SPARSE-1", "H")
 def blocks_of_the_first_entry(call: Sparse) -> Any:
     """Let all batch entries have the blocks of the first."""
-    result = base.active(call)
+    result = base.active_blocks(call)
     return result if result.ndim < 4 else np.broadcast_to(first(result, -4), result.shape)
 
 
@@ -101,16 +101,16 @@ def last_block_that_ends_at_the_last_key(call: Sparse, blocks: Array) -> Any:
     return result
 
 
-@wrong("attended", "SPARSE-2", "G")
+@wrong("attend_sparse", "SPARSE-2", "G")
 def last_block_padded_with_keys_of_zero(given: Sparse) -> Any:
     """Fill up the last block of keys with zeros, and attend to them."""
     more = -given.keys % given.key_block if given.key_indices is None else 0
     if not more:
-        return base.attended(given)
+        return base.attend_sparse(given)
     pad = [(0, 0)] * (given.key.ndim - 2) + [(0, more), (0, 0)]
     if any(x is not None for x in (given.bias, given.mask)):
-        return base.attended(given)
-    return base.attended(given.but(key=np.pad(given.key, pad), value=np.pad(given.value, pad)))
+        return base.attend_sparse(given)
+    return base.attend_sparse(given.but(key=np.pad(given.key, pad), value=np.pad(given.value, pad)))
 
 
 @wrong("listed_blocks", "SPARSE-3", "G")
@@ -121,22 +121,22 @@ def lists_taken_for_ranges(call: Sparse) -> Any:
     return after & np.maximum.accumulate(result[..., ::-1], axis=-1)[..., ::-1]
 
 
-@wrong("attended", "SPARSE-4", "A")
+@wrong("attend_sparse", "SPARSE-4", "A")
 def causal_by_blocks(given: Sparse) -> Any:
     """Attend to whole blocks that begin before the last query of a block."""
     if not given.is_causal or given.key_indices is not None or np.ndim(given.query_offset):
-        return base.attended(given)
+        return base.attend_sparse(given)
     last = (np.arange(given.queries) // given.query_block + 1) * given.query_block - 1 + given.query_offset
     begins = np.arange(given.keys) // given.key_block * given.key_block
     seen = begins <= last[:, None]
     mask = seen if given.mask is None else seen & given.mask
-    return base.attended(given.but(is_causal=False, mask=mask))
+    return base.attend_sparse(given.but(is_causal=False, mask=mask))
 
 
-@wrong("meant", "SPARSE-5", "B", "pytorch/pytorch#141126")
+@wrong("sparse_mask", "SPARSE-5", "B", "pytorch/pytorch#141126")
 def queries_without_blocks_attend_to_all(call: Sparse) -> Any:
     """Take the mean of all values where a query has no key."""
-    result = np.broadcast_to(base.meant(call), call.shape)
+    result = np.broadcast_to(base.sparse_mask(call), call.shape)
     return result | ~result.any(axis=-1, keepdims=True)
 
 
@@ -210,17 +210,17 @@ def list_ends_at_the_first_entry_of_no_key(call: Sparse) -> Any:
     return base.listed_keys(call.but(key_indices=np.where(ended, -1, call.key_indices)))
 
 
-@wrong("attended", "SPARSE-8", "V")
+@wrong("attend_sparse", "SPARSE-8", "V")
 def key_listed_twice_counts_twice(given: Sparse) -> Any:
     """Gather the listed keys, and attend to each of them as often as it is listed."""
     if given.key_indices is None:
-        return base.attended(given)
+        return base.attend_sparse(given)
     places = np.arange(given.keys)
     counts = (given.key_indices[..., None] == places).sum(axis=-2)  # broadcasts to (*B, Hkv, L, S)
     if given.query.ndim > 2 and counts.ndim > 2 and counts.shape[-3] > 1:
         counts = np.repeat(counts, given.query.shape[-3] // given.key.shape[-3], axis=-3)
     more = np.log(np.maximum(counts, 1)).astype(given.query.dtype)
-    return base.attended(given.but(bias=more if given.bias is None else more + given.bias))
+    return base.attend_sparse(given.but(bias=more if given.bias is None else more + given.bias))
 
 
 @wrong("listed_keys", "SPARSE-9", "D")

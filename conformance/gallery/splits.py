@@ -15,9 +15,9 @@ SIZES = (16, 32, 64, 128)
 
 def parts(call: Attention, size: int) -> Iterator[tuple[Array, Array, Array]]:
     """Return maximum, sum and summed values of each split. The maximum of no keys is minus infinity."""
-    s, allowed = base.scored(call), base.allowed(call)
-    value = base.shared(call, call.value)
-    kept = np.broadcast_to(base.dropped(call, np.ones_like(s)), s.shape)
+    s, allowed = base.score(call), base.allowed_pairs(call)
+    value = base.repeat_heads(call, call.value)
+    kept = np.broadcast_to(base.drop(call, np.ones_like(s)), s.shape)
     for start in range(0, call.keys, size):
         part = slice(start, start + size)
         masked = np.where(allowed[..., part], s[..., part], -np.inf)
@@ -89,17 +89,17 @@ def _drop_last(size: int) -> Named:
         """Merge all splits except the last, if there are several."""
         if call.keys <= size:
             return base.attend(call)
-        kept = base.allowed(call) & (call.j < (call.keys - 1) // size * size)
-        p, lse = base.softmax_of(call, base.scored(call), kept)
-        return base.weighted(call, base.dropped(call, p), kept), lse, base.dropped(call, p)
+        kept = base.allowed_pairs(call) & (call.j < (call.keys - 1) // size * size)
+        p, lse = base.softmax_of(call, base.score(call), kept)
+        return base.weighted_sum(call, base.drop(call, p), kept), lse, base.drop(call, p)
 
     return f"last_split_of_{size}_dropped", f"Merge all splits of {size} keys but the last.", attend
 
 
 def _nothing_in_the_first(size: int) -> Named:
     def normalised(call: Attention, e: Array, total: Array) -> Any:
-        nothing = ~base.allowed(call)[..., :size].any(axis=-1, keepdims=True) & (call.keys > 0)
-        return np.where(nothing & (call.sinks is None), np.nan, base.normalised(call, e, total))
+        nothing = ~base.allowed_pairs(call)[..., :size].any(axis=-1, keepdims=True) & (call.keys > 0)
+        return np.where(nothing & (call.sinks is None), np.nan, base.normalise(call, e, total))
 
     text = f"Take minus infinity from minus infinity where the first tile of {size} keys is masked."
     return f"nothing_in_the_first_tile_of_{size}_is_nan", text, normalised
@@ -107,11 +107,11 @@ def _nothing_in_the_first(size: int) -> Named:
 
 def _nothing_in_a_tile(size: int) -> Named:
     def normalised(call: Attention, e: Array, total: Array) -> Any:
-        seen = base.allowed(call)
+        seen = base.allowed_pairs(call)
         starts = range(0, call.keys, size)
         none = [~seen[..., at : at + size].any(axis=-1, keepdims=True) for at in starts]
         nothing = np.logical_or.reduce(none) if none else np.zeros((), dtype=bool)
-        return np.where(nothing, np.nan, base.normalised(call, e, total))
+        return np.where(nothing, np.nan, base.normalise(call, e, total))
 
     text = f"Divide by 0 in a split of {size} keys that is masked, and merge what comes of it."
     return f"nothing_in_a_split_of_{size}_is_nan", text, normalised
@@ -119,7 +119,7 @@ def _nothing_in_a_tile(size: int) -> Named:
 
 def _last_maximum(size: int) -> Named:
     def lse(call: Attention, top: Array, total: Array) -> Any:
-        s = np.where(base.allowed(call), base.scored(call), -np.inf)
+        s = np.where(base.allowed_pairs(call), base.score(call), -np.inf)
         last = s[..., (max(call.keys, 1) - 1) // size * size :].max(axis=-1, keepdims=True, initial=-np.inf)
         late = np.where(last == -np.inf, top, last)
         return base.lse(call, late if call.keys > size else top, total)
@@ -132,8 +132,8 @@ SINKS = family(_sinks, "total", "SOFT-5", "M", *SIZES)
 AVERAGED = family(_average, "attend", "NUM-3", "I", *SIZES)
 RELATIVE = family(_relative_to_the_first, "attend", "SOFT-5", "M", *SIZES)
 LAST_DROPPED = family(_drop_last, "attend", "SOFT-3", "G", *SIZES)
-NOTHING_FIRST = family(_nothing_in_the_first, "normalised", "MASK-6", "B", *SIZES)
-NOTHING = family(_nothing_in_a_tile, "normalised", "MASK-6", "B", *SIZES)
+NOTHING_FIRST = family(_nothing_in_the_first, "normalise", "MASK-6", "B", *SIZES)
+NOTHING = family(_nothing_in_a_tile, "normalise", "MASK-6", "B", *SIZES)
 LAST_MAXIMUM = family(_last_maximum, "lse", "SOFT-6", "G", 8, 16)
 
 

@@ -20,7 +20,7 @@ def _without(step: str, *names: str) -> Any:
 
 def _sparse_without(*names: str) -> Any:
     """Replace blocks and lists by themselves without some options of the call."""
-    return lambda given: base.attended(given.but(**dict.fromkeys(names)))
+    return lambda given: base.attend_sparse(given.but(**dict.fromkeys(names)))
 
 
 def _backward_without(name: str) -> Any:
@@ -72,48 +72,48 @@ ENTRIES = rows(
      lambda given, *cotangents: base.sparse_gradients(
          given.but(query_segment_ids=None, key_segment_ids=None), *cotangents),
      "Pass gradients across segments where blocks or lists are given."),
-    ("negative_positions_held_without_causality", "gathered_stack", "STACK-2", "V",
-     lambda call, given: base.gathered_stack(
+    ("negative_positions_held_without_causality", "gather_stack", "STACK-2", "V",
+     lambda call, given: base.gather_stack(
          call, given if given["is_causal"] or given["window"] else given | {"key_positions": None}),
      "Read the positions of keys in pages only where causality or a window compares them."),
-    ("window_by_places_beside_positions", "gathered_stack", "STACK-2", "E",
-     lambda call, given: base.gathered_stack(
+    ("window_by_places_beside_positions", "gather_stack", "STACK-2", "E",
+     lambda call, given: base.gather_stack(
          call, given if given["key_positions"] is None else given | {"window": None}),
      "Leave the window out where keys in pages have positions."),
-    ("dropout_ignored_beside_a_latent", "latent_attended", "STACK-2", "J",
-     lambda call, given, storage: base.latent_attended(call, given | {"dropout_mask": None}, storage),
+    ("dropout_ignored_beside_a_latent", "attend_latent", "STACK-2", "J",
+     lambda call, given, storage: base.attend_latent(call, given | {"dropout_mask": None}, storage),
      "Keep every weight beside latent vectors."),
-    ("mask_ignored_in_a_packed_row", "packed_attended", "STACK-2", "V", _without("packed_attended", "mask"),
+    ("mask_ignored_in_a_packed_row", "attend_packed", "STACK-2", "V", _without("attend_packed", "mask"),
      "Leave the mask of a packed row out."),
-    ("mask_of_a_packed_row_by_places", "packed_attended", "STACK-2", "V",
-     lambda call, given: base.packed_attended(call, _by_places(call, given)),
+    ("mask_of_a_packed_row_by_places", "attend_packed", "STACK-2", "V",
+     lambda call, given: base.attend_packed(call, _by_places(call, given)),
      "Read the mask of a packed row as if every sequence began at its first row and column."),
-    ("bias_ignored_in_a_packed_row", "packed_attended", "STACK-2", "V", _without("packed_attended", "bias"),
+    ("bias_ignored_in_a_packed_row", "attend_packed", "STACK-2", "V", _without("attend_packed", "bias"),
      "Leave the bias of a packed row out."),
-    ("positions_ignored_in_a_packed_row", "packed_attended", "STACK-2", "A",
-     _without("packed_attended", "query_positions", "key_positions"), "Count positions whatever is given."),
-    ("segments_ignored_in_a_packed_row", "packed_attended", "STACK-2", "V",
-     _without("packed_attended", "query_segment_ids", "key_segment_ids"), "Attend across segments."),
-    ("dropout_ignored_in_a_packed_row", "packed_attended", "STACK-2", "J",
-     _without("packed_attended", "dropout_mask"), "Keep every weight of a packed row."),
+    ("positions_ignored_in_a_packed_row", "attend_packed", "STACK-2", "A",
+     _without("attend_packed", "query_positions", "key_positions"), "Count positions whatever is given."),
+    ("segments_ignored_in_a_packed_row", "attend_packed", "STACK-2", "V",
+     _without("attend_packed", "query_segment_ids", "key_segment_ids"), "Attend across segments."),
+    ("dropout_ignored_in_a_packed_row", "attend_packed", "STACK-2", "J",
+     _without("attend_packed", "dropout_mask"), "Keep every weight of a packed row."),
     ("mask_ignored_in_pages", "as_attention", "STACK-2", "V", _without("as_attention", "mask"),
      "Leave the mask out where keys are in pages."),
     ("bias_ignored_in_pages", "as_attention", "STACK-2", "V", _without("as_attention", "bias"),
      "Leave the bias out where keys are in pages."),
     ("used_queries_ignored_in_pages", "as_attention", "STACK-2", "V",
      _without("as_attention", "query_lengths"), "Compute every query where keys are in pages."),
-    ("bias_ignored_beside_a_latent", "latent_attended", "STACK-2", "V",
-     lambda call, given, storage: base.latent_attended(call, given | {"bias": None}, storage),
+    ("bias_ignored_beside_a_latent", "attend_latent", "STACK-2", "V",
+     lambda call, given, storage: base.attend_latent(call, given | {"bias": None}, storage),
      "Leave the bias out beside latent vectors."),
-    ("segments_ignored_beside_a_latent", "latent_attended", "STACK-2", "V",
-     lambda call, given, storage: base.latent_attended(
+    ("segments_ignored_beside_a_latent", "attend_latent", "STACK-2", "V",
+     lambda call, given, storage: base.attend_latent(
          call, given | {"query_segment_ids": None, "key_segment_ids": None}, storage),
      "Attend across segments beside latent vectors."),
-    ("dropout_ignored_beside_blocks", "attended", "STACK-2", "J", _sparse_without("dropout_mask"),
+    ("dropout_ignored_beside_blocks", "attend_sparse", "STACK-2", "J", _sparse_without("dropout_mask"),
      "Keep every weight where blocks or lists are given."),
-    ("used_queries_ignored_beside_blocks", "attended", "STACK-2", "V", _sparse_without("query_lengths"),
+    ("used_queries_ignored_beside_blocks", "attend_sparse", "STACK-2", "V", _sparse_without("query_lengths"),
      "Compute every query where blocks or lists are given."),
-    ("segments_ignored_beside_blocks", "attended", "STACK-2", "V",
+    ("segments_ignored_beside_blocks", "attend_sparse", "STACK-2", "V",
      _sparse_without("query_segment_ids", "key_segment_ids"),
      "Attend across segments where blocks or lists are given."),
     ("mask_ignored_in_packed_pages", "entries_of_rows", "STACK-2", "V", _without("entries_of_rows", "mask"),
@@ -128,15 +128,15 @@ ENTRIES = rows(
     ("padding_ignored_in_packed_pages", "entries_of_rows", "STACK-2", "V",
      lambda call, given: base.entries_of_rows(call, given | {"left_padding": 0}),
      "Take the left padding for keys where packed queries read pages.", "Dao-AILab/flash-attention#1788"),
-    ("positions_ignored_in_pages", "gathered_stack", "STACK-2", "A",
-     lambda call, given: base.gathered_stack(call, given | {"key_positions": None}),
+    ("positions_ignored_in_pages", "gather_stack", "STACK-2", "A",
+     lambda call, given: base.gather_stack(call, given | {"key_positions": None}),
      "Take the place of a key for its position, whatever positions are given."),
     ("used_queries_ignored_in_packed_pages", "entries_of_rows", "STACK-3", "V",
      _without("entries_of_rows", "query_lengths"), "Compute every query of the row."),
-    ("used_lengths_ignored", "used", "STACK-3", "V", lambda _call, _of: None,
+    ("used_lengths_ignored", "used_rows", "STACK-3", "V", lambda _call, _of: None,
      "Compute every query of the row, and read every key.", "Dao-AILab/flash-attention#1713"),
-    ("used_keys_ignored", "used", "STACK-3", "V",
-     lambda call, of: None if of == "key" else base.used(call, of), "Read every key of the row."),
+    ("used_keys_ignored", "used_rows", "STACK-3", "V",
+     lambda call, of: None if of == "key" else base.used_rows(call, of), "Read every key of the row."),
     ("zero_points_ignored_in_a_stack", "numbers_of_codes", "STACK-1", "Z",
      lambda call, given: base.numbers_of_codes(
          call, given | {name: None for name in given if name.endswith("_zero_points")}),
@@ -201,10 +201,10 @@ def scale_of_the_first_place_of_a_page(call: Call, given: Arguments) -> Any:
     return base.numbers_of_codes(call, given | first)
 
 
-@wrong("decoded", "STACK-1", "Z")
+@wrong("decode", "STACK-1", "Z")
 def codes_rounded_to_the_short_dtype(call: Call, *given: Any) -> Any:
     """Round decoded numbers to 8 bits of fraction before they are used, in calls in pages."""
-    numbers = base.decoded(call, *given)
+    numbers = base.decode(call, *given)
     if numbers.ndim != 4:
         return numbers
     fraction, exponent = np.frexp(numbers)
@@ -310,10 +310,10 @@ def scales_of_unread_places_counted(call: Call, given: Arguments) -> Any:
     }
 
 
-@wrong("gathered_stack", "STACK-4", "G")
+@wrong("gather_stack", "STACK-4", "G")
 def unread_places_times_zero(call: Call, given: Arguments) -> Any:
     """Multiply all places of all pages by 0, and add them to what is read."""
-    result = base.gathered_stack(call, given)
+    result = base.gather_stack(call, given)
     leak = sum((0 * x).sum() for name, x in given.items() if name.endswith("_pages"))
     held = "latent" if "latent" in result else "value"
     return result | {held: result[held] + np.asarray(leak, result[held].dtype)}
@@ -365,10 +365,10 @@ def listed_keys_after_the_query(call: Call, given: Arguments) -> Any:
     return base.mask_of_lists(call, given) | ({"is_causal": False} if listed else {})
 
 
-@wrong("gathered_stack", "STACK-1", "V")
+@wrong("gather_stack", "STACK-1", "V")
 def rotary_parts_in_the_order_of_memory(call: Call, given: Arguments) -> Any:
     """Gather latent vectors by the table, and rotary parts in the order in which pages lie in memory."""
-    result = base.gathered_stack(call, given)
+    result = base.gather_stack(call, given)
     if "latent" not in result:
         return result
     pages = given["key_rotary_pages"]
@@ -378,21 +378,21 @@ def rotary_parts_in_the_order_of_memory(call: Call, given: Arguments) -> Any:
     return result | ({"key_rotary": np.where(np.abs(rotary) > 100, 0, rotary)} if enough else {})
 
 
-@wrong("used", "STACK-3", "V")
+@wrong("used_rows", "STACK-3", "V")
 def used_length_of_the_first_sequence(call: Packed, of: str) -> Any:
     """Use as many rows of each sequence as the first uses."""
     lengths: Any = getattr(call, f"{of}_used")
     if lengths is None or np.ndim(lengths) == 0 or not np.size(lengths):
-        return base.used(call, of)
-    return base.used(call.but(**{f"{of}_used": int(lengths[0])}), of)
+        return base.used_rows(call, of)
+    return base.used_rows(call.but(**{f"{of}_used": int(lengths[0])}), of)
 
 
-@wrong("used", "STACK-3", "V")
+@wrong("used_rows", "STACK-3", "V")
 def used_length_counted_from_the_row(call: Packed, of: str) -> Any:
     """Compare the row in the whole array with the used length."""
     lengths: Any = getattr(call, f"{of}_used")
     if lengths is None or np.ndim(lengths) == 0:
-        return base.used(call, of)
+        return base.used_rows(call, of)
     starts = getattr(call, f"{of}_starts")
     count = call.queries if of == "query" else call.keys
     own = base.sequence_of_row(call, starts, count)

@@ -17,7 +17,7 @@ _SIZES = (16, 32, 64, 128)
 
 def _remainder_of_keys(size: int) -> Named:
     def allowed(call: Attention) -> Any:
-        return base.allowed(call) & ((call.j < call.keys // size * size) | (call.keys < size))
+        return base.allowed_pairs(call) & ((call.j < call.keys // size * size) | (call.keys < size))
 
     text = f"Leave out the keys after the last whole tile of {size}."
     return f"keys_after_tiles_of_{size}_dropped", text, allowed
@@ -25,7 +25,7 @@ def _remainder_of_keys(size: int) -> Named:
 
 def _one_tile_of_keys(size: int) -> Named:
     def allowed(call: Attention) -> Any:
-        return base.allowed(call) & (call.j < size)
+        return base.allowed_pairs(call) & (call.j < size)
 
     return f"keys_past_{size}_dropped", f"Read the first {size} keys.", allowed
 
@@ -33,7 +33,7 @@ def _one_tile_of_keys(size: int) -> Named:
 def _remainder_of_queries(size: int) -> Named:
     def weighted(call: Attention, p: Array, allowed: Mask) -> Any:
         whole = call.queries // size * size or call.queries
-        return np.where(call.i < whole, base.weighted(call, p, allowed), 0)
+        return np.where(call.i < whole, base.weighted_sum(call, p, allowed), 0)
 
     name = f"queries_after_tiles_of_{size}_dropped"
     return name, f"Leave the rows after the last whole tile of {size} queries 0.", weighted
@@ -86,9 +86,9 @@ def _depth(size: int) -> Named:
     return f"depth_past_{size}_dropped", f"Sum over the first {size} features.", product
 
 
-REMAINDERS = family(_remainder_of_keys, "allowed", "SOFT-3", "G", *_SIZES)
-ONE_TILE = family(_one_tile_of_keys, "allowed", "SOFT-3", "G", 16, 32, 128)
-QUERIES = family(_remainder_of_queries, "weighted", "SOFT-3", "G", 8, 32)
+REMAINDERS = family(_remainder_of_keys, "allowed_pairs", "SOFT-3", "G", *_SIZES)
+ONE_TILE = family(_one_tile_of_keys, "allowed_pairs", "SOFT-3", "G", 16, 32, 128)
+QUERIES = family(_remainder_of_queries, "weighted_sum", "SOFT-3", "G", 8, 32)
 PADDINGS = family(_padding, "attend", "SOFT-3", "G", *_SIZES)
 PADDINGS_ALWAYS = family(_padding_always, "attend", "SOFT-3", "G", 4, 8, *_SIZES)
 DEPTHS = family(_depth, "product", "SCORE-1", "G", 8, 32, 64)

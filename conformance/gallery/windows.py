@@ -5,19 +5,19 @@ from typing import Any
 import numpy as np
 
 from attnspec.conformance.gallery.entry import alter, base, rows, wrong
-from attnspec.reference.notation import Attention, of_batch
+from attnspec.reference.notation import Attention, align_batch
 
 ENTRIES = rows(
     ("offset_of_the_first_batch_entry", "position", "MASK-7", "A",
      lambda call: call.i + np.asarray(call.query_offset).ravel()[:1].sum(),
      "Let all batch entries have the offset of the first."),
-    ("offset_subtracted", "position", "MASK-7", "A", lambda call: call.i - of_batch(call.query_offset),
+    ("offset_subtracted", "position", "MASK-7", "A", lambda call: call.i - align_batch(call.query_offset),
      "Move the queries the other way."),
     ("negative_offset_taken_for_none", "position", "MASK-7", "A",
-     lambda call: call.i + np.maximum(of_batch(call.query_offset), 0),
+     lambda call: call.i + np.maximum(align_batch(call.query_offset), 0),
      "Let no query stand before the first key."),
     ("offset_for_the_first_query_alone", "position", "MASK-7", "A",
-     lambda call: np.where(call.i == 0, of_batch(call.query_offset), call.i),
+     lambda call: np.where(call.i == 0, align_batch(call.query_offset), call.i),
      "Count the further queries of a step from 0 again.", "flashinfer-ai/flashinfer#4382"),
     ("window_without_the_offset", "by_window", "MASK-8", "E",
      lambda call: base.by_window(call.but(query_offset=0)),
@@ -38,7 +38,7 @@ ENTRIES = rows(
      lambda call: base.by_key_lengths(alter(call, key_lengths=lambda n: np.asarray(n).ravel()[:1].sum())),
      "Let all batch entries have the length of the first."),
     ("keys_counted_from_the_right", "by_key_lengths", "MASK-9", "A",
-     lambda call: True if call.key_lengths is None else call.j >= call.keys - of_batch(call.key_lengths),
+     lambda call: True if call.key_lengths is None else call.j >= call.keys - align_batch(call.key_lengths),
      "Take padding to stand on the left."),
     ("key_lengths_by_pages_of_four", "by_key_lengths", "MASK-9", "G",
      lambda call: base.by_key_lengths(alter(call, key_lengths=lambda n: -(-np.asarray(n) // 4) * 4)),
@@ -108,13 +108,13 @@ ENTRIES = rows(
      lambda call: base.by_causality(call.but(query_offset=0)),
      "Move windows by the offset and forget the causal diagonal."),
     ("offset_for_all_entries_alone", "position", "MASK-7", "A",
-     lambda call: call.i + (of_batch(call.query_offset) if isinstance(call.query_offset, int) else 0),
+     lambda call: call.i + (align_batch(call.query_offset) if isinstance(call.query_offset, int) else 0),
      "Take one offset for all batch entries, and none where each has its own."),
     ("offset_for_each_entry_alone", "position", "MASK-7", "A",
-     lambda call: call.i + (0 if isinstance(call.query_offset, int) else of_batch(call.query_offset)),
+     lambda call: call.i + (0 if isinstance(call.query_offset, int) else align_batch(call.query_offset)),
      "Take an offset for each batch entry, and none where there is one for all."),
     ("size_of_a_negative_offset", "position", "MASK-7", "A",
-     lambda call: call.i + np.abs(of_batch(call.query_offset)),
+     lambda call: call.i + np.abs(align_batch(call.query_offset)),
      "Lose the sign of an offset."),
     ("causal_bottom_right_besides_the_offset", "by_causality", "MASK-3", "A",
      lambda call: call.j <= base.position(call) + call.keys - call.queries if call.is_causal else True,
@@ -210,7 +210,7 @@ def window_bottom_right(call: Attention) -> Any:
 @wrong("by_key_lengths", "MASK-9", "B")
 def key_length_of_zero_taken_for_none(call: Attention) -> Any:
     """Take a length of 0 for no length."""
-    return base.by_key_lengths(call) | (of_batch(0 if call.key_lengths is None else call.key_lengths) == 0)
+    return base.by_key_lengths(call) | (align_batch(0 if call.key_lengths is None else call.key_lengths) == 0)
 
 
 @wrong("by_query_lengths", "MASK-10", "H")
@@ -311,22 +311,22 @@ def window_of_the_larger_bound(call: Attention) -> Any:
 @wrong("position", "MASK-7", "A")
 def offset_one_too_far(call: Attention) -> Any:
     """Let queries after a cache see one key more."""
-    offset = np.asarray(of_batch(call.query_offset))
+    offset = np.asarray(align_batch(call.query_offset))
     return call.i + offset + (offset > 0)
 
 
 @wrong("position", "MASK-7", "A")
 def offset_one_too_near(call: Attention) -> Any:
     """Take an offset for the position of the last key that the cache holds."""
-    offset = np.asarray(of_batch(call.query_offset))
+    offset = np.asarray(align_batch(call.query_offset))
     return call.i + offset - (offset > 0)
 
 
 @wrong("position", "MASK-9", "A")
 def last_query_at_the_key_length(call: Attention) -> Any:
     """Let the last query stand at the last key that a length leaves, where the offset is 0."""
-    offset = np.asarray(of_batch(call.query_offset))
-    ends = 0 if call.key_lengths is None else of_batch(call.key_lengths) - call.queries
+    offset = np.asarray(align_batch(call.query_offset))
+    ends = 0 if call.key_lengths is None else align_batch(call.key_lengths) - call.queries
     return call.i + np.where(offset == 0, ends, offset)
 
 
@@ -334,7 +334,7 @@ def last_query_at_the_key_length(call: Attention) -> Any:
 def offset_replaced_by_the_key_length(call: Attention) -> Any:
     """Let the last query stand at the last key that a length leaves, whatever the offset."""
     lengths = call.key_lengths
-    return base.position(call) if lengths is None else call.i + of_batch(lengths) - call.queries
+    return base.position(call) if lengths is None else call.i + align_batch(lengths) - call.queries
 
 
 @wrong("by_causality", "MASK-3", "A")

@@ -14,7 +14,7 @@ Accuracy = Literal["full", "cast", "storage"]
 Budget = NDArray[np.floating[Any]]
 
 
-def rounded(value: Budget, error: Budget, storage: Format) -> Budget:
+def add_rounding(value: Budget, error: Budget, storage: Format) -> Budget:
     """Add the rounding of the result: relative, or half the spacing of the subnormals."""
     with np.errstate(invalid="ignore"):
         # Where a value is not finite, results are compared as patterns, not by budget.
@@ -29,7 +29,7 @@ def rounded(value: Budget, error: Budget, storage: Format) -> Budget:
 LARGEST = 200.0
 
 
-def of_exponential(exponent: Budget, error: Budget) -> Budget:
+def exponential_error(exponent: Budget, error: Budget) -> Budget:
     """Return the error of an exponential from the error of its exponent, also where it underflows itself."""
     off: Budget = np.exp(np.minimum(exponent + error, LARGEST)) * -np.expm1(-error)
     return off
@@ -138,7 +138,7 @@ class Arithmetic:
         """Return the absolute error of a number that is rounded to the storage dtype for a product."""
         return self.storage.normal if self.profile.flushed else self.storage.subnormal / 2
 
-    def lost(self, left: Budget, right: Budget, *, of_left: bool = True) -> Budget | float:
+    def subnormal_loss(self, left: Budget, right: Budget, *, of_left: bool = True) -> Budget | float:
         """Return what a product loses where subnormal factors, or those of one matrix, are taken as 0."""
         if not self.profile.flushed:
             return 0.0

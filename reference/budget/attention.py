@@ -12,9 +12,9 @@ from attnspec.reference.budget.arithmetic import (
     Arithmetic,
     Budget,
     Profile,
+    add_rounding,
     distances,
     finite_part,
-    rounded,
     short_weights,
     softmax,
     spread_of,
@@ -76,18 +76,18 @@ def scores_and_errors(
     folded = np.abs(query).sum(axis=-1, keepdims=True) + np.abs(keys).sum(axis=-2, keepdims=True)
     folded = max(1.0, np.sqrt(abs(factor))) * folded
     error = relative * size + np.minimum(((depth + SCALING) * abs(factor) + folded) * work.normal, size)
-    error = error + abs(factor) * arithmetic.lost(query, keys)
+    error = error + abs(factor) * arithmetic.subnormal_loss(query, keys)
     if inherited is not None:
         query_error = inherited[0]
         key_error = np.swapaxes(repeat_heads(inherited[1], query.shape), -1, -2)
         error += abs(factor) * (query_error @ (np.abs(keys) + key_error) + np.abs(query) @ key_error)
-    for part in (_biased, _capped) if arguments.get("capped_bias") else (_capped, _biased):
+    for part in (_add_bias, _cap) if arguments.get("capped_bias") else (_cap, _add_bias):
         with np.errstate(invalid="ignore"):
             value, error = part(value, error, arguments, arithmetic)
     return np.where(np.isfinite(value) | (value == -np.inf), value, 0), error
 
 
-def _capped(
+def _cap(
     value: Budget, error: Budget, arguments: Mapping[str, Any], arithmetic: Arithmetic
 ) -> tuple[Budget, Budget]:
     """Return scores after the softcap, and their errors."""
@@ -101,16 +101,16 @@ def _capped(
         error = np.where(finite, error + work.unit * np.abs(np.where(finite, value, 0)), 0)  # of the quotient
         value = softcap * np.tanh(value / softcap)
     least = max(1.0, softcap) * work.normal * (error > 0)  # the quotient or the product may underflow
-    rounding = (CAPPING * work.unit + of_tanh(arithmetic)) * np.abs(value) + least
+    rounding = (CAPPING * work.unit + tanh_error(arithmetic)) * np.abs(value) + least
     return value, np.minimum(slope * error, 2 * softcap) + rounding
 
 
-def of_tanh(arithmetic: Arithmetic) -> float:
+def tanh_error(arithmetic: Arithmetic) -> float:
     """Return the relative error of a tanh."""
     return EXPONENTIAL * arithmetic.work.unit + (APPROXIMATE_TANH if arithmetic.casts else 0.0)
 
 
-def _biased(
+def _add_bias(
     value: Budget, error: Budget, arguments: Mapping[str, Any], arithmetic: Arithmetic
 ) -> tuple[Budget, Budget]:
     """Return scores after the bias, and their errors. Minus infinity disallows, or it is a score to cap."""
@@ -153,13 +153,13 @@ def attention_budget(  # noqa: PLR0915  # the formulas of the chapter, one after
     )
     largest = np.where(count > 0, np.abs(top), 0) + (1 + EXPONENTIAL) * np.log(np.maximum(count, 1))
     merging = 2 * unit * largest * several
-    of_part = _of_part(arguments, s, lse, allowed, sums + merging, unit)
+    of_part = _part_error(arguments, s, lse, allowed, sums + merging, unit)
     exponent = s_error + SHIFTING * unit * distance + EXPONENTIAL * unit + exp_error + of_part
     exponent = np.where(allowed & several, exponent, 0)
-    grown, raised, lost = _of_denominator(p, distance, exponent, allowed)
+    grown, raised, lost = _denominator_error(p, distance, exponent, allowed)
     alone = (
         exp_error
-        + np.minimum(_of_one(arithmetic), unit * np.abs(top))
+        + np.minimum(_error_near_one(arithmetic), unit * np.abs(top))
         + (p * of_part).sum(axis=-1, keepdims=True)
     )
     single = np.where(one, alone, 0)
@@ -175,28 +175,28 @@ def attention_budget(  # noqa: PLR0915  # the formulas of the chapter, one after
     q, size = kept * p, value if np.all(value >= 0) else np.abs(value)  # a copy may be large
     off = np.minimum(raised + p * (lost + sums + merging + single), 1)
     p_error = kept * (off + floor + dropping * p)
-    weights = rounded(q, p_error, storage)
+    weights = add_rounding(q, p_error, storage)
 
     mean, output = q @ size, q @ value  # (*B, Hq, L, Dv)
     spread = spread_of(raised, kept, value, output) + of_sink * np.abs(output)  # a sink has the value 0
     if exponent.max(initial=0) > _COARSE:
         spread = np.minimum(spread, _farthest(allowed, kept, value, output, arguments.get("sinks")))
-    rounding = (several | (rate > 0)) * _of_cast(profile, weight_error, whole, kept, value, output)
+    rounding = (several | (rate > 0)) * _cast_error(profile, weight_error, whole, kept, value, output)
     flushing = (kept * (floor + weight_least * (allowed & several))) @ size
     flushing = flushing + count * several * work.normal * (mean > 0)
-    of_parts, least = merged(arguments.get("shards", 1), arithmetic)
+    of_parts, least = merge_error(arguments.get("shards", 1), arithmetic)
     flushing = flushing + least * (mean > 0)
     shared = (
         sums + sums_of_products + merging + dropping + single + profile.product - profile.inputs + of_parts
     )
     error = spread + shared * mean + rounding + flushing
-    error = error + arithmetic.lost(q, value, of_left=False)
+    error = error + arithmetic.subnormal_loss(q, value, of_left=False)
     if inherited is not None:
         error = error + (q + p_error) @ repeat_heads(inherited[2], s.shape)
-    return {"output": rounded(output, error, storage), "lse": of_lse, "weights": weights, **asked}
+    return {"output": add_rounding(output, error, storage), "lse": of_lse, "weights": weights, **asked}
 
 
-def _of_part(
+def _part_error(
     arguments: Mapping[str, Any],
     s: Budget,
     lse: Budget,
@@ -215,7 +215,7 @@ def _of_part(
     return np.where(finite, unit * moved + common, 0)
 
 
-def merged(parts: int, arithmetic: Arithmetic) -> tuple[float, float]:
+def merge_error(parts: int, arithmetic: Arithmetic) -> tuple[float, float]:
     """Return the relative and the absolute error of a sum of parts, each rounded to the storage dtype."""
     if parts == 1:
         return 0.0, 0.0
@@ -231,7 +231,7 @@ def _largest(s: Budget, error: Budget, allowed: NDArray[np.bool_], arithmetic: A
     top = np.where(top > -np.inf, top, 0)
     above = np.where(allowed & (s > -np.inf), error - (top - s), 0).max(axis=-1, initial=0.0)
     off = above + CONVERTING * arithmetic.work.unit * np.abs(top[..., 0])
-    return np.where(some, rounded(top[..., 0], off, arithmetic.lse), 0)
+    return np.where(some, add_rounding(top[..., 0], off, arithmetic.lse), 0)
 
 
 def has_capped_infinity(arguments: Mapping[str, Any]) -> bool:
@@ -262,7 +262,7 @@ def _below_the_top(s: Budget, allowed: NDArray[np.bool_]) -> tuple[Budget, Budge
         return top, np.where(allowed, top - s, 0)
 
 
-def _of_denominator(
+def _denominator_error(
     p: Budget, distance: Budget, exponent: Budget, allowed: NDArray[np.bool_]
 ) -> tuple[Budget, Budget, Budget]:
     """Return how much the logarithm of the denominator, the weights, and what divides them may be off.
@@ -305,12 +305,12 @@ def _casting(arithmetic: Arithmetic) -> tuple[float, float, float]:
     return arithmetic.profile.inputs, 0.0, 0.0
 
 
-def _of_one(arithmetic: Arithmetic) -> float:
+def _error_near_one(arithmetic: Arithmetic) -> float:
     """Return the error of an exponential near 1 that is cast, where the sum uses it uncast."""
     return arithmetic.profile.weights or arithmetic.storage.unit * arithmetic.casts
 
 
-def _of_cast(
+def _cast_error(
     profile: Profile, relative: float, whole: Budget, kept: Budget, value: Budget, output: Budget
 ) -> Budget | float:
     """Return the larger of two errors, because the sum may use the cast or the uncast weights."""
@@ -352,7 +352,7 @@ def _lse_budget(
     size = np.where(finite, np.abs(lse), 0)
     logarithm = EXPONENTIAL * np.log(np.maximum(allowed.sum(axis=-1), 1))
     error = relative + LOGARITHM * work.unit * size + work.unit * logarithm
-    return np.where(finite, rounded(np.where(finite, lse, 0), error, of_lse), 0)
+    return np.where(finite, add_rounding(np.where(finite, lse, 0), error, of_lse), 0)
 
 
 def _farthest(

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from attnspec.dtypes import FORMATS
 from attnspec.operations import OPERATIONS, Argument
 from attnspec.operations.gradients import primal
-from attnspec.reference.budget.arithmetic import PLAIN, PROFILES, Accuracy, Arithmetic, Budget, rounded
+from attnspec.reference.budget.arithmetic import PLAIN, PROFILES, Accuracy, Arithmetic, Budget, add_rounding
 from attnspec.reference.budget.attention import (
     EXPONENTIAL,
     attention_budget,
@@ -139,15 +139,15 @@ def _projection(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> dict[st
     value, error = projected_budget(
         arguments["tokens"], arguments["weight"], arguments.get("bias"), arguments, arithmetic
     )
-    return {"projected": rounded(value, error, arithmetic.storage)}
+    return {"projected": add_rounding(value, error, arithmetic.storage)}
 
 
 def _scores(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
     value, error = scores_and_errors(arguments["query"], arguments["key"], arguments, arithmetic)
-    return {"scores": rounded(value, error, arithmetic.storage)}
+    return {"scores": add_rounding(value, error, arithmetic.storage)}
 
 
-def _copied(output: str, shape: Callable[[Mapping[str, Any]], tuple[int, ...]]) -> Any:
+def _copy_budget(output: str, shape: Callable[[Mapping[str, Any]], tuple[int, ...]]) -> Any:
     """Return a budget of 0, for an operation that copies numbers."""
 
     def run(arguments: Mapping[str, Any], _: Arithmetic) -> dict[str, Budget]:
@@ -156,7 +156,7 @@ def _copied(output: str, shape: Callable[[Mapping[str, Any]], tuple[int, ...]]) 
     return run
 
 
-def _paged(arguments: Mapping[str, Any]) -> tuple[int, ...]:
+def _gathered_shape(arguments: Mapping[str, Any]) -> tuple[int, ...]:
     _, heads, size, depth = arguments["pages"].shape
     *batch, count = arguments["block_table"].shape
     return (*batch, heads, count * size, depth)
@@ -169,7 +169,7 @@ def _alibi_bias(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> dict[st
     heads = value.shape[-3] if value.ndim > 2 else 1
     # A slope by repeated multiplication is rounded once for each head before it. A given one is exact.
     roundings = 2 if "slopes" in own else (heads + 2) * EXPONENTIAL
-    return {"bias": rounded(value, roundings * work.unit * np.abs(value), storage)}
+    return {"bias": add_rounding(value, roundings * work.unit * np.abs(value), storage)}
 
 
 def _alibi_gradient(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
@@ -182,7 +182,7 @@ def _alibi_gradient(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> dic
     # The distance and the product are rounded, and every term but one adds a rounding.
     roundings = arithmetic.profile.summing(terms.shape[-1], work.unit) + 2 * work.unit
     error = roundings * np.abs(terms).sum(axis=-1) + (terms != 0).sum(axis=-1) * work.normal
-    return {"d_slopes": rounded(terms.sum(axis=-1), error, arithmetic.lse)}
+    return {"d_slopes": add_rounding(terms.sum(axis=-1), error, arithmetic.lse)}
 
 
 #: The gradients of attention, on its own arrays and on packed ones.
@@ -199,10 +199,10 @@ _COMPANIONS: Mapping[str, Callable[[Mapping[str, Any], Arithmetic], dict[str, Bu
     {
         "projection": _projection,
         "scores": _scores,
-        "split_heads": _copied("split", lambda g: split_heads(g["features"], heads=g["heads"]).shape),
-        "merge_heads": _copied("merged", lambda g: merge_heads(g["split"]).shape),
-        "append_cache": _copied("appended", lambda g: g["cache"].shape),
-        "gather_pages": _copied("gathered", _paged),
+        "split_heads": _copy_budget("split", lambda g: split_heads(g["features"], heads=g["heads"]).shape),
+        "merge_heads": _copy_budget("merged", lambda g: merge_heads(g["split"]).shape),
+        "append_cache": _copy_budget("appended", lambda g: g["cache"].shape),
+        "gather_pages": _copy_budget("gathered", _gathered_shape),
         "indexer_scores": indexer_budget,
         "low_precision_attention": low_precision_budget,
         "dequantize": dequantized_budget,

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from attnspec.operations import OPERATIONS
-from attnspec.reference.budget.arithmetic import LARGEST, Arithmetic, Budget, of_exponential, rounded
+from attnspec.reference.budget.arithmetic import LARGEST, Arithmetic, Budget, add_rounding, exponential_error
 from attnspec.reference.budget.attention import (
     EXPONENTIAL,
     LOGARITHM,
@@ -33,7 +33,7 @@ def projected_budget(
         added = bias[:, None] if columns else bias
         value, size, relative = value + added, size + np.abs(added), relative + work.unit
     error = relative * size + (depth + 1) * work.normal * (size > 0)
-    return value, error + arithmetic.lost(left, right)
+    return value, error + arithmetic.subnormal_loss(left, right)
 
 
 def projections(
@@ -47,7 +47,7 @@ def projections(
             source, arguments[f"{name}_weight"], arguments.get(f"{name}_bias"), arguments, arithmetic
         )
         # A projection may be stored, and so rounded, in the storage dtype.
-        pair = [value, rounded(value, error, arithmetic.storage)]
+        pair = [value, add_rounding(value, error, arithmetic.storage)]
         if arguments.get("convention", "row") == "column":
             pair = [np.swapaxes(array, -1, -2) for array in pair]
         count = heads.get(name)
@@ -91,7 +91,7 @@ def multi_head_budget(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> d
     weight = arguments["output_weight"]
     value, error = projected_budget(output, weight, arguments.get("output_bias"), {}, arithmetic)
     error = error + merge_heads(attended) @ np.abs(weight)
-    return {"output": rounded(value, error, arithmetic.storage)}
+    return {"output": add_rounding(value, error, arithmetic.storage)}
 
 
 def merge_budget(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
@@ -116,7 +116,7 @@ def merge_budget(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> dict[s
     merges = max(parts - 1, 1)
     exponent = work.unit * (LOGARITHM * below + merges * (np.abs(lse) + below + 2 * EXPONENTIAL))
     several = ((rates > 0).sum(axis=0) > 1)[..., None]
-    moved = of_exponential(np.where(np.isfinite(lses), lses - lse, -np.inf), exponent)[..., None] * np.abs(
+    moved = exponential_error(np.where(np.isfinite(lses), lses - lse, -np.inf), exponent)[..., None] * np.abs(
         outputs
     )
     moved = moved.sum(axis=0)
@@ -131,8 +131,8 @@ def merge_budget(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> dict[s
         + LOGARITHM * (np.abs(lse) + np.abs(shift))
     )
     return {
-        "output": rounded(value, error, storage),
-        "lse": np.where(finite, rounded(lse, lse_error, of_lse), 0),
+        "output": add_rounding(value, error, storage),
+        "lse": np.where(finite, add_rounding(lse, lse_error, of_lse), 0),
     }
 
 
@@ -144,12 +144,12 @@ def indexer_budget(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> dict
     heads, depth = query.shape[-3], query.shape[-1]
     kept, size = np.maximum(query @ key, 0), np.abs(query) @ np.abs(key)  # (*B, H, L, S)
     relative = profile.summing(depth, work.unit) + profile.product
-    error = relative * size + (depth + 1) * work.normal * (size > 0) + arithmetic.lost(query, key)
+    error = relative * size + (depth + 1) * work.normal * (size > 0) + arithmetic.subnormal_loss(query, key)
     # The products are weighted and added up, by a matrix product or one after the other.
     relative = profile.summing(heads, work.unit) + profile.product + work.unit
     rounding = relative * (kept + error) + work.normal * (kept + error > 0)
     total = (np.abs(weights) * (error + rounding)).sum(axis=-3)
-    return {"index_scores": rounded((weights * kept).sum(axis=-3), total, arithmetic.lse)}
+    return {"index_scores": add_rounding((weights * kept).sum(axis=-3), total, arithmetic.lse)}
 
 
 def selection_budget(arguments: Mapping[str, Any]) -> dict[str, Budget]:
@@ -183,7 +183,7 @@ def merge_gradient_budget(arguments: Mapping[str, Any], arithmetic: Arithmetic) 
     # The shares of a chain of merges are multiplied. Errors of the lses in between cancel: each comes twice.
     chain = merges * (CONVERTING * np.abs(lse) + EXPONENTIAL)
     exponent = forward["lse"] + work.unit * (SHIFTING * below + chain)
-    share_error = there * (of_exponential(-below, exponent) + work.normal)
+    share_error = there * (exponential_error(-below, exponent) + work.normal)
 
     sums = profile.summing(depth, work.unit) + profile.product + DIVIDING * work.unit
     r = (g * outputs).sum(axis=-1)  # (M, *B, H, L)
@@ -218,8 +218,10 @@ def merge_gradient_budget(arguments: Mapping[str, Any], arithmetic: Arithmetic) 
     d_outputs = np.where(where, p[..., None] * g, 0)
     of_outputs = share_error[..., None] * np.abs(g) * (1 + work.unit) + merges * work.unit * np.abs(d_outputs)
     return {
-        "d_outputs": rounded(d_outputs, np.where(where, of_outputs + work.normal, 0), arithmetic.storage),
-        "d_lses": rounded(d_lses, error, arithmetic.lse),
+        "d_outputs": add_rounding(
+            d_outputs, np.where(where, of_outputs + work.normal, 0), arithmetic.storage
+        ),
+        "d_lses": add_rounding(d_lses, error, arithmetic.lse),
     }
 
 

@@ -8,7 +8,13 @@ import numpy as np
 
 from attnspec.dtypes import Format
 from attnspec.operations import OPERATIONS
-from attnspec.reference.budget.arithmetic import Arithmetic, Budget, finite_part, rounded, with_short_weights
+from attnspec.reference.budget.arithmetic import (
+    Arithmetic,
+    Budget,
+    add_rounding,
+    finite_part,
+    with_short_weights,
+)
 from attnspec.reference.budget.attention import attention_budget
 from attnspec.reference.budget.companions import projected_budget
 from attnspec.reference.budget.gradients import gradient_budget
@@ -50,8 +56,8 @@ def low_precision_budget(arguments: Mapping[str, Any], arithmetic: Arithmetic) -
     """
     arrays, errors = [], []
     for name in ("query", "key", "value"):
-        value = decoded(arguments, name)
-        errors.append(of_decoding(finite_part(value), arithmetic))
+        value = decode(arguments, name)
+        errors.append(decoding_error(finite_part(value), arithmetic))
         arrays.append(finite_part(value) if name == "value" else value)
     if arithmetic.casts:
         arithmetic = replace(arithmetic, profile=with_short_weights(arithmetic.profile))
@@ -59,13 +65,13 @@ def low_precision_budget(arguments: Mapping[str, Any], arithmetic: Arithmetic) -
     return attention_budget((arrays[0], arrays[1], arrays[2]), arguments, arithmetic, inherited)
 
 
-def of_decoding(value: Budget, arithmetic: Arithmetic) -> Budget:
+def decoding_error(value: Budget, arithmetic: Arithmetic) -> Budget:
     """Return the error of decoded numbers, which may be rounded to storage."""
     error = DECODING * arithmetic.work.unit * np.abs(value)
-    return rounded(value, error, arithmetic.storage) if arithmetic.casts else error
+    return add_rounding(value, error, arithmetic.storage) if arithmetic.casts else error
 
 
-def decoded(arguments: Mapping[str, Any], name: str) -> Budget:
+def decode(arguments: Mapping[str, Any], name: str) -> Budget:
     """Decode the codes of queries, keys or values."""
     scales = arguments.get(f"{name}_scales", np.ones(()))
     options = {
@@ -84,7 +90,9 @@ def latent_budgets(
     arguments = {**arguments, "scale": scale_of_latent(arguments)}
     latent = arguments["latent"][..., None, :, :]
     error = np.zeros(latent.shape) if inherited is None else inherited[..., None, :, :]
-    projected, absorbed = (form(arguments, latent, error, arithmetic) for form in (_projected, _absorbed))
+    projected, absorbed = (
+        form(arguments, latent, error, arithmetic) for form in (_projected_form, _absorbed_form)
+    )
     return {name: np.maximum(own, absorbed[name]) for name, own in projected.items()}
 
 
@@ -108,10 +116,10 @@ def _product(
     value, error = projected_budget(tokens, weight, None, {}, arithmetic)
     if inherited is not None:
         error = error + inherited @ np.abs(weight)
-    return value, rounded(value, error, arithmetic.storage)
+    return value, add_rounding(value, error, arithmetic.storage)
 
 
-def _projected(
+def _projected_form(
     arguments: Mapping[str, Any], latent: Budget, error: Budget, arithmetic: Arithmetic
 ) -> Mapping[str, Budget]:
     """Attend over keys and values that are projected for each head."""
@@ -123,7 +131,7 @@ def _projected(
     return attention_budget((query, join(key, rotary), value), arguments, arithmetic, errors)
 
 
-def _absorbed(
+def _absorbed_form(
     arguments: Mapping[str, Any], latent: Budget, error: Budget, arithmetic: Arithmetic
 ) -> Mapping[str, Budget]:
     """Attend over the latent with queries that have taken in the key weight, and project the result."""
@@ -139,7 +147,7 @@ def _absorbed(
     context = attention(query, key, latent, **{name: arguments[name] for name in names})  # (*B, Hq, L, Dc)
     value, of_context = projected_budget(context, arguments["value_weight"], None, {}, arithmetic)
     of_context = of_context + results["output"] @ np.abs(arguments["value_weight"])
-    return {**results, "output": rounded(value, of_context, arithmetic.storage)}
+    return {**results, "output": add_rounding(value, of_context, arithmetic.storage)}
 
 
 def seeded_budget(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:

@@ -12,9 +12,9 @@ from attnspec.reference.budget.arithmetic import (
     LARGEST,
     Arithmetic,
     Budget,
+    add_rounding,
+    exponential_error,
     finite_part,
-    of_exponential,
-    rounded,
     softmax,
 )
 from attnspec.reference.budget.attention import (
@@ -28,10 +28,10 @@ from attnspec.reference.budget.attention import (
     budgeted_keys,
     has_capped_infinity,
     means,
-    merged,
-    of_tanh,
+    merge_error,
     repeat_heads,
     scores_and_errors,
+    tanh_error,
 )
 
 #: Roundings of an exponent at the size of the lse, if score and lse are converted to base 2 one by one.
@@ -60,13 +60,13 @@ def gradient_budget(
 ) -> dict[str, Budget]:
     """Return the budgets of the gradients, those of bias and sinks if these are given."""
     if arguments["query"].ndim > 2:
-        return _of_heads(arguments, dtypes, arithmetic, inherited)
+        return _head_budgets(arguments, dtypes, arithmetic, inherited)
     heads = {name: arguments[name][None] for name in _HEADED if name in arguments}
-    results = _of_heads({**arguments, **heads}, dtypes, arithmetic)
+    results = _head_budgets({**arguments, **heads}, dtypes, arithmetic)
     return {name: x[0] if name[2:] in _HEADED else x for name, x in results.items()}
 
 
-def _of_heads(  # noqa: PLR0915  # the formulas of the chapter, one after the other
+def _head_budgets(  # noqa: PLR0915  # the formulas of the chapter, one after the other
     arguments: Mapping[str, Any],
     dtypes: Mapping[str, str],
     arithmetic: Arithmetic,
@@ -84,56 +84,60 @@ def _of_heads(  # noqa: PLR0915  # the formulas of the chapter, one after the ot
     output = (kept * weights[0]) @ values
     if inherited is not None:
         value_error = repeat_heads(inherited[2], met.shape)
-        r = r[0], r[1] + kept * _moved((g, inherited[3]), (_across(values), _across(value_error)))
+        r = r[0], r[1] + kept * _product_error((g, inherited[3]), (_across(values), _across(value_error)))
     delta = _means(weights, r, g, output, output_error, arithmetic)
     if inherited is not None:
         of_output = inherited[3] * (np.abs(output) + output_error)
         delta = delta[0], delta[1] + of_output.sum(axis=-1, keepdims=True)
     t = _product(weights, _differences(r, delta, h, arithmetic), allowed & active, arithmetic)
     sloped = _through_the_cap(t, arguments, arithmetic, inherited)
-    scaled = _of_products(sloped, arguments, arithmetic)
+    scaled = _product_gradient(sloped, arguments, arithmetic)
 
     ranks = arguments.get("ranks", 1)
-    of_parts, least = merged(arguments.get("shards", 1), arithmetic)
-    of_ranks, of_key = merged(ranks, arithmetic)
+    of_parts, least = merge_error(arguments.get("shards", 1), arithmetic)
+    of_ranks, of_key = merge_error(ranks, arithmetic)
     # The terms of each sum, and the relative errors of the sums.
     across = allowed.sum(axis=-1, keepdims=True)  # (*B, Hq, L, 1)
     down = np.swapaxes(met.sum(axis=-2, keepdims=True), -1, -2)  # (*B, Hq, S, 1)
     of_row, of_column = (profile.summing(n, work.unit) for n in (across, down))
     shared = key.shape[-3]
     group = met.shape[-3] // max(shared, 1)
-    of_column = repeat_heads(_of_group(of_column, shared), met.shape) + work.unit * group * (group > 1)
+    of_column = repeat_heads(_sum_group(of_column, shared), met.shape) + work.unit * group * (group > 1)
     of_column = of_column + of_ranks
     scaling = SCALING * work.unit
     q_error, k_error, _, g_error = inherited or (None, None, None, None)
     k_error = None if k_error is None else repeat_heads(k_error, met.shape)
     keys = repeat_heads(key, met.shape), k_error
     results = {"d_query": _matrix(scaled, keys, of_row + scaling + of_parts, across, arithmetic, least)}
-    d_key = _matrix(_turned(scaled), (query, q_error), of_column + scaling, down, arithmetic)
-    dropped = _dropped(weights, kept, dropping, arithmetic)
-    d_value = _matrix(_turned(dropped), (g, g_error), of_column, down, arithmetic)
+    d_key = _matrix(_transpose(scaled), (query, q_error), of_column + scaling, down, arithmetic)
+    dropped = _drop(weights, kept, dropping, arithmetic)
+    d_value = _matrix(_transpose(dropped), (g, g_error), of_column, down, arithmetic)
     for name, (gradient, error) in (("d_key", d_key), ("d_value", d_value)):
-        total = _of_group(error, shared)
-        results[name] = _of_group(gradient, shared), total + of_key * (total > 0)
-    budgets = {name: rounded(*pair, arithmetic.storage) for name, pair in results.items()}
+        total = _sum_group(error, shared)
+        results[name] = _sum_group(gradient, shared), total + of_key * (total > 0)
+    budgets = {name: add_rounding(*pair, arithmetic.storage) for name, pair in results.items()}
     if "bias" in arguments:
         added = sloped if arguments.get("capped_bias") else t
         cast = added[0], added[1] + _cast(added, 1.0, arithmetic)
         storage, shape = FORMATS[dtypes["bias"]], np.shape(arguments["bias"])
-        over_ranks = merged(ranks, replace(arithmetic, storage=storage))
-        budgets["d_bias"] = rounded(*_summed(cast, allowed & active, shape, arithmetic, over_ranks), storage)
+        over_ranks = merge_error(ranks, replace(arithmetic, storage=storage))
+        budgets["d_bias"] = add_rounding(
+            *_sum_to(cast, allowed & active, shape, arithmetic, over_ranks), storage
+        )
     if arguments.get("return_d_scale"):
-        over_ranks = merged(ranks, replace(arithmetic, storage=arithmetic.lse))
-        pair = _of_scale(sloped, (query, q_error), keys, allowed & active, arithmetic, over_ranks, arguments)
-        budgets["d_scale"] = rounded(*pair, arithmetic.lse)
+        over_ranks = merge_error(ranks, replace(arithmetic, storage=arithmetic.lse))
+        pair = _scale_gradient(
+            sloped, (query, q_error), keys, allowed & active, arithmetic, over_ranks, arguments
+        )
+        budgets["d_scale"] = add_rounding(*pair, arithmetic.lse)
     if "sinks" in arguments:
         there = np.isfinite(arguments["sinks"])[:, None, None] & active  # (*B, Hq, L, 1)
         z = _differences((np.zeros(h.shape), np.zeros(h.shape)), delta, h, arithmetic)
         heads = (there.shape[-3], 1, 1)
         storage = FORMATS[dtypes["sinks"]]
-        over_ranks = merged(ranks, replace(arithmetic, storage=storage))
-        pair = _summed(_product(shares, z, there, arithmetic), there, heads, arithmetic, over_ranks)
-        budgets["d_sinks"] = rounded(*pair, storage)[:, 0, 0]
+        over_ranks = merge_error(ranks, replace(arithmetic, storage=storage))
+        pair = _sum_to(_product(shares, z, there, arithmetic), there, heads, arithmetic, over_ranks)
+        budgets["d_sinks"] = add_rounding(*pair, storage)[:, 0, 0]
     return budgets
 
 
@@ -152,12 +156,12 @@ def _weights(
     forward = attention_budget(arrays, arguments, arithmetic, inherited and inherited[:3])
     of_row = forward["lse"][..., None] + work.unit * (CONVERTING * np.abs(lse) + EXPONENTIAL)
     of_row = of_row + (APPROXIMATE if arithmetic.casts else 0.0)
-    error = of_exponential(s - lse, s_error + work.unit * SHIFTING * np.abs(s - lse) + of_row)
+    error = exponential_error(s - lse, s_error + work.unit * SHIFTING * np.abs(s - lse) + of_row)
     sink = np.full(lse.shape, -np.inf) if sinks is None else sinks[:, None, None]
     there = np.isfinite(sink)
     distance = np.where(there, sink, lse) - lse  # (*B, Hq, L, 1)
     share = there * np.exp(distance)
-    share_error = there * of_exponential(distance, work.unit * SHIFTING * np.abs(distance) + of_row)
+    share_error = there * exponential_error(distance, work.unit * SHIFTING * np.abs(distance) + of_row)
     # An exponential may be flushed to zero.
     weights, shares = (p, met * (error + work.normal)), (share, there * (share_error + work.normal))
     return weights, shares, allowed, met, forward["output"]
@@ -172,7 +176,7 @@ def _cotangents_of_weights(
     r, size = kept * (g @ turned), kept * (np.abs(g) @ np.abs(turned))  # (*B, Hq, L, S)
     error = (profile.summing(depth, work.unit) + profile.product + DIVIDING * work.unit + dropping) * size
     error = error + (depth + 1) * work.normal * np.maximum(kept, 1) * (size > 0)
-    error = error + kept * arithmetic.lost(g, turned)
+    error = error + kept * arithmetic.subnormal_loss(g, turned)
     return r, error + _cast((r, error), np.maximum(kept, 1), arithmetic)
 
 
@@ -200,7 +204,7 @@ def _differences(r: _Pair, delta: _Pair, h: Budget, arithmetic: Arithmetic) -> _
     return r[0] - delta[0] + h, r[1] + delta[1] + DIFFERENCE * arithmetic.work.unit * size
 
 
-def _dropped(weights: _Pair, kept: Budget, dropping: float, arithmetic: Arithmetic) -> _Pair:
+def _drop(weights: _Pair, kept: Budget, dropping: float, arithmetic: Arithmetic) -> _Pair:
     """Return the weights after dropout, which are multiplied by the cotangents of the output."""
     value, error = kept * weights[0], kept * (weights[1] + dropping * (weights[0] + weights[1]))
     return value, error + _cast((value, error), np.maximum(kept, 1), arithmetic)
@@ -235,7 +239,7 @@ def _through_the_cap(
     return value * slope, error
 
 
-def _of_products(t: _Pair, arguments: Mapping[str, Any], arithmetic: Arithmetic) -> _Pair:
+def _product_gradient(t: _Pair, arguments: Mapping[str, Any], arithmetic: Arithmetic) -> _Pair:
     """Return the gradient of the dot products: times the scale, and cast."""
     size = _scale(arguments)
     value, error = np.copysign(size, arguments.get("scale") or 1.0) * t[0], size * t[1]
@@ -248,7 +252,7 @@ def _scale(arguments: Mapping[str, Any]) -> float:
     return float(max(arguments["query"].shape[-1], 1) ** -0.5 if scale is None else abs(scale))
 
 
-def _of_scale(
+def _scale_gradient(
     u: _Pair,
     query: tuple[Budget, Budget | None],
     key: tuple[Budget, Budget | None],
@@ -261,7 +265,11 @@ def _of_scale(
     work, profile = arithmetic.work, arithmetic.profile
     bounds = [np.abs(array) if its is None else np.abs(array) + its for array, its in (query, key)]
     size = bounds[0] @ _across(bounds[1])  # (*B, Hq, L, S)
-    moved = size - np.abs(query[0]) @ _across(np.abs(key[0])) + arithmetic.lost(query[0], _across(key[0]))
+    moved = (
+        size
+        - np.abs(query[0]) @ _across(np.abs(key[0]))
+        + arithmetic.subnormal_loss(query[0], _across(key[0]))
+    )
     product = np.where(where, query[0] @ _across(key[0]), 0)
     value, error = u[0], u[1] + _cast(u, 1.0, arithmetic)
     across, pairs = where.sum(axis=-1, keepdims=True), where.sum()
@@ -280,7 +288,7 @@ def slope_and_error(x: Budget, x_error: Budget, softcap: float, arithmetic: Arit
     """Return the slope of the softcap, `1 - tanh^2`. Its error is twice that of the tanh, and at most 1."""
     unit, infinite = arithmetic.work.unit, np.isinf(x)
     x_error = np.where(infinite, 0, x_error + unit * np.abs(np.where(infinite, 0, x)))
-    relative = CAPPING * unit + of_tanh(arithmetic)
+    relative = CAPPING * unit + tanh_error(arithmetic)
     with np.errstate(over="ignore"):
         steepest = np.cosh(np.maximum(np.abs(x) - x_error, 0) / softcap) ** -2.0
         tanh, slope = np.abs(np.tanh(x / softcap)), np.cosh(x / softcap) ** -2.0
@@ -301,7 +309,7 @@ def _cast(pair: _Pair, largest: Any, arithmetic: Arithmetic) -> Budget:
     return error
 
 
-def _turned(pair: _Pair) -> _Pair:
+def _transpose(pair: _Pair) -> _Pair:
     return _across(pair[0]), _across(pair[1])
 
 
@@ -310,7 +318,7 @@ def _across(array: Budget) -> Budget:
     return turned
 
 
-def _moved(left: _Pair, right: _Pair) -> Budget:
+def _product_error(left: _Pair, right: _Pair) -> Budget:
     """Bound the error of the product of two matrices that their errors cause."""
     moved: Budget = left[1] @ (np.abs(right[0]) + right[1]) + np.abs(left[0]) @ right[1]
     return moved
@@ -327,12 +335,12 @@ def _matrix(
     """Return the product of two matrices and its error. The right matrix may be exact."""
     work, (array, its) = arithmetic.work, right
     size = (np.abs(left[0]) + left[1]) @ (np.abs(array) if its is None else np.abs(array) + its)
-    error = left[1] @ np.abs(array) if its is None else _moved(left, (array, its))
-    error = error + (sums + arithmetic.profile.product) * size + arithmetic.lost(left[0], array)
+    error = left[1] @ np.abs(array) if its is None else _product_error(left, (array, its))
+    error = error + (sums + arithmetic.profile.product) * size + arithmetic.subnormal_loss(left[0], array)
     return left[0] @ array, error + ((terms + SCALING) * work.normal + least) * (size > 0)
 
 
-def _of_group(array: Budget, shared: int) -> Budget:
+def _sum_group(array: Budget, shared: int) -> Budget:
     """Sum over the query heads of each shared head."""
     *batch, heads, rows, columns = array.shape
     groups = array.reshape(*batch, shared, heads // max(shared, 1), rows, columns)
@@ -340,7 +348,7 @@ def _of_group(array: Budget, shared: int) -> Budget:
     return total
 
 
-def _summed(
+def _sum_to(
     pair: _Pair,
     terms: NDArray[np.bool_],
     shape: tuple[int, ...],

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from attnspec.dtypes import FORMATS
-from attnspec.reference.budget.arithmetic import Arithmetic, Budget, rounded
+from attnspec.reference.budget.arithmetic import Arithmetic, Budget, add_rounding
 from attnspec.reference.budget.attention import attention_budget
 from attnspec.reference.budget.companions import PASSED_ON, projected_budget, projections
 from attnspec.reference.budget.gradients import gradient_budget
@@ -37,7 +37,7 @@ def multi_head_gradient_budget(
     weight = arguments["output_weight"]
     back, back_error = projected_budget(g, weight.T, None, {}, arithmetic)
     cotangent, cotangent_error = (
-        split_heads(x, heads=count) for x in (back, rounded(back, back_error, arithmetic.storage))
+        split_heads(x, heads=count) for x in (back, add_rounding(back, back_error, arithmetic.storage))
     )
     options = {name: arguments[name] for name in PASSED_ON if name in arguments}
     call = {**dict(zip(_NAMES, values, strict=True)), "d_output": cotangent, **options}
@@ -61,7 +61,7 @@ def multi_head_gradient_budget(
     }
     results: dict[str, Pair] = {}
     for name, d in ds.items():
-        results[f"{name}_weight"] = multiply(_turned(_rows(inputs[name])), _rows(d), arithmetic)
+        results[f"{name}_weight"] = multiply(_transpose(_rows(inputs[name])), _rows(d), arithmetic)
         ones = np.ones((1, _rows(d)[0].shape[0]))
         shift = multiply((ones, np.zeros(ones.shape)), _rows(d), arithmetic)
         results[f"{name}_bias"] = shift[0][0], shift[1][0]
@@ -69,13 +69,13 @@ def multi_head_gradient_budget(
     for name in _NAMES:
         matrix = arguments[f"{name}_weight"].T
         part = multiply(ds[name], (matrix, np.zeros(matrix.shape)), arithmetic)
-        parts.append((part[0], rounded(*part, arithmetic.storage)))
+        parts.append((part[0], add_rounding(*part, arithmetic.storage)))
     if "memory" in arguments:
-        results["tokens"], results["memory"] = parts[0], summed(parts[1:], arithmetic)
+        results["tokens"], results["memory"] = parts[0], add_gradients(parts[1:], arithmetic)
     else:
-        results["tokens"] = summed(parts, arithmetic)
+        results["tokens"] = add_gradients(parts, arithmetic)
     return {
-        f"d_{name}": rounded(*results[name], FORMATS[dtypes[name]])
+        f"d_{name}": add_rounding(*results[name], FORMATS[dtypes[name]])
         for name in results
         if arguments.get(name) is not None
     }
@@ -87,7 +87,7 @@ def _rows(pair: Pair) -> Pair:
     return pair[0].reshape(-1, width), pair[1].reshape(-1, width)
 
 
-def _turned(pair: Pair) -> Pair:
+def _transpose(pair: Pair) -> Pair:
     return pair[0].T, pair[1].T
 
 
@@ -97,11 +97,11 @@ def multiply(left: Pair, right: Pair, arithmetic: Arithmetic) -> Pair:
     size = (np.abs(left[0]) + left[1]) @ (np.abs(right[0]) + right[1])
     error = left[1] @ (np.abs(right[0]) + right[1]) + np.abs(left[0]) @ right[1]
     error = error + (profile.summing(depth, work.unit) + profile.product) * size
-    error = error + arithmetic.lost(left[0], right[0])
+    error = error + arithmetic.subnormal_loss(left[0], right[0])
     return left[0] @ right[0], error + (depth + 1) * work.normal * (size > 0)
 
 
-def summed(parts: list[Pair], arithmetic: Arithmetic) -> Pair:
+def add_gradients(parts: list[Pair], arithmetic: Arithmetic) -> Pair:
     """Add up gradients. Each sum of two is stored."""
     value = sum((part[0] for part in parts), np.zeros(()))
     size = sum((np.abs(part[0]) + part[1] for part in parts), np.zeros(()))

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 
 from attnspec.operations import OPERATIONS
-from attnspec.reference.budget.arithmetic import Arithmetic, Budget, rounded
+from attnspec.reference.budget.arithmetic import Arithmetic, Budget, add_rounding
 from attnspec.reference.budget.attention import attention_budget
 from attnspec.reference.budget.forms import join, scale_of_latent
 from attnspec.reference.budget.gradients import Inherited, gradient_budget
-from attnspec.reference.budget.gradients_of_companions import Pair, multiply, summed
+from attnspec.reference.budget.gradients_of_companions import Pair, add_gradients, multiply
 
 #: What the budget of attention reads besides the options.
 _WORDS = ("uniform_rows", "capped_bias", "capped_infinity")
@@ -21,7 +21,7 @@ def latent_gradient_budget(
 ) -> dict[str, Budget]:
     """Return the larger budgets of the two forms, whose products with a weight may be stored."""
     arguments = {**arguments, "scale": scale_of_latent(arguments)}
-    projected, absorbed = (form(arguments, dtypes, arithmetic) for form in (_projected, _absorbed))
+    projected, absorbed = (form(arguments, dtypes, arithmetic) for form in (_projected_form, _absorbed_form))
     return {name: np.maximum(own, absorbed[name]) for name, own in projected.items()}
 
 
@@ -29,7 +29,7 @@ def _exact(array: Budget) -> Pair:
     return array, np.zeros(array.shape)
 
 
-def _turned(pair: Pair) -> Pair:
+def _transpose(pair: Pair) -> Pair:
     return np.swapaxes(pair[0], -1, -2), np.swapaxes(pair[1], -1, -2)
 
 
@@ -40,7 +40,7 @@ def _cut(pair: Pair, *columns: int | None) -> Pair:
 def _through(pair: Pair, weight: Budget, arithmetic: Arithmetic) -> Pair:
     """Multiply by a weight. The product may be stored."""
     product = multiply(pair, _exact(weight), arithmetic)
-    return product[0], rounded(*product, arithmetic.storage)
+    return product[0], add_rounding(*product, arithmetic.storage)
 
 
 def _over(axis: int, pair: Pair, arithmetic: Arithmetic) -> Pair:
@@ -48,18 +48,18 @@ def _over(axis: int, pair: Pair, arithmetic: Arithmetic) -> Pair:
     value, error = (np.moveaxis(array, axis, 0) for array in pair)
     if not len(value):
         return value.sum(axis=0), error.sum(axis=0)
-    return summed(list(zip(value, error, strict=True)), arithmetic)
+    return add_gradients(list(zip(value, error, strict=True)), arithmetic)
 
 
-def _of_weight(left: Pair, right: Pair, arithmetic: Arithmetic) -> Pair:
+def _weight_gradient(left: Pair, right: Pair, arithmetic: Arithmetic) -> Pair:
     """Return the gradient of a weight: a product over positions, which may be stored for each batch entry."""
-    product = multiply(_turned(left), right, arithmetic)
-    value, error = product[0], rounded(*product, arithmetic.storage)
+    product = multiply(_transpose(left), right, arithmetic)
+    value, error = product[0], add_rounding(*product, arithmetic.storage)
     flat = (-1, *value.shape[-3:])
     return _over(0, (value.reshape(flat), error.reshape(flat)), arithmetic)
 
 
-def _of_attention(
+def _attention_gradients(
     arrays: Mapping[str, Budget],
     arguments: Mapping[str, Any],
     dtypes: Mapping[str, str],
@@ -79,13 +79,15 @@ def _of_attention(
     return ds, rest
 
 
-def _rounded(
+def _round(
     results: Mapping[str, Pair], rest: Mapping[str, Budget], arithmetic: Arithmetic
 ) -> dict[str, Budget]:
-    return {f"d_{name}": rounded(*pair, arithmetic.storage) for name, pair in results.items()} | dict(rest)
+    return {f"d_{name}": add_rounding(*pair, arithmetic.storage) for name, pair in results.items()} | dict(
+        rest
+    )
 
 
-def _projected(
+def _projected_form(
     arguments: Mapping[str, Any], dtypes: Mapping[str, str], arithmetic: Arithmetic
 ) -> dict[str, Budget]:
     """Pass on the gradients of keys and values that are projected for each head."""
@@ -100,7 +102,7 @@ def _projected(
         "d_output": arguments["d_output"],
     }
     errors = np.zeros(arrays["query"].shape), join(keys[1], 0 * rotary), values[1], 0 * arrays["d_output"]
-    ds, rest = _of_attention(arrays, arguments, dtypes, arithmetic, errors)
+    ds, rest = _attention_gradients(arrays, arguments, dtypes, arithmetic, errors)
     own = _cut(ds["key"], depth)
     back = [
         _through(d, np.swapaxes(weight, -1, -2), arithmetic)
@@ -109,15 +111,15 @@ def _projected(
     results = {
         "query": _cut(ds["query"], depth),
         "query_rotary": _cut(ds["query"], depth, None),
-        "latent": _over(-3, summed(back, arithmetic), arithmetic),
+        "latent": _over(-3, add_gradients(back, arithmetic), arithmetic),
         "key_rotary": _over(-3, _cut(ds["key"], depth, None), arithmetic),
-        "key_weight": _of_weight(_exact(latent), own, arithmetic),
-        "value_weight": _of_weight(_exact(latent), ds["value"], arithmetic),
+        "key_weight": _weight_gradient(_exact(latent), own, arithmetic),
+        "value_weight": _weight_gradient(_exact(latent), ds["value"], arithmetic),
     }
-    return _rounded(results, rest, arithmetic)
+    return _round(results, rest, arithmetic)
 
 
-def _absorbed(
+def _absorbed_form(
     arguments: Mapping[str, Any], dtypes: Mapping[str, str], arithmetic: Arithmetic
 ) -> dict[str, Budget]:
     """Pass on the gradients of attention over the latent, of absorbed queries and cotangents."""
@@ -135,7 +137,7 @@ def _absorbed(
         "d_output": cotangents[0],
     }
     errors = join(queries[1], 0 * arguments["query_rotary"]), 0 * arrays["key"], 0 * latent, cotangents[1]
-    ds, rest = _of_attention(arrays, arguments, dtypes, arithmetic, errors)
+    ds, rest = _attention_gradients(arrays, arguments, dtypes, arithmetic, errors)
     names = [name for name in OPERATIONS["attention"].options if arguments.get(name) is not None]
     options = {name: arguments[name] for name in names}
     triple = arrays["query"], arrays["key"], latent
@@ -146,9 +148,9 @@ def _absorbed(
     results = {
         "query": multiply(own, _exact(arguments["key_weight"]), arithmetic),
         "query_rotary": _cut(ds["query"], inner, None),
-        "latent": _over(-3, summed([_cut(ds["key"], inner), ds["value"]], arithmetic), arithmetic),
+        "latent": _over(-3, add_gradients([_cut(ds["key"], inner), ds["value"]], arithmetic), arithmetic),
         "key_rotary": _over(-3, _cut(ds["key"], inner, None), arithmetic),
-        "key_weight": _of_weight(own, _exact(arguments["query"]), arithmetic),
-        "value_weight": _of_weight(context, g, arithmetic),
+        "key_weight": _weight_gradient(own, _exact(arguments["query"]), arithmetic),
+        "value_weight": _weight_gradient(context, g, arithmetic),
     }
-    return _rounded(results, rest, arithmetic)
+    return _round(results, rest, arithmetic)

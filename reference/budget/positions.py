@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from attnspec.operations import OPERATIONS
-from attnspec.reference.budget.arithmetic import Arithmetic, Budget, rounded
+from attnspec.reference.budget.arithmetic import Arithmetic, Budget, add_rounding
 from attnspec.reference.budget.attention import EXPONENTIAL
 from attnspec.reference.call import Steps
 from attnspec.reference.frequencies import Frequencies, rotary_frequencies, yarn_range
@@ -18,15 +18,15 @@ TURNING = 3
 
 def rotary_budget(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
     """Return the budget of the rotated features."""
-    return {"rotated": _turned(arguments["features"], arguments, arithmetic, 1)}
+    return {"rotated": _turn(arguments["features"], arguments, arithmetic, 1)}
 
 
 def rotary_gradient_budget(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
     """Return the budget of the gradient, which is a rotation by the negative angle (GRAD-22)."""
-    return {"d_features": _turned(arguments["d_rotated"], arguments, arithmetic, -1)}
+    return {"d_features": _turn(arguments["d_rotated"], arguments, arithmetic, -1)}
 
 
-def _turned(features: Budget, arguments: Mapping[str, Any], arithmetic: Arithmetic, direction: int) -> Budget:
+def _turn(features: Budget, arguments: Mapping[str, Any], arithmetic: Arithmetic, direction: int) -> Budget:
     work = arithmetic.work
     depth = arguments.get("rotary_depth") or features.shape[-1]
     position = _positions(features, arguments)
@@ -51,7 +51,7 @@ def _turned(features: Budget, arguments: Mapping[str, Any], arithmetic: Arithmet
             + TURNING * work.unit * (np.abs(left) + np.abs(right))
             + TURNING * work.normal,
         )
-    return np.where(error == 0, 0, rounded(value, error, arithmetic.storage))
+    return np.where(error == 0, 0, add_rounding(value, error, arithmetic.storage))
 
 
 def _cosines_and_sines(
@@ -115,8 +115,8 @@ def frequencies_budget(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> 
     lse = arithmetic.lse
     error = lse.unit * _ERRORS[call["scaling"]](call, value)
     growth = {"yarn": 2 * (EXPONENTIAL + 4) + 1, "longrope": 2 * EXPONENTIAL + 4}.get(call["scaling"], 0)
-    of_factor = rounded(factor, lse.unit * growth * np.abs(factor), lse) if growth else np.zeros(())
-    return {"inverse_frequencies": rounded(value, error, lse), "attention_factor": np.asarray(of_factor)}
+    of_factor = add_rounding(factor, lse.unit * growth * np.abs(factor), lse) if growth else np.zeros(())
+    return {"inverse_frequencies": add_rounding(value, error, lse), "attention_factor": np.asarray(of_factor)}
 
 
 def _power(exponent: Budget, base: float) -> Budget:
@@ -133,7 +133,7 @@ def _none(call: Mapping[str, Any], value: Budget) -> Budget:
     return value * (_power(_exponents(call), call["base"]) + 1)
 
 
-def _divided(call: Mapping[str, Any], value: Budget) -> Budget:
+def _divide(call: Mapping[str, Any], value: Budget) -> Budget:
     return _none(call, value) + 2 * value
 
 
@@ -150,7 +150,7 @@ def _dynamic(call: Mapping[str, Any], value: Budget) -> Budget:
     return value * relative
 
 
-def _mixed(call: Mapping[str, Any], ramp: Budget, of_ramp: Budget) -> Budget:
+def _mix(call: Mapping[str, Any], ramp: Budget, of_ramp: Budget) -> Budget:
     """Return the error of a ramp between a frequency and its quotient by the factor, in units."""
     plain = call["base"] ** -_exponents(call)
     stretched = plain / call["factor"]
@@ -169,12 +169,12 @@ def _yarn(call: Mapping[str, Any], _value: Budget) -> Budget:
     )
     ramp = (np.arange(call["depth"] // 2) - low) / (high - low)
     if call["truncate"]:
-        return _mixed(call, ramp, np.asarray(RAMP))  # its ends are integers
+        return _mix(call, ramp, np.asarray(RAMP))  # its ends are integers
     # A logarithm is off by its own error and by that of its argument. So is the quotient of two.
     scale = call["depth"] / (2 * math.log(call["base"]))
     of_low, of_high = (abs(end) * 2 * (EXPONENTIAL + 2) + 4 * scale for end in (low, high))
     of_ends = (1 + np.abs(ramp)) * of_low + np.abs(ramp) * of_high
-    return _mixed(call, ramp, RAMP * (1 + np.abs(ramp)) + of_ends / abs(high - low))  # either may be larger
+    return _mix(call, ramp, RAMP * (1 + np.abs(ramp)) + of_ends / abs(high - low))  # either may be larger
 
 
 def _llama3(call: Mapping[str, Any], _value: Budget) -> Budget:
@@ -182,14 +182,14 @@ def _llama3(call: Mapping[str, Any], _value: Budget) -> Budget:
     rotations = call["original_length"] * call["base"] ** -_exponents(call) / (2 * math.pi)
     of_rotations = rotations * (_power(_exponents(call), call["base"]) + ROTATIONS)
     # The share of the frequency that is not stretched is the opposite of a ramp.
-    return _mixed(call, (high - rotations) / (high - low), RAMP + of_rotations / (high - low))
+    return _mix(call, (high - rotations) / (high - low), RAMP + of_rotations / (high - low))
 
 
 _ERRORS = {
     "none": _none,
-    "linear": _divided,
+    "linear": _divide,
     "dynamic": _dynamic,
     "yarn": _yarn,
-    "longrope": _divided,
+    "longrope": _divide,
     "llama3": _llama3,
 }

@@ -8,14 +8,14 @@ import numpy as np
 from attnspec.operations import OPERATIONS
 from attnspec.reference.budget.arithmetic import Arithmetic, Budget, finite_part
 from attnspec.reference.budget.attention import MASKING, attention_budget
-from attnspec.reference.budget.forms import latent_budgets, of_decoding
+from attnspec.reference.budget.forms import decoding_error, latent_budgets
 from attnspec.reference.budget.gradients import gradient_budget
 from attnspec.reference.call import Call, Steps
-from attnspec.reference.masking import allowed
+from attnspec.reference.masking import allowed_pairs
 from attnspec.reference.numpy_namespace import xp
 from attnspec.reference.packing import packed_call, same_sequence, within_sequences
 from attnspec.reference.sharding import without_shards
-from attnspec.reference.stacks import reduced, rows_of_entries
+from attnspec.reference.stacks import reduce_forms, rows_of_entries
 
 _CALL = Call(Steps(), xp, np.dtype(np.float64))
 _WORDS = ("uniform_rows", "capped_bias", "capped_infinity")
@@ -25,11 +25,11 @@ def stacked_budget(operation: str, arguments: Mapping[str, Any], arithmetic: Ari
     """Return the budgets of all outputs. Codes have the errors of decoding (QUANT-8)."""
     form = OPERATIONS[operation]
     whole = {name: argument.default for name, argument in form.arguments.items()} | dict(arguments)
-    plain = reduced(_CALL, operation, whole)
+    plain = reduce_forms(_CALL, operation, whole)
     latent = "latent" in form.layers
     held = ("latent",) if latent else ("key", "value")
     coded = "quantized" in form.layers
-    errors = {name: of_decoding(finite_part(plain[name]), arithmetic) for name in held if coded}
+    errors = {name: decoding_error(finite_part(plain[name]), arithmetic) for name in held if coded}
     if coded:
         plain |= {name: finite_part(plain[name]) for name in held if name != "key"}
     packed, paged = ("packed" in form.layers, "paged" in form.layers)
@@ -91,7 +91,10 @@ def _within_sequences(plain: Mapping[str, Any], uniform: Any) -> dict[str, Any]:
     names = (*MASKING, "query_starts", "key_starts")
     call = packed_call(_CALL, arrays | {name: plain[name] for name in names})
     kept = {name: x for name, x in plain.items() if name not in (*MASKING, "query_starts", "key_starts")}
-    pairs = {"mask": allowed(within_sequences(call)), "uniform_rows": np.any(uniform) & same_sequence(call)}
+    pairs = {
+        "mask": allowed_pairs(within_sequences(call)),
+        "uniform_rows": np.any(uniform) & same_sequence(call),
+    }
     return kept | pairs | {"bias": plain.get("bias")}
 
 

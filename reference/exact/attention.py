@@ -209,11 +209,13 @@ def head_of(
         unmasked=allowed_pairs(arguments, shape, index, variant, biased=False),
         past=past_the_length(arguments, shape, index),
         sink=None if sink in (None, -np.inf) else rational(sink),
-        kept=_kept(arguments, shape, index),
+        kept=_kept_weights(arguments, shape, index),
     )
 
 
-def _kept(arguments: Mapping[str, Any], shape: tuple[int, ...], index: tuple[int, ...]) -> list[list[fmpq]]:
+def _kept_weights(
+    arguments: Mapping[str, Any], shape: tuple[int, ...], index: tuple[int, ...]
+) -> list[list[fmpq]]:
     factor = 1 / (1 - rational(arguments.get("dropout_rate", 0.0)))
     mask = np.broadcast_to(np.asarray(arguments.get("dropout_mask", True)), shape)[index]
     return [[factor if kept else fmpq(0) for kept in row] for row in mask]

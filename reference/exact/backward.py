@@ -47,7 +47,7 @@ class Balls:
 
 def parts_of(arguments: Mapping[str, Any], variant: str | None) -> list[Part]:
     """Collect the data of each query head."""
-    arguments = cleaned(arguments, variant)
+    arguments = clean(arguments, variant)
     query, key, value = (np.asarray(arguments[name]) for name in ("query", "key", "value"))
     shape = (*query.shape[:-1], key.shape[-2])
     d_output, d_lse = np.asarray(arguments["d_output"]), np.asarray(arguments.get("d_lse", 0.0))
@@ -103,7 +103,7 @@ def balls_of(part: Part, variant: str | None) -> Balls:
             weights[i][j] = share * arb(head.kept[i][j])
         delta = sum((share * arb(rated[j]) for j, share in zip(row, shares, strict=True)), arb(0))
         sinks[i] = sink * (of_lse - delta)
-        if not row and head.filled(i, variant):
+        if not row and head.keys_of_mean(i, variant):
             weights[i] = [arb(kept / keys) for kept in head.kept[i]]
     made = [arb_mat(queries, keys, [x for row in rows for x in row]) for rows in (scores, products, weights)]
     return Balls(made[0], made[1], made[2], sinks)
@@ -136,7 +136,7 @@ def _slope(head: Head, i: int, j: int) -> arb:
     return 4 * small / (1 + small) ** 2
 
 
-def cleaned(arguments: Mapping[str, Any], variant: str | None) -> dict[str, Any]:
+def clean(arguments: Mapping[str, Any], variant: str | None) -> dict[str, Any]:
     """Replace non-finite numbers by 0 if no gradient depends on them (GRAD-12)."""
     query, key, value = (np.asarray(arguments[name], np.float64) for name in ("query", "key", "value"))
     given = {name: np.asarray(arguments[name], np.float64) for name in ("bias", "d_output", "d_lse")
@@ -175,7 +175,7 @@ def pairs(parts: list[Part], j: int) -> Iterator[tuple[Part, int]]:
     return ((part, i) for part in parts for i in range(part.head.shape[0]) if part.head.allowed[i, j])
 
 
-def scaled(part: Part, number: fmpq | None) -> fmpq | None:
+def multiply_by_scale(part: Part, number: fmpq | None) -> fmpq | None:
     """Multiply by the scale. Return None if the result is irrational."""
     scale = part.head.scale
     if number is None or (scale.radicand != 1 and number != 0):

@@ -31,7 +31,7 @@ def block(features: fmpq_mat, head: int, count: int) -> fmpq_mat:
     )
 
 
-def projected(arguments: Mapping[str, Any], tokens: NDArray[Any], name: str = "") -> fmpq_mat:
+def project(arguments: Mapping[str, Any], tokens: NDArray[Any], name: str = "") -> fmpq_mat:
     """Project by the weight and bias of a name."""
     prefix = f"{name}_" if name else ""
     given, weight = matrix(tokens), matrix(arguments[f"{prefix}weight"])
@@ -58,7 +58,7 @@ def _split_heads(arguments: Mapping[str, Any], _variant: str | None, _dtype: str
     split = np.empty((*batch, heads, positions, depth))
     for *b, h, n, d in np.ndindex(*split.shape):
         split[(*b, h, n, d)] = features[(*b, n, h * depth + d)]
-    return {"split": _copied(split)}
+    return {"split": _copy(split)}
 
 
 def _merge_heads(arguments: Mapping[str, Any], _variant: str | None, _dtype: str) -> dict[str, Settled]:
@@ -67,7 +67,7 @@ def _merge_heads(arguments: Mapping[str, Any], _variant: str | None, _dtype: str
     merged = np.empty((*batch, positions, heads * depth))
     for *b, h, n, d in np.ndindex(*split.shape):
         merged[(*b, n, h * depth + d)] = split[(*b, h, n, d)]
-    return {"merged": _copied(merged)}
+    return {"merged": _copy(merged)}
 
 
 def _append_cache(arguments: Mapping[str, Any], _variant: str | None, _dtype: str) -> dict[str, Settled]:
@@ -77,7 +77,7 @@ def _append_cache(arguments: Mapping[str, Any], _variant: str | None, _dtype: st
     for place in np.ndindex(*new.shape):
         length = int(lengths[place[:-3]]) if new.ndim > 2 else int(lengths)
         appended[(*place[:-2], length + place[-2], place[-1])] = new[place]
-    return {"appended": _copied(appended)}
+    return {"appended": _copy(appended)}
 
 
 def _gather_pages(arguments: Mapping[str, Any], _variant: str | None, _dtype: str) -> dict[str, Settled]:
@@ -87,10 +87,10 @@ def _gather_pages(arguments: Mapping[str, Any], _variant: str | None, _dtype: st
     for *b, h, position, d in np.ndindex(*gathered.shape):
         page, k = divmod(position, size)
         gathered[(*b, h, position, d)] = pages[table[(*b, page)], h, k, d]
-    return {"gathered": _copied(gathered)}
+    return {"gathered": _copy(gathered)}
 
 
-def _copied(values: NDArray[Any]) -> Settled:
+def _copy(values: NDArray[Any]) -> Settled:
     return Settled(np.asarray(values, dtype=np.float64), 53, None)
 
 
@@ -163,7 +163,7 @@ def _select_keys(arguments: Mapping[str, Any], variant: str | None, _dtype: str)
                 listed[(*index, i, alike[score])] = 1 if fits else 0.5 if left else 0
                 left = left - len(alike[score]) if fits else 0
             listed[(*index, i, keys)] = left
-    return {"key_indices": _copied(listed)}
+    return {"key_indices": _copy(listed)}
 
 
 def _indexer_scores(arguments: Mapping[str, Any], _variant: str | None, dtype: str) -> dict[str, Settled]:
@@ -178,7 +178,7 @@ def _indexer_scores(arguments: Mapping[str, Any], _variant: str | None, dtype: s
             parts = (x * rational(w) for x, w in zip(kept, weights[(*index, slice(None), i)], strict=True))
             total = sum(parts, fmpq(0))
             scores[(*index, i, j)] = nearest(Fraction(int(total.p), int(total.q)), FORMATS[dtype].lse)
-    return {"index_scores": _copied(scores)}
+    return {"index_scores": _copy(scores)}
 
 
 #: The operations that do not contain attention.

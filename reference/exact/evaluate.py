@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from attnspec.operations import OPERATIONS
 from attnspec.reference.exact.attention import attend, evaluate_attention, evaluate_scores, head_of
 from attnspec.reference.exact.balls import OracleError, Settled, nearest, settle
-from attnspec.reference.exact.companions import COMPANIONS, Evaluate, block, projected
+from attnspec.reference.exact.companions import COMPANIONS, Evaluate, block, project
 from attnspec.reference.exact.forms import (
     dequantize,
     dequantize_blocks,
@@ -83,7 +83,7 @@ def _self_attention(arguments: Mapping[str, Any], variant: str | None, dtype: st
     for index in np.ndindex(*tokens.shape[:-2]):
         rows = []
         for name in ("query", "key", "value"):
-            exact = projected(arguments, tokens[index], name)
+            exact = project(arguments, tokens[index], name)
             rows.append(exact.transpose() if columns else exact)
         query, key, value = rows  # not rounded, because the composition has one exact value
         shape = (*tokens.shape[:-2], 1, query.nrows(), key.nrows())
@@ -91,7 +91,7 @@ def _self_attention(arguments: Mapping[str, Any], variant: str | None, dtype: st
         settled = attend([(head, value)], (query.nrows(),), key.nrows(), value.ncols(), variant, dtype)
         results.append(settled["output"])
     values = np.array([proof.values.T if columns else proof.values for proof in results])
-    return {"output": _stacked(results, values.reshape(*tokens.shape[:-2], *values.shape[1:]))}
+    return {"output": _stack(results, values.reshape(*tokens.shape[:-2], *values.shape[1:]))}
 
 
 def _multi_head_attention(
@@ -103,8 +103,8 @@ def _multi_head_attention(
     key_count = arguments.get("key_heads", count)
     results = []
     for index in np.ndindex(*tokens.shape[:-2]):
-        query = projected(arguments, tokens[index], "query")
-        key, value = (projected(arguments, memory[index], name) for name in ("key", "value"))
+        query = project(arguments, tokens[index], "query")
+        key, value = (project(arguments, memory[index], name) for name in ("key", "value"))
         shape = (*tokens.shape[:-2], count, query.nrows(), key.nrows())
         heads = []
         for h in range(count):
@@ -113,7 +113,7 @@ def _multi_head_attention(
             heads.append((head_of(q, k, arguments, (*index, h), shape, variant, None), v))
         results.append(_project_heads(heads, arguments, variant, dtype))
     values = np.array([proof.values for proof in results])
-    return {"output": _stacked(results, values.reshape(*tokens.shape[:-2], *values.shape[1:]))}
+    return {"output": _stack(results, values.reshape(*tokens.shape[:-2], *values.shape[1:]))}
 
 
 def _project_heads(
@@ -168,14 +168,14 @@ def _settle_batches(arguments: Mapping[str, Any], dtype: str) -> Settled:
     tokens = np.asarray(arguments["tokens"])
     results = []
     for index in np.ndindex(*tokens.shape[:-2]):
-        exact = projected(arguments, tokens[index])
+        exact = project(arguments, tokens[index])
         values = [nearest(Fraction(int(x.p), int(x.q)), dtype) for x in exact.entries()]
         results.append(np.array(values, dtype=np.float64).reshape(exact.nrows(), exact.ncols()))
     stacked = np.array(results)
     return Settled(stacked.reshape(*tokens.shape[:-2], *stacked.shape[1:]), 53, None)
 
 
-def _stacked(results: list[Settled], values: NDArray[np.float64]) -> Settled:
+def _stack(results: list[Settled], values: NDArray[np.float64]) -> Settled:
     radii = [proof.radius for proof in results if proof.radius is not None]
     return Settled(values, max(proof.bits for proof in results), max(radii, default=None))
 

@@ -57,7 +57,7 @@ def _in_segments(arguments: Mapping[str, Any], *, at_end: bool) -> dict[str, Any
     return plain
 
 
-def merged_proof(values: Any, proofs: list[Settled]) -> Settled:
+def merge_proofs(values: Any, proofs: list[Settled]) -> Settled:
     """Return values with the widest of the radii that prove them."""
     radii = [proof.radius for proof in proofs if proof.radius is not None]
     bits = max((proof.bits for proof in proofs), default=FORMATS["float64"].digits)
@@ -208,7 +208,7 @@ def _product(number: Fraction | float, shift: int, scale: float) -> Fraction | f
     return (number - shift) * Fraction(scale)
 
 
-def _decoded(arguments: Mapping[str, Any], of: str) -> list[Fraction | float]:
+def _decode(arguments: Mapping[str, Any], of: str) -> list[Fraction | float]:
     codes = np.asarray(arguments[f"{of}codes"])
     scales = np.asarray(arguments.get(f"{of}scales", 1.0)).astype(np.float64)
     shift = arguments.get(f"{of}zero_points", 0)
@@ -223,7 +223,7 @@ def _decoded(arguments: Mapping[str, Any], of: str) -> list[Fraction | float]:
     ]
 
 
-def _rounded(numbers: list[Fraction | float], shape: tuple[int, ...], dtype: str) -> Settled:
+def _round(numbers: list[Fraction | float], shape: tuple[int, ...], dtype: str) -> Settled:
     values = [x if isinstance(x, float) else nearest(x, dtype) for x in numbers]
     return Settled(np.array(values, dtype=np.float64).reshape(shape), 53, None)
 
@@ -231,7 +231,7 @@ def _rounded(numbers: list[Fraction | float], shape: tuple[int, ...], dtype: str
 def dequantize(arguments: Mapping[str, Any], _variant: str | None, dtype: str) -> dict[str, Settled]:
     """Decode every code, and round once."""
     shape = np.shape(arguments["codes"])
-    return {"dequantized": _rounded(_decoded(arguments, ""), shape, dtype)}
+    return {"dequantized": _round(_decode(arguments, ""), shape, dtype)}
 
 
 def dequantize_blocks(arguments: Mapping[str, Any], _variant: str | None, dtype: str) -> dict[str, Settled]:
@@ -247,12 +247,12 @@ def dequantize_blocks(arguments: Mapping[str, Any], _variant: str | None, dtype:
             number = int.from_bytes(bytes([byte]), signed=True)
         numbers.append(_product(Fraction(number), 0, float(scales[tuple(place)])))
     shape = (*scales.shape[:-1], scales.shape[-1] * 32)
-    return {"dequantized": _rounded(numbers, shape, dtype)}
+    return {"dequantized": _round(numbers, shape, dtype)}
 
 
 def whole(arguments: Mapping[str, Any], of: str) -> NDArray[np.float64]:
     """Decode into float64, and refuse what it does not hold."""
-    numbers = _decoded(arguments, of)
+    numbers = _decode(arguments, of)
     for number in numbers:
         if isinstance(number, Fraction) and Fraction(float(number)) != number:
             raise OracleError(f"{of}scales: expected products that float64 holds, got others")

@@ -21,9 +21,9 @@ from attnspec.reference.exact.backward import (
     Part,
     balls_of,
     factor,
+    multiply_by_scale,
     pairs,
     parts_of,
-    scaled,
     terms,
 )
 from attnspec.reference.exact.balls import Settled, settle
@@ -41,13 +41,13 @@ def evaluate_gradients(arguments: Mapping[str, Any], variant: str | None, dtype:
     ]
     shapes = {name: np.shape(arguments[name.removeprefix("d_")]) for name in of}
     shapes |= {"d_scale": ()} if arguments.get("return_d_scale") else {}
-    results = settled(parts, shapes, variant, dict.fromkeys(shapes, dtype))
+    results = settle_gradients(parts, shapes, variant, dict.fromkeys(shapes, dtype))
     if variant == "nan":
         _put_nan(results, parts, arguments)
     return results
 
 
-def settled(
+def settle_gradients(
     parts: list[Part],
     shapes: Mapping[str, tuple[int, ...]],
     variant: str | None,
@@ -88,7 +88,7 @@ def _d_query(shape: tuple[int, ...], parts: list[Part], results: Any, variant: s
         summands = (
             term for j in part.head.keys(i) for term in terms(part, i, j, part.key[j, d], variant, inner=True)
         )
-        return scaled(part, total(summands))
+        return multiply_by_scale(part, total(summands))
 
     return shape, enclose, exactly
 
@@ -102,7 +102,7 @@ def _d_key(shape: tuple[int, ...], parts: list[Part], results: Any, variant: str
             (part.other, balls.products.transpose() * arb_mat(part.query) * factor(part.head))
             for part, balls in results()
         )
-        return _summed(shape, made)
+        return _sum_heads(shape, made)
 
     def exactly(flat: int) -> fmpq | None:
         place, rest = divmod(flat, keys * depth)
@@ -113,7 +113,7 @@ def _d_key(shape: tuple[int, ...], parts: list[Part], results: Any, variant: str
             for part, i in pairs(sharing, j)
             for term in terms(part, i, j, part.query[i, d], variant, inner=True)
         )
-        return scaled(sharing[0], total(summands))
+        return multiply_by_scale(sharing[0], total(summands))
 
     return shape, enclose, exactly
 
@@ -126,7 +126,7 @@ def _d_value(shape: tuple[int, ...], parts: list[Part], results: Any, variant: s
         made = (
             (part.other, balls.weights.transpose() * arb_mat(part.cotangent)) for part, balls in results()
         )
-        return _summed(shape, made)
+        return _sum_heads(shape, made)
 
     def exactly(flat: int) -> fmpq | None:
         place, rest = divmod(flat, keys * depth)
@@ -141,7 +141,7 @@ def _d_value(shape: tuple[int, ...], parts: list[Part], results: Any, variant: s
                 part.head.kept[i][j] * part.cotangent[i, c] / keys
                 for part in sharing
                 for i in range(part.head.shape[0])
-                if not part.head.keys(i) and part.head.filled(i, variant)
+                if not part.head.keys(i) and part.head.keys_of_mean(i, variant)
             ),
             fmpq(0),
         )
@@ -151,7 +151,7 @@ def _d_value(shape: tuple[int, ...], parts: list[Part], results: Any, variant: s
     return shape, enclose, exactly
 
 
-def _summed(shape: tuple[int, ...], parts: Iterable[tuple[Index, arb_mat]]) -> list[arb]:
+def _sum_heads(shape: tuple[int, ...], parts: Iterable[tuple[Index, arb_mat]]) -> list[arb]:
     """Add up the matrices of the query heads that read each key head (GRAD-3)."""
     sums = {place: arb_mat(*shape[-2:]) for place in np.ndindex(*shape[:-2])}
     for place, matrix in parts:
@@ -161,7 +161,7 @@ def _summed(shape: tuple[int, ...], parts: Iterable[tuple[Index, arb_mat]]) -> l
 
 def _d_bias(shape: tuple[int, ...], parts: list[Part], results: Any, variant: str | None) -> _Gradient:
     size = int(np.prod(shape))
-    collected = _collected(shape, parts)
+    collected = _bias_elements(shape, parts)
 
     def enclose() -> list[arb]:
         sums = [arb(0)] * size
@@ -229,7 +229,7 @@ def _sink_of(part: Part) -> int:
     return part.index[-1] if part.index else 0
 
 
-def _collected(shape: tuple[int, ...], parts: list[Part]) -> dict[Index, Any]:
+def _bias_elements(shape: tuple[int, ...], parts: list[Part]) -> dict[Index, Any]:
     """Return the element of the bias that each pair of a head has (GRAD-4)."""
     if not parts:
         return {}
@@ -254,7 +254,7 @@ def _put_nan(results: Mapping[str, Settled], parts: list[Part], arguments: Mappi
 def put_nan(results: Mapping[str, Settled], part: Part, parts: list[Part], bias: Any, empty: Any) -> None:
     """Fill in the NaN of a head in the gradients of bias, sinks and scale."""
     if bias is not None:
-        collected = _collected(np.shape(bias), parts)
+        collected = _bias_elements(np.shape(bias), parts)
         results["d_bias"].values.reshape(-1)[collected[part.index][empty]] = np.nan
     if "d_sinks" in results:
         results["d_sinks"].values[_sink_of(part)] = np.nan

@@ -10,10 +10,19 @@ from flint import arb, ctx, fmpq, fmpq_mat
 
 from attnspec.dtypes import FORMATS
 from attnspec.reference.exact.attention import head_of
-from attnspec.reference.exact.backward import Balls, Part, balls_of, factor, part_of, parts_of, scaled, terms
+from attnspec.reference.exact.backward import (
+    Balls,
+    Part,
+    balls_of,
+    factor,
+    multiply_by_scale,
+    part_of,
+    parts_of,
+    terms,
+)
 from attnspec.reference.exact.balls import Settled, settle
-from attnspec.reference.exact.companions import block, projected
-from attnspec.reference.exact.gradients import settled
+from attnspec.reference.exact.companions import block, project
+from attnspec.reference.exact.gradients import settle_gradients
 from attnspec.reference.exact.head import matrix
 from attnspec.reference.exact.quotients import Term, total
 
@@ -36,7 +45,7 @@ def evaluate_merge_gradients(
     }
     shapes = {"d_value": attention["value"].shape, "d_bias": attention["bias"].shape}
     dtypes = {"d_value": dtype, "d_bias": FORMATS[dtype].lse}
-    results = settled(parts_of(attention, None), shapes, None, dtypes)
+    results = settle_gradients(parts_of(attention, None), shapes, None, dtypes)
     of_outputs, of_lses = results["d_value"], results["d_bias"]
     d_outputs = np.moveaxis(of_outputs.values, 2, 0).reshape(outputs.shape)
     d_lses = np.moveaxis(of_lses.values, 3, 0).reshape(lses.shape)
@@ -125,8 +134,8 @@ def _entry(
 ) -> _Entry:
     tokens = np.asarray(arguments["tokens"])
     source = np.asarray(arguments.get("memory", tokens))
-    query = projected(arguments, tokens[index], "query")
-    key, value = (projected(arguments, source[index], name) for name in ("key", "value"))
+    query = project(arguments, tokens[index], "query")
+    key, value = (project(arguments, source[index], name) for name in ("key", "value"))
     cotangent = matrix(np.asarray(arguments["d_output"])[index])
     merged = cotangent * weight.transpose()
     count = arguments["heads"]
@@ -164,12 +173,12 @@ def _factors(
             row = fmpq_mat(1, value.nrows(), [value[j, c] for j in range(value.nrows())])
             results.append((entry.parts[h], None, column * row))
             continue
-        moved = {one: _moved(name, place, one, entry, weights[one]) for one in _NAMES}
-        results += [_of_head(part, moved, entry) for part in entry.parts]
+        moved = {one: _derivative(name, place, one, entry, weights[one]) for one in _NAMES}
+        results += [_head_derivative(part, moved, entry) for part in entry.parts]
     return [term for term in results if term[1] is not None or term[2] is not None]
 
 
-def _of_head(part: Part, moved: Mapping[str, fmpq_mat | None], entry: _Entry) -> Any:
+def _head_derivative(part: Part, moved: Mapping[str, fmpq_mat | None], entry: _Entry) -> Any:
     heads = len(entry.parts)
     shared = 1 + max(part.other[-1] for part in entry.parts)
     products: fmpq_mat | None = None
@@ -183,7 +192,9 @@ def _of_head(part: Part, moved: Mapping[str, fmpq_mat | None], entry: _Entry) ->
     return part, products, part.cotangent * block(moved["value"], part.other[-1], shared).transpose()
 
 
-def _moved(name: str, place: tuple[int, ...], of: str, entry: _Entry, weight: fmpq_mat) -> fmpq_mat | None:
+def _derivative(
+    name: str, place: tuple[int, ...], of: str, entry: _Entry, weight: fmpq_mat
+) -> fmpq_mat | None:
     """Return how queries, keys or values move with one number of an array, or None if they do not."""
     inputs = entry.tokens if of == "query" else entry.source
     results = fmpq_mat(inputs.nrows(), weight.ncols())
@@ -240,5 +251,5 @@ def exactly(factors: _Factors, variant: str | None) -> fmpq | None:
     if part.head.scale.radicand == 1:
         times = part.head.scale.rational
         return total([*(one.times(times) for one in of_products), *of_weights])
-    result, mean = scaled(part, total(of_products)), total(of_weights)
+    result, mean = multiply_by_scale(part, total(of_products)), total(of_weights)
     return None if result is None or mean is None else result + mean

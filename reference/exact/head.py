@@ -23,8 +23,8 @@ def allowed_pairs(
 ) -> NDArray[np.bool_]:
     """Return for each query and key of one head whether the query may attend to the key."""
     queries, keys = shape[-2:]
-    mask = _of_head(arguments.get("mask"), shape, index)
-    bias = _of_head(arguments.get("bias"), shape, index) if biased else None
+    mask = _head_rows(arguments.get("mask"), shape, index)
+    bias = _head_rows(arguments.get("bias"), shape, index) if biased else None
     ask = _Question(arguments, index[:-1], queries, keys, variant)
     allowed = np.zeros((queries, keys), dtype=bool)
     for i in range(queries):
@@ -41,7 +41,7 @@ def past_the_length(
     arguments: Mapping[str, Any], shape: tuple[int, ...], index: tuple[int, ...]
 ) -> list[bool]:
     """Return for each query of one head whether it is past the length of its batch entry (MASK-10)."""
-    length = _of_entry(arguments.get("query_lengths", shape[-2]), index[:-1])
+    length = _entry_number(arguments.get("query_lengths", shape[-2]), index[:-1])
     return [i >= length for i in range(shape[-2])]
 
 
@@ -56,7 +56,7 @@ class _Question:
         keys: int,
         variant: str | None,
     ) -> None:
-        self.offset = _of_entry(arguments.get("query_offset", 0), batch)
+        self.offset = _entry_number(arguments.get("query_offset", 0), batch)
         self.is_causal = bool(arguments.get("is_causal", False))
         # A given offset of 0 cannot be distinguished from the default.
         alone = np.ndim(arguments.get("query_offset", 0)) == 0
@@ -68,8 +68,8 @@ class _Question:
         self.stored = range(keys) if places is None else np.asarray(places)[batch].tolist()
         self.window = arguments.get("window") or (None, None)
         self.exclusive = variant == "exclusive-left"
-        self.query_length = _of_entry(arguments.get("query_lengths", queries), batch)
-        self.key_length = _of_entry(arguments.get("key_lengths", keys), batch)
+        self.query_length = _entry_number(arguments.get("query_lengths", queries), batch)
+        self.key_length = _entry_number(arguments.get("key_lengths", keys), batch)
         own, other = arguments.get("query_segment_ids"), arguments.get("key_segment_ids")
         self.segments = None if own is None else (np.asarray(own)[batch], np.asarray(other)[batch])
 
@@ -90,12 +90,12 @@ class _Question:
         return self.segments is None or bool(self.segments[0][i] == self.segments[1][j])
 
 
-def _of_entry(given: Any, batch: tuple[int, ...]) -> int:
+def _entry_number(given: Any, batch: tuple[int, ...]) -> int:
     array = np.asarray(given)
     return int(array) if array.ndim == 0 else int(array[batch])
 
 
-def _of_head(array: Any, shape: tuple[int, ...], index: tuple[int, ...]) -> list[list[Any]] | None:
+def _head_rows(array: Any, shape: tuple[int, ...], index: tuple[int, ...]) -> list[list[Any]] | None:
     if array is None:
         return None
     rows: list[list[Any]] = np.broadcast_to(np.asarray(array), shape)[index].tolist()
@@ -144,12 +144,12 @@ class Head:
         """Return the keys that query i may attend to."""
         return [j for j in range(self.shape[1]) if self.allowed[i, j]]
 
-    def filled(self, i: int, variant: str | None) -> list[int]:
+    def keys_of_mean(self, i: int, variant: str | None) -> list[int]:
         """Return the keys whose mean a row without an allowed key has in the variant `uniform`."""
         mean = variant == "uniform" and not self.past[i] and self.sink is None
         return list(range(self.shape[1])) if mean else []
 
-    def _added(self, i: int, j: int) -> fmpq:
+    def _bias_term(self, i: int, j: int) -> fmpq:
         return rational(self.bias[i, j]) if np.isfinite(self.bias[i, j]) else fmpq(0)
 
     def parts(self, i: int, j: int) -> tuple[fmpq, fmpq, fmpq]:
@@ -157,7 +157,7 @@ class Head:
 
         Without a cap, c is 0. The root is irrational, so unequal parts give unequal scores.
         """
-        scaled, added = self.products[i, j] * self.scale.rational, self._added(i, j)
+        scaled, added = self.products[i, j] * self.scale.rational, self._bias_term(i, j)
         within = added if self.softcap is None or self.capped_bias else fmpq(0)
         outside = added - within
         return (scaled + within, fmpq(0), outside) if self.scale.radicand == 1 else (within, scaled, outside)
@@ -211,7 +211,7 @@ def weights_and_lse(head: Head, variant: str | None) -> tuple[arb_mat, list[arb]
     for i, row in enumerate(rows):
         for j, rating in zip(row, rated[i], strict=True):
             weights[i][j] = rating / totals[i] * arb(head.kept[i][j])
-        if not row and head.filled(i, variant):
+        if not row and head.keys_of_mean(i, variant):
             weights[i] = [arb(kept / keys) for kept in head.kept[i]]
     return arb_mat(queries, keys, [ball for row in weights for ball in row]), lses
 
@@ -228,7 +228,7 @@ def exact_mean(head: Head, value: fmpq_mat, i: int, c: int, variant: str | None)
     """
     keys = head.keys(i)
     if not keys:
-        keys = head.filled(i, variant)
+        keys = head.keys_of_mean(i, variant)
         return sum((value[j, c] * head.kept[i][j] for j in keys), fmpq(0)) / max(len(keys), 1)
     if variant == "sum":
         parts = [head.parts(i, j) for j in keys]

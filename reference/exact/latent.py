@@ -9,9 +9,9 @@ import numpy as np
 from flint import arb, arb_mat, ctx, fmpq, fmpq_mat
 
 from attnspec.reference.exact.attention import attend, head_of
-from attnspec.reference.exact.backward import Balls, Part, balls_of, cleaned, factor, part_of
+from attnspec.reference.exact.backward import Balls, Part, balls_of, clean, factor, part_of
 from attnspec.reference.exact.balls import Settled, settle
-from attnspec.reference.exact.gradients import put_nan, settled
+from attnspec.reference.exact.gradients import put_nan, settle_gradients
 from attnspec.reference.exact.gradients_of_companions import exactly
 from attnspec.reference.exact.head import matrix, rational
 
@@ -27,8 +27,8 @@ def attend_latent(arguments: Mapping[str, Any], variant: str | None, dtype: str)
         *batch, h = index
         shared = matrix(latent[tuple(batch)])
         own = shared * matrix(arguments["key_weight"][h])
-        key = _joined(own, matrix(arguments["key_rotary"][tuple(batch)]))
-        q = _joined(matrix(query[index]), matrix(arguments["query_rotary"][index]))
+        key = _join(own, matrix(arguments["key_rotary"][tuple(batch)]))
+        q = _join(matrix(query[index]), matrix(arguments["query_rotary"][index]))
         head = head_of(q, key, arguments, index, shape, variant, None)
         heads.append((head, shared * matrix(arguments["value_weight"][h])))
     depth = np.asarray(arguments["value_weight"]).shape[-1]
@@ -36,7 +36,7 @@ def attend_latent(arguments: Mapping[str, Any], variant: str | None, dtype: str)
     return attend(heads, query.shape[:-1], shape[-1], depth, variant, dtype, maxima=maxima)
 
 
-def _joined(left: fmpq_mat, right: fmpq_mat) -> fmpq_mat:
+def _join(left: fmpq_mat, right: fmpq_mat) -> fmpq_mat:
     """Put two matrices side by side."""
     rows = range(left.nrows())
     entries = [side[row, column] for row in rows for side in (left, right) for column in range(side.ncols())]
@@ -75,10 +75,10 @@ class _Summand:
         pairs = self.pairs(row, column)
         return (self.part, pairs, None) if self.of_products else (self.part, None, pairs)
 
-    def filled(self, row: int, column: int, variant: str | None) -> fmpq:
+    def mean_term(self, row: int, column: int, variant: str | None) -> fmpq:
         """Return what rows without a key add, whose output is the mean of all values (`uniform`)."""
         head = self.part.head
-        empty = [i for i in range(head.shape[0]) if not head.keys(i) and head.filled(i, variant)]
+        empty = [i for i in range(head.shape[0]) if not head.keys(i) and head.keys_of_mean(i, variant)]
         if self.of_products or not empty:
             return fmpq(0)
         pairs = self.pairs(row, column)
@@ -89,14 +89,14 @@ def evaluate_latent_gradients(
     arguments: Mapping[str, Any], variant: str | None, dtype: str
 ) -> dict[str, Settled]:
     """Compute the gradients of a call by way of the projected keys and values (LATENT-5)."""
-    finite = _cleaned(arguments, variant)
+    finite = _clean(arguments, variant)
     parts = list(_parts(finite, variant))
     depth = np.shape(arguments["query"])[-1]
     joined = (*np.shape(arguments["query"])[:-1], depth + np.shape(arguments["query_rotary"])[-1])
     of_arrays = {name: np.shape(arguments[name]) for name in ("bias", "sinks") if name in arguments}
     shapes = {"d_query": joined, **{f"d_{name}": shape for name, shape in of_arrays.items()}}
     shapes |= {"d_scale": ()} if arguments.get("return_d_scale") else {}
-    plain = settled(parts, shapes, variant, dict.fromkeys(shapes, dtype))
+    plain = settle_gradients(parts, shapes, variant, dict.fromkeys(shapes, dtype))
     query = plain.pop("d_query")
     results = {
         "d_query": Settled(query.values[..., :depth], query.bits, query.radius),
@@ -110,7 +110,7 @@ def evaluate_latent_gradients(
     for name, summands in _summands(finite, parts).items():
         shape = np.shape(arguments[name])
         results[f"d_{name}"] = settle(
-            shape, _enclosed(shape, summands, balls), _decided(shape, summands, variant), dtype
+            shape, _encloser(shape, summands, balls), _decider(shape, summands, variant), dtype
         )
     results |= plain
     if variant == "nan":
@@ -118,13 +118,13 @@ def evaluate_latent_gradients(
     return results
 
 
-def _cleaned(arguments: Mapping[str, Any], variant: str | None) -> dict[str, Any]:
+def _clean(arguments: Mapping[str, Any], variant: str | None) -> dict[str, Any]:
     """Replace non-finite numbers by 0 if no gradient depends on them (GRAD-12)."""
     depth, inner = (np.shape(arguments[name])[-1] for name in ("query", "latent"))
     query = np.concatenate([arguments["query"], arguments["query_rotary"]], axis=-1, dtype=np.float64)
     stored = np.concatenate([arguments["latent"], arguments["key_rotary"]], axis=-1, dtype=np.float64)
     key = stored[..., None, :, :]
-    result = cleaned({**arguments, "query": query, "key": key, "value": key[..., :inner]}, variant)
+    result = clean({**arguments, "query": query, "key": key, "value": key[..., :inner]}, variant)
     query, key = result["query"], result["key"][..., 0, :, :]
     return {
         **result,
@@ -144,10 +144,10 @@ def _parts(arguments: Mapping[str, Any], variant: str | None) -> Iterator[Part]:
     for index in np.ndindex(*shape[:-2]):
         *batch, h = index
         shared = matrix(latent[tuple(batch)])
-        key = _joined(
+        key = _join(
             shared * matrix(arguments["key_weight"][h]), matrix(arguments["key_rotary"][tuple(batch)])
         )
-        q = _joined(matrix(query[index]), matrix(arguments["query_rotary"][index]))
+        q = _join(matrix(query[index]), matrix(arguments["query_rotary"][index]))
         value = shared * matrix(arguments["value_weight"][h])
         head = head_of(q, key, arguments, index, shape, variant, None)
         g = matrix(np.asarray(arguments["d_output"])[index])
@@ -183,7 +183,7 @@ def _columns(given: fmpq_mat, columns: range) -> fmpq_mat:
     return fmpq_mat(given.nrows(), len(columns), [given[row, column] for row in rows for column in columns])
 
 
-def _enclosed(
+def _encloser(
     shape: tuple[int, ...], summands: list[_Summand], balls: Callable[[int], dict[int, Balls]]
 ) -> Callable[[], list[arb]]:
     def enclose() -> list[arb]:
@@ -196,7 +196,7 @@ def _enclosed(
     return enclose
 
 
-def _decided(
+def _decider(
     shape: tuple[int, ...], summands: list[_Summand], variant: str | None
 ) -> Callable[[int], fmpq | None]:
     def decide(flat: int) -> fmpq | None:
@@ -204,7 +204,7 @@ def _decided(
         *outer, row, column = map(int, np.unravel_index(flat, shape))
         own = [summand for summand in summands if summand.place == tuple(outer)]
         result = exactly([summand.element(row, column) for summand in own], variant)
-        filled = (summand.filled(row, column, variant) for summand in own)
+        filled = (summand.mean_term(row, column, variant) for summand in own)
         return None if result is None else sum(filled, result)
 
     return decide

@@ -69,7 +69,7 @@ def _frequency(arguments: Arguments, scaling: str, k: int, depth: int, variant: 
     return (1 - stretched) * plain + stretched * plain / arb(factor)
 
 
-def _clipped(x: arb) -> arb:
+def _clip(x: arb) -> arb:
     return x.max(arb(0)).min(arb(1))
 
 
@@ -79,7 +79,7 @@ def _yarn_share(arguments: Arguments, k: int, depth: int, rotations: arb, varian
         arb(_number(arguments, f"beta_{name}", default)) for name, default in (("fast", 32), ("slow", 1))
     )
     if variant == "by-rotations":
-        return 1 - _clipped((rotations - slow) / (fast - slow))
+        return 1 - _clip((rotations - slow) / (fast - slow))
     base, original = arb(_number(arguments, "base", 10000.0)), arb(fmpq(arguments["original_length"]))
     ends = [depth * (original / (beta * 2 * arb.pi())).log() / (2 * base.log()) for beta in (fast, slow)]
     if arguments.get("truncate", True):
@@ -87,7 +87,7 @@ def _yarn_share(arguments: Arguments, k: int, depth: int, rotations: arb, varian
     low, high = ends[0].max(arb(0)), ends[1].min(arb(depth - 1))
     if low == high:
         high = high + arb(fmpq(1, 1000))
-    return _clipped((k - low) / (high - low))
+    return _clip((k - low) / (high - low))
 
 
 def _llama3_share(arguments: Arguments, _k: int, _depth: int, rotations: arb, _variant: str | None) -> arb:
@@ -95,7 +95,7 @@ def _llama3_share(arguments: Arguments, _k: int, _depth: int, rotations: arb, _v
         arb(_number(arguments, f"{name}_frequency_factor", default))
         for name, default in (("low", 1), ("high", 4))
     )
-    return _clipped((high - rotations) / (high - low))
+    return _clip((high - rotations) / (high - low))
 
 
 def _factors(arguments: Arguments) -> Any:
@@ -125,16 +125,16 @@ Place = tuple[int, ...]
 def rotary(arguments: Arguments, variant: str | None, dtype: str) -> dict[str, Settled]:
     """Turn each pair by its angle, or by its given cosine and sine (POS-1, POS-12)."""
     features = np.asarray(arguments["features"], np.float64)
-    return {"rotated": _rotated(features, arguments, 1, variant, dtype)}
+    return {"rotated": _rotate(features, arguments, 1, variant, dtype)}
 
 
 def rotary_vjp(arguments: Arguments, variant: str | None, dtype: str) -> dict[str, Settled]:
     """Turn back: the transpose of a rotation is that by the negative angle (GRAD-22)."""
     cotangent = np.asarray(arguments["d_rotated"], np.float64)
-    return {"d_features": _rotated(cotangent, arguments, -1, variant, dtype)}
+    return {"d_features": _rotate(cotangent, arguments, -1, variant, dtype)}
 
 
-def _rotated(
+def _rotate(
     features: NDArray[np.float64], arguments: Arguments, direction: int, variant: str | None, dtype: str
 ) -> Settled:
     depth = arguments.get("rotary_depth") or features.shape[-1]

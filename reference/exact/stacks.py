@@ -8,7 +8,7 @@ import numpy as np
 from attnspec.operations import OPERATIONS
 from attnspec.reference.exact.attention import evaluate_attention
 from attnspec.reference.exact.balls import Settled
-from attnspec.reference.exact.forms import merged_proof, whole, with_mask
+from attnspec.reference.exact.forms import merge_proofs, whole, with_mask
 from attnspec.reference.exact.latent import attend_latent
 
 Arguments = dict[str, Any]
@@ -42,7 +42,7 @@ def evaluate_stack(
             else:
                 results[name][place] = own[name].values
             proofs.append(own[name])
-    return {name: merged_proof(array, proofs) for name, array in results.items()}
+    return {name: merge_proofs(array, proofs) for name, array in results.items()}
 
 
 class _Stack:
@@ -51,8 +51,8 @@ class _Stack:
     def __init__(self, given: Arguments, layers: tuple[str, ...], *, at_end: bool) -> None:
         self.at_end = at_end  # the variant of PACK-5
         self.layers, self.held = layers, ("latent", "key_rotary") if "latent" in layers else ("key", "value")
-        self.given = _decoded(given) if "quantized" in layers else given
-        self.pages = {name: np.asarray(self.given[f"{name}_pages"]) for name in self._paged()}
+        self.given = _decode(given) if "quantized" in layers else given
+        self.pages = {name: np.asarray(self.given[f"{name}_pages"]) for name in self._paged_arrays()}
         query = np.asarray(given["query"])
         self.rows, self.batch = query.shape[:-1], query.shape[:-3]  # of a packed row no batch axis is left
         first = self.held[0]
@@ -71,7 +71,7 @@ class _Stack:
                     lists["key_indices"] = np.expand_dims(lists["key_indices"], -3)
             self.given = with_mask(lists, (*self.rows, self.keys), key_outer)
 
-    def _paged(self) -> tuple[str, ...]:
+    def _paged_arrays(self) -> tuple[str, ...]:
         return self.held if "paged" in self.layers else ()
 
     def calls(self) -> Iterator[tuple[tuple[Any, ...], Any, Arguments]]:
@@ -98,24 +98,27 @@ class _Stack:
     ) -> tuple[tuple[Any, ...], Any, Arguments]:
         """Cut a sequence out of every argument. Positions are given for each of its queries and keys."""
         given, rows = self.given, place[-1]
-        length = _of(given.get("query_lengths", queries), sequence)
+        length = _entry_number(given.get("query_lengths", queries), sequence)
         if self.pages:
-            first, end = _of(given.get("left_padding", 0), sequence), _of(given["key_lengths"], sequence)
+            first, end = (
+                _entry_number(given.get("left_padding", 0), sequence),
+                _entry_number(given["key_lengths"], sequence),
+            )
             end += np.shape(given["new_key"])[-2] if "new_key" in given else 0
             keys, at_end = range(first, max(first, end)), end - queries
-            cut = {name: self._gathered(name, sequence, keys) for name in self.held}
+            cut = {name: self._gather(name, sequence, keys) for name in self.held}
             of_keys = {name: np.asarray(given[name])[sequence][keys] for name in _OF_KEYS if name in given}
         else:
             g = sequence[0]
             begin, end = (int(x) for x in np.asarray(given["key_starts"])[g : g + 2])
-            used = min(end - begin, _of(given.get("key_lengths", end - begin), sequence))
+            used = min(end - begin, _entry_number(given.get("key_lengths", end - begin), sequence))
             keys, first, at_end = range(begin, begin + used), 0, 0
             if self.at_end and np.ndim(given.get("query_offset", 0)) == 0 and not given.get("query_offset"):
                 given, at_end = {**given, "query_offset": None}, end - begin - queries
             cut = {name: np.asarray(given[name])[..., keys, :] for name in self.held}
             of_keys = {name: np.asarray(given[name])[keys] for name in _OF_KEYS if name in given}
         offset = given.get("query_offset")
-        start = at_end if offset is None else _of(offset, sequence)
+        start = at_end if offset is None else _entry_number(offset, sequence)
         plain: Arguments = {
             name: np.asarray(given[name])[place] for name in ("query", "query_rotary") if name in given
         }
@@ -131,12 +134,12 @@ class _Stack:
                 plain[name] = pairs[..., keys.start : keys.stop]
         return place, slice(keys.start, keys.stop), plain
 
-    def _gathered(self, name: str, sequence: Index, keys: range) -> Any:
+    def _gather(self, name: str, sequence: Index, keys: range) -> Any:
         """Collect positions of a sequence, one at a time."""
         pages = self.pages[name]
         table = np.asarray(self.given["block_table"])[sequence].tolist()
         size, new = pages.shape[-2], self.given.get(f"new_{name}")
-        held = keys.stop if new is None else _of(self.given["key_lengths"], sequence)
+        held = keys.stop if new is None else _entry_number(self.given["key_lengths"], sequence)
         columns = [pages[int(table[j // size]), ..., j % size, :] for j in keys if j < held]
         if new is not None:
             columns += [np.asarray(new)[sequence][..., j - held, :] for j in keys if j >= held]
@@ -144,7 +147,7 @@ class _Stack:
         return np.stack(columns, axis=-2) if columns else np.zeros(shape)
 
 
-def _decoded(given: Arguments) -> Arguments:
+def _decode(given: Arguments) -> Arguments:
     """Decode codes, in pages or not, where they are stored."""
     numbers = dict(given)
     for of in ("key", "value", "latent"):
@@ -154,6 +157,6 @@ def _decoded(given: Arguments) -> Arguments:
     return numbers
 
 
-def _of(given: Any, sequence: Index) -> int:
+def _entry_number(given: Any, sequence: Index) -> int:
     array = np.asarray(given)
     return int(array) if array.ndim == 0 else int(array[sequence])

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnspec.dialect import of_routes
-from attnspec.reference.rational.numbers import Matrix, exact, rounded
-from attnspec.reference.rational.scores import Key, Scores, head_scores, of_head, sources
+from attnspec.reference.rational.numbers import Matrix, exact, to_float
+from attnspec.reference.rational.scores import Key, Scores, head_rows, head_scores, sources
 from attnspec.reference.rational.softmax import Kept, Row, attend
 
 Arguments = Mapping[str, Any]
@@ -37,8 +37,8 @@ def attention(arguments: Arguments, dialect: Dialect) -> dict[str, NDArray[np.fl
             exact(query[index]), keys[shared], values[shared], arguments, dialect, shape, index
         )
         for i, row in enumerate(rows):
-            result["output"][(*index, i)] = [rounded(x) for x in row.output]
-            result["lse"][(*index, i)] = rounded(row.lse)
+            result["output"][(*index, i)] = [to_float(x) for x in row.output]
+            result["lse"][(*index, i)] = to_float(row.lse)
             result["weights"][(*index, i)] = row.weights
             if "max" in result:
                 result["max"][(*index, i)] = maximum(results, arguments, dialect, shape, (*index, i))
@@ -87,7 +87,7 @@ def head(
     """Compute scores and rows of one head from its matrices and the other arguments of `attention`."""
     results = _scores(query, key, arguments, dialect, shape, index)
     allowed = sources(arguments, dialect, shape, index)
-    dropout = of_head(arguments.get("dropout_mask"), shape, index)
+    dropout = head_rows(arguments.get("dropout_mask"), shape, index)
     rate = 1 - Fraction(float(arguments.get("dropout_rate") or 0))
     rows = []
     for i in range(shape[-2]):

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnspec.reference.rational.attention import Arguments, Dialect, Index, head, indices
-from attnspec.reference.rational.numbers import Matrix, Number, combined, dot, exact, quotient, rounded, sign
-from attnspec.reference.rational.scores import Key, Scale, Scores, of_entry, sources
+from attnspec.reference.rational.numbers import Matrix, Number, combine, dot, exact, quotient, sign, to_float
+from attnspec.reference.rational.scores import Key, Scale, Scores, entry_number, sources
 from attnspec.reference.rational.softmax import Kept, attend
 
 Arrays = dict[str, NDArray[np.float64]]
@@ -44,7 +44,7 @@ def append_cache(arguments: Arguments) -> Arrays:
     result = cache.copy()
     batch = cache.shape[:-3]
     for index in np.ndindex(batch):
-        length = of_entry(arguments["lengths"], batch, index) or 0
+        length = entry_number(arguments["lengths"], batch, index) or 0
         if length < 0 or length + new.shape[-2] > cache.shape[-2]:
             raise ValueError(f"lengths: expected {new.shape[-2]} free places, got {length} taken [CACHE-2]")
         for n in range(new.shape[-2]):
@@ -75,7 +75,7 @@ def merge_partials(arguments: Arguments) -> Arrays:
         scale = Scale(unit, Decimal(unit), Decimal(unit))
         parts = exact(outputs[(slice(None), *index)])  # (N, Dv)
         row = attend(Scores(scale, [scores], None), 0, present, parts, Kept(), {})
-        output[index], lse[index] = [rounded(x) for x in row.output], rounded(row.lse)
+        output[index], lse[index] = [to_float(x) for x in row.output], to_float(row.lse)
     return {"output": output, "lse": lse}
 
 
@@ -121,10 +121,10 @@ def projection(arguments: Arguments) -> dict[str, NDArray[np.float64]]:
     tokens, weight = np.asarray(arguments["tokens"]), np.asarray(arguments["weight"])
     columns = arguments.get("convention") == "column"
     tokens = tokens.swapaxes(-1, -2) if columns else tokens
-    weight = _of_rows(weight, arguments)
+    weight = _as_rows(weight, arguments)
     result = np.zeros((*tokens.shape[:-1], weight.shape[-1]))  # (*B, N, F)
     for index in indices(tokens.shape):
-        projected = _projected(tokens[index], weight, arguments.get("bias"))
+        projected = _project(tokens[index], weight, arguments.get("bias"))
         unit = 1 << projected.exponent
         for n, row in enumerate(projected.rows):
             result[(*index, n)] = [x if isinstance(x, float) else quotient(x, unit) for x in row]
@@ -136,34 +136,33 @@ def self_attention(arguments: Arguments, dialect: Dialect) -> dict[str, NDArray[
     columns = arguments.get("convention") == "column"
     tokens = np.asarray(arguments["tokens"])
     tokens = tokens.swapaxes(-1, -2) if columns else tokens
-    weights = {name: _of_rows(arguments[f"{name}_weight"], arguments) for name in ("query", "key", "value")}
+    weights = {name: _as_rows(arguments[f"{name}_weight"], arguments) for name in ("query", "key", "value")}
     result = np.zeros((*tokens.shape[:-1], weights["value"].shape[-1]))  # (*B, N, Dv)
     shape = (*tokens.shape[:-1], tokens.shape[-2])
     given = {name: arguments.get(name) for name in ("scale", "mask", "is_causal")}
     for index in indices(shape):
         query, key, value = (
-            _projected(tokens[index], weight, arguments.get(f"{name}_bias"))
-            for name, weight in weights.items()
+            _project(tokens[index], weight, arguments.get(f"{name}_bias")) for name, weight in weights.items()
         )
         _, rows = head(query, key, value, given, dialect, shape, index)
         for n, row in enumerate(rows):
-            result[(*index, n)] = [rounded(x) for x in row.output]
+            result[(*index, n)] = [to_float(x) for x in row.output]
     return {"output": result.swapaxes(-1, -2) if columns else result}
 
 
 def multi_head_attention(arguments: Arguments, dialect: Dialect) -> dict[str, NDArray[np.float64]]:
     """Compute attention for projections that are split into heads, then merge and project again."""
-    tokens, weight = np.asarray(arguments["tokens"]), _of_rows(arguments["output_weight"], arguments)
+    tokens, weight = np.asarray(arguments["tokens"]), _as_rows(arguments["output_weight"], arguments)
     memory = arguments.get("memory")
     memory = tokens if memory is None else np.asarray(memory)
     result = np.zeros((*tokens.shape[:-1], weight.shape[-1]))  # (*B, L, F)
     for index in indices(tokens.shape):
-        merged = _merged_heads(tokens, memory, arguments, dialect, index)
-        result[index] = _projected_output(merged, weight, arguments.get("output_bias"))
+        merged = _merge_heads(tokens, memory, arguments, dialect, index)
+        result[index] = _project_output(merged, weight, arguments.get("output_bias"))
     return {"output": result}
 
 
-def _merged_heads(
+def _merge_heads(
     tokens: NDArray[Any], memory: NDArray[Any], arguments: Arguments, dialect: Dialect, index: Index
 ) -> list[list[Number]]:
     """Compute all heads of one batch entry, concatenated in each row."""
@@ -174,8 +173,8 @@ def _merged_heads(
     sources = {"query": (tokens, count), "key": (memory, shared), "value": (memory, shared)}
     query, key, value = (
         _split(
-            _projected(
-                source[index], _of_rows(arguments[f"{name}_weight"], arguments), arguments.get(f"{name}_bias")
+            _project(
+                source[index], _as_rows(arguments[f"{name}_weight"], arguments), arguments.get(f"{name}_bias")
             ),
             heads,
         )
@@ -190,18 +189,18 @@ def _merged_heads(
     return merged
 
 
-def _of_rows(weight: Any, arguments: Arguments) -> NDArray[Any]:
+def _as_rows(weight: Any, arguments: Arguments) -> NDArray[Any]:
     """Convert a weight of the column or linear convention to the row convention."""
     array = np.asarray(weight)
     return array.T if arguments.get("convention") in ("column", "linear") else array
 
 
-def _projected_output(merged: list[list[Number]], weight: NDArray[Any], bias: Any) -> list[list[float]]:
+def _project_output(merged: list[list[Number]], weight: NDArray[Any], bias: Any) -> list[list[float]]:
     factors = exact(weight)
     columns = list(zip(*factors.rows, strict=True))
     shift = [0.0] * factors.depth if bias is None else np.asarray(bias).astype(np.float64).tolist()
     pairs = list(zip(columns, shift, strict=True))
-    return [[rounded(combined(row, column, factors.exponent, b)) for column, b in pairs] for row in merged]
+    return [[to_float(combine(row, column, factors.exponent, b)) for column, b in pairs] for row in merged]
 
 
 def _split(matrix: Matrix, heads: int) -> list[Matrix]:
@@ -209,7 +208,7 @@ def _split(matrix: Matrix, heads: int) -> list[Matrix]:
     return [matrix.columns(h * depth, (h + 1) * depth) for h in range(heads)]
 
 
-def _projected(tokens: NDArray[Any], weight: NDArray[Any], bias: Any) -> Matrix:
+def _project(tokens: NDArray[Any], weight: NDArray[Any], bias: Any) -> Matrix:
     """Multiply rows of tokens by the weight, exactly, and add the bias."""
     left, right = exact(tokens), exact(weight)
     added = exact(np.zeros((1, right.depth)) if bias is None else np.asarray(bias)[np.newaxis])

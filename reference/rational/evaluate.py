@@ -46,7 +46,7 @@ from attnspec.reference.rational.gradients_of_companions import (
     rotary_vjp,
 )
 from attnspec.reference.rational.positions import alibi_bias, alibi_bias_vjp, rotary, rotary_frequencies
-from attnspec.reference.rational.scores import checked
+from attnspec.reference.rational.scores import check_dialect
 from attnspec.reference.rational.stacks import stacked_attention
 
 #: The number of digits. Exponents are unbounded for practical purposes.
@@ -100,7 +100,7 @@ def evaluate(
     operation: str, arguments: Mapping[str, Any], dialect: Mapping[str, str] | None = None
 ) -> dict[str, NDArray[np.float64]]:
     """Compute the values of a call, rounded to float64."""
-    variants = checked(dialect)
+    variants = check_dialect(dialect)
     with localcontext(_CONTEXT):
         if operation in _WITH_DIALECT:
             return _WITH_DIALECT[operation](arguments, variants)

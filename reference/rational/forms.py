@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from attnspec.operations import OPERATIONS
 from attnspec.reference.rational.attention import attention, head, indices, maximum
-from attnspec.reference.rational.gradients import attention_vjp, heads_of, of_gradients, run
-from attnspec.reference.rational.numbers import Matrix, combined, dot, exact, rounded
+from attnspec.reference.rational.gradients import attention_vjp, gradient_variants, heads_of, run
+from attnspec.reference.rational.numbers import Matrix, combine, dot, exact, to_float
 from attnspec.reference.rational.tape import Head
 
 Arguments = Mapping[str, Any]
@@ -35,7 +35,7 @@ class _Sequence:
     keys: list[int]
     offset: int
 
-    def of(self, arguments: Arguments) -> dict[str, Any]:
+    def call_of(self, arguments: Arguments) -> dict[str, Any]:
         """Return the call of attention for this sequence alone."""
         whole = {name: x for name, x in arguments.items() if not name.endswith("_starts") and x is not None}
         for side, places in (("query", self.rows), ("key", self.keys)):
@@ -58,18 +58,18 @@ class _Sequence:
 
 def packed_attention_vjp(arguments: Arguments, dialect: Dialect) -> Arrays:
     """Compute the gradients of all arrays, with one tape for each head of each sequence."""
-    shown = of_gradients(arguments, _within(dialect))
+    shown = gradient_variants(arguments, _within(dialect))
     every = ("query", "key", "value", "bias", "sinks")
     names = [name for name in every if arguments.get(name) is not None]
     arrays = {name: np.asarray(arguments[name]).astype(np.float64) for name in names}
     numbers = {name: np.arange(array.size).reshape(array.shape) for name, array in arrays.items()}
     heads: list[Head] = []
     for sequence in _sequences(arguments, dialect):
-        own = sequence.of(arguments)
+        own = sequence.call_of(arguments)
         cut = {name: np.asarray(own[name]).astype(np.float64) for name in names}
         shape = (cut["query"].shape[0], len(sequence.rows), len(sequence.keys))
         # The numbers of the whole row that the numbers of the sequence are.
-        placed = sequence.of(numbers)
+        placed = sequence.call_of(numbers)
         for each in heads_of(own, cut, shown, shape):
             places = {name: placed[name].ravel()[its] for name, its in each.places.items()}
             heads.append(replace(each, places=places))
@@ -104,15 +104,15 @@ Index = tuple[int, ...]
 
 def block_sparse_attention_vjp(arguments: Arguments, dialect: Dialect) -> Arrays:
     """Compute the gradients of a call with blocks."""
-    return attention_vjp(masked(arguments, pairs_of_blocks(arguments)), dialect)
+    return attention_vjp(mask_pairs(arguments, pairs_of_blocks(arguments)), dialect)
 
 
 def listed_attention_vjp(arguments: Arguments, dialect: Dialect) -> Arrays:
     """Compute the gradients of a call with lists of keys."""
-    return attention_vjp(masked(arguments, pairs_of_lists(arguments)), dialect)
+    return attention_vjp(mask_pairs(arguments, pairs_of_lists(arguments)), dialect)
 
 
-def masked(arguments: Arguments, pairs: Iterator[Index]) -> dict[str, Any]:
+def mask_pairs(arguments: Arguments, pairs: Iterator[Index]) -> dict[str, Any]:
     """Replace the arguments of a sparse call by a mask that is True for some pairs only."""
     shape = _shape(arguments)
     named = np.zeros(shape, dtype=bool)
@@ -183,17 +183,17 @@ def attend_latent(arguments: Arguments, dialect: Dialect) -> Arrays:
         *batch, h = index
         shared = exact(latent[tuple(batch)])
         absorbed = _product(exact(query[index]), exact(np.asarray(arguments["key_weight"])[h].T))
-        q = _joined(absorbed, exact(rotary[index]))
-        key = _joined(shared, exact(np.asarray(arguments["key_rotary"])[tuple(batch)]))
+        q = _join(absorbed, exact(rotary[index]))
+        key = _join(shared, exact(np.asarray(arguments["key_rotary"])[tuple(batch)]))
         q = replace(q, depth=depth)  # the scale is that of the other form (LATENT-2)
         scores, rows = head(q, key, shared, given, dialect, shape, index)
         columns = exact(weight[h])
         for i, row in enumerate(rows):
-            result["lse"][(*index, i)] = rounded(row.lse)
+            result["lse"][(*index, i)] = to_float(row.lse)
             result["weights"][(*index, i)] = row.weights
             result["max"][(*index, i)] = maximum(scores, given, dialect, shape, (*index, i))
             result["output"][(*index, i)] = [
-                rounded(combined(row.output, column, columns.exponent, 0.0))
+                to_float(combine(row.output, column, columns.exponent, 0.0))
                 for column in zip(*columns.rows, strict=True)
             ]
     return result
@@ -205,7 +205,7 @@ def _product(left: Matrix, right: Matrix) -> Matrix:
     return Matrix(rows, right.depth, left.exponent + right.exponent, True)
 
 
-def _joined(left: Matrix, right: Matrix) -> Matrix:
+def _join(left: Matrix, right: Matrix) -> Matrix:
     """Put two matrices side by side, with the finer unit of the two."""
     exponent = max(left.exponent, right.exponent)
     one, other = 1 << (exponent - left.exponent), 1 << (exponent - right.exponent)
@@ -218,15 +218,15 @@ def _joined(left: Matrix, right: Matrix) -> Matrix:
 
 def sharded_attention(arguments: Arguments, dialect: Dialect) -> Arrays:
     """Attend over the rows of all ranks at once."""
-    return attention(_joined_ranks(arguments), dialect)
+    return attention(_join_ranks(arguments), dialect)
 
 
 def sharded_attention_vjp(arguments: Arguments, dialect: Dialect) -> Arrays:
     """Compute the gradients over the rows of all ranks at once."""
-    return attention_vjp(_joined_ranks(arguments), dialect)
+    return attention_vjp(_join_ranks(arguments), dialect)
 
 
-def _joined_ranks(arguments: Arguments) -> dict[str, Any]:
+def _join_ranks(arguments: Arguments) -> dict[str, Any]:
     call = dict(arguments)
     for axis in ("query", "key", "head"):
         call.pop(f"{axis}_shards", None)
@@ -295,13 +295,13 @@ def numbers_of_codes(arguments: Arguments, of: str) -> NDArray[Any]:
     for name, apply in (("zero_points", _less), ("scales", _times)):
         other = arguments.get(f"{of}{name}")
         if other is not None:
-            whole = _repeated(np.asarray(other), codes.shape)
+            whole = _repeat(np.asarray(other), codes.shape)
             for place in np.ndindex(*codes.shape):
                 numbers[place] = apply(numbers[place], whole[place])
     return numbers
 
 
-def _repeated(array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+def _repeat(array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
     array = array.reshape((1,) * (len(shape) - array.ndim) + array.shape)
     for axis, size in enumerate(shape):
         if array.shape[axis] > 1 or size == 0:
@@ -320,7 +320,7 @@ def _times(number: Any, other: Any) -> Any:
 
 def floats(numbers: NDArray[Any]) -> NDArray[np.float64]:
     """Round fractions to float64."""
-    values = [rounded(x) if isinstance(x, Fraction) else x for x in numbers.reshape(-1)]
+    values = [to_float(x) if isinstance(x, Fraction) else x for x in numbers.reshape(-1)]
     return np.array(values, dtype=np.float64).reshape(numbers.shape)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnspec.reference.rational.attention import indices, shared_head
-from attnspec.reference.rational.scores import of_head, sources
+from attnspec.reference.rational.scores import head_rows, sources
 from attnspec.reference.rational.tape import (
     Absorbed,
     Head,
@@ -51,7 +51,7 @@ def attention_vjp(arguments: Arguments, dialect: Mapping[str, str]) -> Arrays:
     ValueError
         If a number that a gradient depends on is not finite.
     """
-    dialect = of_gradients(arguments, dialect)
+    dialect = gradient_variants(arguments, dialect)
     names = [name for name in ("query", "key", "value", "bias", "sinks") if arguments.get(name) is not None]
     arrays = {name: np.asarray(arguments[name]).astype(np.float64) for name in names}
     shape = (*arrays["query"].shape[:-1], arrays["key"].shape[-2])  # (*B, Hq, L, S)
@@ -70,14 +70,14 @@ def latent_attention_vjp(arguments: Arguments, dialect: Mapping[str, str]) -> Ar
     ValueError
         If a number that a gradient depends on is not finite.
     """
-    dialect = of_gradients(arguments, dialect)
+    dialect = gradient_variants(arguments, dialect)
     names = [name for name in (*_LATENT, "bias", "sinks") if arguments.get(name) is not None]
     arrays = {name: np.asarray(arguments[name]).astype(np.float64) for name in names}
     shape = (*arrays["query"].shape[:-1], arrays["latent"].shape[-2])  # (*B, Hq, L, S)
     return run(arguments, dialect, arrays, heads_of(arguments, arrays, dialect, shape))
 
 
-def of_gradients(arguments: Arguments, dialect: Mapping[str, str]) -> dict[str, str]:
+def gradient_variants(arguments: Arguments, dialect: Mapping[str, str]) -> dict[str, str]:
     """Select the variants that change gradients.
 
     The variant `added` of MASK-2 defines an empty row as well, unless a softcap follows the bias: then minus
@@ -144,7 +144,7 @@ def _head(
     there = queries if allowed.query_length is None else allowed.query_length
     sunk = "sinks" in places and float(arguments["sinks"].flat[places["sinks"][0]]) > -math.inf
     uniform = dialect.get("GRAD-10") == "uniform" and keys > 0 and not sunk
-    dropout = of_head(arguments.get("dropout_mask"), shape, index)
+    dropout = head_rows(arguments.get("dropout_mask"), shape, index)
     d_lse = None if dialect.get("GRAD-6") == "ignored" else arguments.get("d_lse")
     return Head(
         places=places,

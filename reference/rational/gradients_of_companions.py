@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnspec.reference.rational.attention import indices, shared_head
-from attnspec.reference.rational.gradients import CLEAR, DEEPEST, GUARD, of_gradients
+from attnspec.reference.rational.gradients import CLEAR, DEEPEST, GUARD, gradient_variants
 from attnspec.reference.rational.positions import turn
 from attnspec.reference.rational.scores import sources
 from attnspec.reference.rational.tape import (
@@ -18,8 +18,8 @@ from attnspec.reference.rational.tape import (
     Node,
     Options,
     Tape,
-    added,
-    averaged,
+    add,
+    average,
     combination,
     dot,
     leaf,
@@ -49,7 +49,7 @@ def merge_partials_vjp(arguments: Arguments) -> Arrays:
     for row in np.ndindex(h.shape):
         present = [n for n in range(len(lses)) if lses[(n, *row)] != -math.inf]
         if present:
-            results = _merged_row(
+            results = _merge_row(
                 [outputs[(n, *row)].tolist() for n in present],
                 [float(lses[(n, *row)]) for n in present],
                 [*g[row].tolist(), float(h[row])],
@@ -59,7 +59,7 @@ def merge_partials_vjp(arguments: Arguments) -> Arrays:
     return {"d_outputs": d_outputs, "d_lses": d_lses}
 
 
-def _merged_row(
+def _merge_row(
     outputs: Sequence[Sequence[float]], lses: Sequence[float], cotangents: Sequence[float]
 ) -> list[tuple[list[float], float]]:
     """Compute the gradients of one row, part by part."""
@@ -76,7 +76,7 @@ def _merged_row(
         values = [[leaf(x) for x in row] for row in outputs]
         tape: Tape = []
         weights, lse = softmax(tape, levels, None, Decimal(1))
-        result = [*averaged(tape, weights, values, [Decimal(1)] * len(weights)), lse]
+        result = [*average(tape, weights, values, [Decimal(1)] * len(weights)), lse]
         combination(tape, result, [Decimal(x) for x in cotangents])  # the loss
         run_back(tape, noise)
         return [
@@ -138,7 +138,7 @@ def multi_head_attention_vjp(arguments: Arguments, dialect: Mapping[str, str]) -
     ValueError
         If a number that a gradient depends on is not finite.
     """
-    dialect = of_gradients(arguments, dialect)
+    dialect = gradient_variants(arguments, dialect)
     names = [name for name in _NAMES if arguments.get(name) is not None]
     arrays = {name: np.asarray(arguments[name]).astype(np.float64) for name in names}
     g = np.asarray(arguments["d_output"]).astype(np.float64)
@@ -196,7 +196,7 @@ def _output(
     count = arguments["heads"]
     shared = arguments.get("key_heads") or count
     query, key, value = (
-        _projected(tape, leaves, arguments, name, _tokens(leaves, name, index))
+        _project(tape, leaves, arguments, name, _tokens(leaves, name, index))
         for name in ("query", "key", "value")
     )
     depth, value_depth = (
@@ -220,8 +220,8 @@ def _output(
             ]
             weights, _ = softmax(tape, scores, None, options.lse_unit)
             values = [value[j][read * value_depth : (read + 1) * value_depth] for j in used]
-            merged[i] += averaged(tape, weights, values, [Decimal(1)] * len(used))
-    return _projected(tape, leaves, arguments, "output", merged)
+            merged[i] += average(tape, weights, values, [Decimal(1)] * len(used))
+    return _project(tape, leaves, arguments, "output", merged)
 
 
 def _tokens(leaves: Leaves, name: str, index: Index) -> list[list[Node]]:
@@ -231,7 +231,7 @@ def _tokens(leaves: Leaves, name: str, index: Index) -> list[list[Node]]:
     return [leaves.row(array, row) for row in places[index]]
 
 
-def _projected(
+def _project(
     tape: Tape, leaves: Leaves, arguments: Arguments, name: str, rows: Sequence[Sequence[Node]]
 ) -> list[list[Node]]:
     weight = leaves.arrays[f"{name}_weight"]
@@ -244,4 +244,4 @@ def _projected(
     results = [[dot(tape, row, column) for column in factors] for row in rows]
     if not biased:
         return results
-    return [[added(tape, [x, b]) for x, b in zip(row, shift, strict=True)] for row in results]
+    return [[add(tape, [x, b]) for x, b in zip(row, shift, strict=True)] for row in results]

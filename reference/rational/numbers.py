@@ -68,7 +68,7 @@ def quotient(numerator: int, denominator: int) -> float:
         return math.inf if numerator > 0 else -math.inf
 
 
-def rounded(number: Number) -> float:
+def to_float(number: Number) -> float:
     """Round to the nearest float."""
     if isinstance(number, Fraction):
         return quotient(number.numerator, number.denominator)
@@ -82,7 +82,7 @@ def decimal(number: Number) -> Decimal:
     return +Decimal(number)
 
 
-def combined(numbers: Sequence[Number], factors: Sequence[Entry], exponent: int, added: float) -> Number:
+def combine(numbers: Sequence[Number], factors: Sequence[Entry], exponent: int, added: float) -> Number:
     """Sum numbers times integers of units ``2 ** -exponent``. The sum is exact if all are rational."""
     pairs = list(zip(numbers, factors, strict=True))
     special = [sign(x) * sign(y) for x, y in pairs if isinstance(x, float) or isinstance(y, float)]

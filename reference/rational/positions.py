@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnspec.reference.rational.numbers import cosine_and_sine, pi
-from attnspec.reference.rational.scores import of_entry
+from attnspec.reference.rational.scores import entry_number
 
 Arguments = Mapping[str, Any]
 
@@ -32,7 +32,7 @@ def rotary_frequencies(arguments: Arguments, dialect: Mapping[str, str]) -> dict
     given = {**_DEFAULTS, **{name: thing for name, thing in arguments.items() if thing is not None}}
     depth = given.get("rotary_depth") or np.asarray(given["features"]).shape[-1]
     scaling = given.get("scaling", "none")
-    inverse = np.array([float(_stretched(given, scaling, k, depth, dialect)) for k in range(depth // 2)])
+    inverse = np.array([float(_frequency(given, scaling, k, depth, dialect)) for k in range(depth // 2)])
     return {
         "inverse_frequencies": inverse,
         "attention_factor": np.asarray(float(_growth(given, scaling, dialect))),
@@ -47,7 +47,7 @@ def _power(base: Decimal, numerator: int, denominator: int) -> Decimal:
     return (base.ln() * numerator / denominator).exp()
 
 
-def _stretched(arguments: Arguments, scaling: str, k: int, depth: int, dialect: Mapping[str, str]) -> Decimal:
+def _frequency(arguments: Arguments, scaling: str, k: int, depth: int, dialect: Mapping[str, str]) -> Decimal:
     base = _number(arguments, "base")
     period = _power(base, 2 * k, depth)  # the positions of one radian
     if scaling == "none":
@@ -64,12 +64,12 @@ def _stretched(arguments: Arguments, scaling: str, k: int, depth: int, dialect: 
         longest = max(arguments["length"], arguments["original_length"])
         ratio = factor * longest / arguments["original_length"] - factor + 1
         return 1 / _power(base * _power(ratio, depth, depth - 2), 2 * k, depth)
-    kept = _kept_by_yarn if scaling == "yarn" else _kept_by_llama3
+    kept = _yarn_share if scaling == "yarn" else _llama3_share
     part = kept(arguments, k, depth, period, dialect)
     return part / period + (1 - part) / (period * factor)
 
 
-def _clipped(x: Decimal) -> Decimal:
+def _clip(x: Decimal) -> Decimal:
     return min(max(x, Decimal(0)), Decimal(1))
 
 
@@ -78,12 +78,12 @@ def _turns(arguments: Arguments, period: Decimal) -> Decimal:
     return Decimal(arguments["original_length"]) / (2 * pi(getcontext().prec) * period)
 
 
-def _kept_by_yarn(
+def _yarn_share(
     arguments: Arguments, k: int, depth: int, period: Decimal, dialect: Mapping[str, str]
 ) -> Decimal:
     fast, slow = _number(arguments, "beta_fast"), _number(arguments, "beta_slow")
     if dialect.get("POS-21") == "by-rotations":
-        return _clipped((_turns(arguments, period) - slow) / (fast - slow))
+        return _clip((_turns(arguments, period) - slow) / (fast - slow))
     base = _number(arguments, "base")
     first, last = (
         Decimal(depth) / 2 * (_turns(arguments, Decimal(1)) / rotations).ln() / base.ln()
@@ -94,10 +94,10 @@ def _kept_by_yarn(
         last = last.to_integral_value(ROUND_CEILING)
     first, last = max(first, Decimal(0)), min(last, Decimal(depth - 1))
     width = last - first or Decimal("0.001")
-    return 1 - _clipped((k - first) / width)
+    return 1 - _clip((k - first) / width)
 
 
-def _kept_by_llama3(
+def _llama3_share(
     arguments: Arguments, _k: int, _depth: int, period: Decimal, _dialect: Mapping[str, str]
 ) -> Decimal:
     low, high = _number(arguments, "low_frequency_factor"), _number(arguments, "high_frequency_factor")
@@ -130,13 +130,13 @@ def rotary(arguments: Arguments, dialect: Mapping[str, str]) -> dict[str, NDArra
         for k in range(depth // 2):
             pair = (2 * k, 2 * k + 1) if arguments.get("interleaved") else (k, k + depth // 2)
             first, second = (float(features[(*index, d)]) for d in pair)
-            turned = _turned(first, second, *turn(arguments, features.ndim, index, k, depth, dialect))
+            turned = _turn(first, second, *turn(arguments, features.ndim, index, k, depth, dialect))
             for d, x in zip(pair, turned, strict=True):
                 result[(*index, d)] = x
     return {"rotated": result}
 
 
-def _turned(first: float, second: float, cosine: Decimal, sine: Decimal) -> tuple[float, float]:
+def _turn(first: float, second: float, cosine: Decimal, sine: Decimal) -> tuple[float, float]:
     if isfinite(first) and isfinite(second):
         a, b = Decimal(first), Decimal(second)
         return float(a * cosine - b * sine), float(a * sine + b * cosine)
@@ -163,7 +163,7 @@ def turn(
         rate = Decimal(float(arguments["inverse_frequencies"][pair]))
         cosine, sine = cosine_and_sine(position * rate)
     else:
-        cosine, sine = _of_base(position, pair, depth, float(arguments.get("base", 10000.0)))
+        cosine, sine = _base_rotation(position, pair, depth, float(arguments.get("base", 10000.0)))
     return factor * cosine, factor * sine
 
 
@@ -184,7 +184,7 @@ def _own(arguments: Arguments, row: tuple[int, ...], pair: int, dialect: Mapping
 
 
 @lru_cache(maxsize=1 << 16)
-def _of_base(position: int, pair: int, depth: int, base: float) -> tuple[Decimal, Decimal]:
+def _base_rotation(position: int, pair: int, depth: int, base: float) -> tuple[Decimal, Decimal]:
     """Compute cosine and sine of the angle of a pair."""
     rate = (Decimal(-2 * pair) / depth * Decimal(base).ln()).exp()
     return cosine_and_sine(position * rate)
@@ -222,7 +222,7 @@ def _times(arguments: Arguments, index: tuple[int, ...], dialect: Mapping[str, s
     """Return the factor of the slope in one element of the bias."""
     *entry, i, j = index
     b, batch = tuple(entry[:-1]), np.shape(arguments["query"])[:-3]
-    p = i + (of_entry(arguments.get("query_offset", 0), batch, index) or 0)
+    p = i + (entry_number(arguments.get("query_offset", 0), batch, index) or 0)
     if arguments.get("query_positions") is not None:
         p = int(arguments["query_positions"][b][i])
     place = j if arguments.get("key_positions") is None else int(arguments["key_positions"][b][j])

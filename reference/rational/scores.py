@@ -36,7 +36,7 @@ SHOWN = MappingProxyType(
 )
 
 
-def checked(dialect: Mapping[str, str] | None) -> Mapping[str, str]:
+def check_dialect(dialect: Mapping[str, str] | None) -> Mapping[str, str]:
     """Refuse unknown variants, and drop those that change only rounding or refusals."""
     kept = {}
     for rule, variant in (dialect or {}).items():
@@ -96,7 +96,7 @@ def sources(
     queries, keys = shape[-2:]
     batch = shape[:-3]
     given = arguments.get("query_offset", 0)
-    offset = of_entry(given, batch, index) or 0
+    offset = entry_number(given, batch, index) or 0
     # A given offset of 0 cannot be distinguished from the default of 0.
     absent = given is None or (isinstance(given, int | np.integer) and given == 0)
     if dialect.get("MASK-3") == "bottom-right" and absent:
@@ -106,14 +106,14 @@ def sources(
         left -= 1
     added = dialect.get("MASK-2") == "added"
     return Sources(
-        mask=of_head(arguments.get("mask"), shape, index),
-        bias=None if added else of_head(arguments.get("bias"), shape, index),
+        mask=head_rows(arguments.get("mask"), shape, index),
+        bias=None if added else head_rows(arguments.get("bias"), shape, index),
         offset=offset,
         is_causal=bool(arguments.get("is_causal")),
         left=left,
         right=right,
-        query_length=of_entry(arguments.get("query_lengths"), batch, index),
-        key_length=of_entry(arguments.get("key_lengths"), batch, index),
+        query_length=entry_number(arguments.get("query_lengths"), batch, index),
+        key_length=entry_number(arguments.get("key_lengths"), batch, index),
         query_ids=_ids(arguments.get("query_segment_ids"), index),
         key_ids=_ids(arguments.get("key_segment_ids"), index),
         query_places=_ids(arguments.get("query_positions"), index),
@@ -121,12 +121,12 @@ def sources(
     )
 
 
-def of_head(array: Any, shape: tuple[int, ...], index: tuple[int, ...]) -> Any:
+def head_rows(array: Any, shape: tuple[int, ...], index: tuple[int, ...]) -> Any:
     """Return the part of a mask or bias for one head, as nested lists."""
     return None if array is None else np.broadcast_to(array, shape)[index].tolist()
 
 
-def of_entry(number: Any, batch: tuple[int, ...], index: tuple[int, ...]) -> int | None:
+def entry_number(number: Any, batch: tuple[int, ...], index: tuple[int, ...]) -> int | None:
     """Return the integer for the batch entry of an index."""
     return None if number is None else int(np.broadcast_to(number, batch)[index[: len(batch)]])
 
@@ -248,7 +248,7 @@ def head_scores(
     finite = query.finite and key.finite
     rows: list[list[Key | float]] = []
     for i, q in enumerate(query.rows):
-        products = [_scaled(dot(q, k, finite=finite), numerator) for k in key.rows]
+        products = [_scale(dot(q, k, finite=finite), numerator) for k in key.rows]
         if bias is None and finite:
             rows.append([(x, 0, 0) for x in products])
             continue
@@ -273,7 +273,7 @@ def _factor(depth: int, given: float | None) -> tuple[int, int, int, int]:
     return (1, 0, root, 1) if root * root == depth else (1, 0, 1, depth)
 
 
-def _scaled(product: Entry, numerator: int) -> Entry:
+def _scale(product: Entry, numerator: int) -> Entry:
     return product * sign(numerator) if isinstance(product, float) else product * numerator
 
 

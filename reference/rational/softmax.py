@@ -8,7 +8,7 @@ from fractions import Fraction
 from operator import mul
 
 from attnspec.dialect import of_routes
-from attnspec.reference.rational.numbers import Matrix, Number, decimal, rounded
+from attnspec.reference.rational.numbers import Matrix, Number, decimal, to_float
 from attnspec.reference.rational.scores import Key, Scores
 
 #: If x has this many zeros after its decimal point, three terms of log(1 + x) give 60 digits.
@@ -62,12 +62,12 @@ def attend(
             members.setdefault(score, []).append(j)
     broken = [x for j in allowed if isinstance(x := row[j], float) and not x < 0]
     if broken:  # NaN or plus infinity
-        return _broken(row, value, sum(broken))
+        return _nan_row(row, value, sum(broken))
     if not members and added and scores.sink is None:
         disallowed = [j for j in range(len(row)) if j not in set(allowed)]
         if disallowed and of_routes(dialect.get("MASK-6", "")).get("mask") == "uniform":
             return _uniform(disallowed, -math.inf, len(row), value, kept)
-        return _broken(row, value, _lse_of_nothing(dialect))
+        return _nan_row(row, value, _lse_of_nothing(dialect))
     if scores.sink is not None:
         members.setdefault(scores.sink, [])
     if not members:
@@ -98,7 +98,7 @@ def _logarithm(groups: Sequence[_Group], total: Decimal) -> Decimal:
     return rest - rest * rest / 2 + rest * rest * rest / 3
 
 
-def _broken(row: Sequence[Key | float], value: Matrix, lse: float) -> Row:
+def _nan_row(row: Sequence[Key | float], value: Matrix, lse: float) -> Row:
     return Row([math.nan] * value.depth, lse, [math.nan] * len(row))
 
 
@@ -147,7 +147,7 @@ def _weights(groups: Sequence[_Group], total: Decimal, keys: int, kept: Kept) ->
     weights = [0.0] * keys
     for group in groups:
         if len(groups) == 1:
-            weight = rounded(1 / (group.count * kept.rate))
+            weight = to_float(1 / (group.count * kept.rate))
         else:
             weight = float(group.exponential / (total * decimal(kept.rate)))
         for j in group.members:

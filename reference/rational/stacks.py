@@ -12,7 +12,7 @@ from attnspec.reference.rational.attention import attention
 from attnspec.reference.rational.forms import (
     attend_latent,
     floats,
-    masked,
+    mask_pairs,
     numbers_of_codes,
     pairs_of_blocks,
     pairs_of_lists,
@@ -31,7 +31,7 @@ def stacked_attention(operation: str, given: Mapping[str, Any], dialect: Mapping
     """Compute the outputs of an operation of one form, or of several."""
     form = OPERATIONS[operation]
     arguments = {name: thing for name, thing in given.items() if thing is not None}
-    arguments |= _decoded(arguments)
+    arguments |= _decode(arguments)
     query = np.asarray(arguments["query"])
     keys = _number_of_keys(arguments)
     shape = (*query.shape[:-1], keys)
@@ -61,7 +61,7 @@ def stacked_attention(operation: str, given: Mapping[str, Any], dialect: Mapping
     return {name: results[name] for name in form.judged(given)}
 
 
-def _decoded(arguments: Mapping[str, Any]) -> Arguments:
+def _decode(arguments: Mapping[str, Any]) -> Arguments:
     """Decode all codes, in pages or not."""
     decoded = {}
     for scales in _HELD[:3]:
@@ -89,7 +89,7 @@ def _with_mask(arguments: Arguments, shape: tuple[int, ...]) -> Arguments:
     if "key_indices" in lists and ("latent" in lists or "latent_pages" in lists):
         lists["key_indices"] = np.asarray(lists["key_indices"])[..., np.newaxis, :, :]
     pairs = pairs_of_lists if "key_indices" in lists else pairs_of_blocks
-    return {**arguments, "mask": masked(lists, pairs(lists))["mask"]}
+    return {**arguments, "mask": mask_pairs(lists, pairs(lists))["mask"]}
 
 
 def _rows(
@@ -103,7 +103,7 @@ def _rows(
             sequence = (g,) if "packed" in layers else batch
             queries = starts[g + 1] - starts[g]
             places, stored, begin = _keys_of(arguments, sequence, queries)
-            stored_at = ((name, _held(arguments, name, sequence, batch, places)) for name in _HELD)
+            stored_at = ((name, _gather(arguments, name, sequence, batch, places)) for name in _HELD)
             held = {name: array for name, array in stored_at if array is not None}
             own = arguments.get("query_offset")
             begin = begin if own is None else _integer(own, sequence)
@@ -114,7 +114,7 @@ def _rows(
                 i = starts[g] + place
                 plain: Arguments = dict(held)
                 plain |= {name: arguments[name] for name in (*_SHARED, *_SHARED_ARRAYS) if name in arguments}
-                plain |= _of_row(arguments, batch, sequence, i, places)
+                plain |= _row_arguments(arguments, batch, sequence, i, places)
                 plain.setdefault("key_positions", np.array(stored, dtype=np.int64))
                 plain["query_lengths"] = int(place < valid)
                 standing = arguments.get("query_positions")
@@ -142,7 +142,7 @@ def _keys_of(
     return list(range(first, last)), list(range(last - first)), 0
 
 
-def _held(
+def _gather(
     arguments: Mapping[str, Any],
     name: str,
     sequence: tuple[int, ...],
@@ -170,7 +170,7 @@ def _held(
     return np.take(own, np.array(places, dtype=np.int64), axis=-2)
 
 
-def _of_row(
+def _row_arguments(
     arguments: Mapping[str, Any],
     batch: tuple[int, ...],
     sequence: tuple[int, ...],

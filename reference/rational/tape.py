@@ -44,12 +44,12 @@ def combination(tape: Tape, nodes: Sequence[Node], factors: Sequence[Decimal]) -
     return _put(tape, Node(value, sum((node.size * size for node, _, size in edges), _ZERO), edges))
 
 
-def scaled(tape: Tape, node: Node, factor: Decimal) -> Node:
+def multiply(tape: Tape, node: Node, factor: Decimal) -> Node:
     """Multiply by a constant."""
     return combination(tape, [node], [factor])
 
 
-def added(tape: Tape, nodes: Sequence[Node]) -> Node:
+def add(tape: Tape, nodes: Sequence[Node]) -> Node:
     """Add up numbers."""
     return combination(tape, nodes, [_ONE] * len(nodes))
 
@@ -190,7 +190,7 @@ class Rows:
         """Return one row."""
         return self.leaves.row(name, self.head.places[name][i])
 
-    def projected(self, output: list[Node]) -> list[Node]:
+    def project(self, output: list[Node]) -> list[Node]:
         """Return a row of the output for the mean of rows of values."""
         return output
 
@@ -211,7 +211,7 @@ class Absorbed(Rows):
     def _depth(self) -> int:
         return len(self.head.places["key_weight"])
 
-    def projected(self, output: list[Node]) -> list[Node]:
+    def project(self, output: list[Node]) -> list[Node]:
         """Project the mean of latent vectors."""
         columns = self.head.places["value_weight"].T
         return [dot(self.tape, output, self.leaves.row("value_weight", column)) for column in columns]
@@ -227,7 +227,7 @@ def results(rows: Rows, options: Options) -> list[tuple[Node, Decimal]]:
         values = [rows.at("value", j) for j in used]
         kept = [options.kept if head.kept[i][j] else Decimal(0) for j in used]
         if i in head.filled:
-            mean = rows.projected(_mean(tape, values, kept))
+            mean = rows.project(_mean(tape, values, kept))
             results += zip(mean, head.d_output[i].tolist(), strict=True)
         if not row and sink is None:
             continue  # the lse is not finite
@@ -243,7 +243,7 @@ def results(rows: Rows, options: Options) -> list[tuple[Node, Decimal]]:
         weights, lse = softmax(tape, scores, sink, options.lse_unit)
         results.append((lse, float(head.d_lse[i])))
         if row:
-            mean = rows.projected(averaged(tape, weights, values, kept))
+            mean = rows.project(average(tape, weights, values, kept))
             results += zip(mean, head.d_output[i].tolist(), strict=True)
     return [(node, Decimal(_finite("cotangent", number))) for node, number in results]
 
@@ -273,16 +273,16 @@ def score(
     """Compute one score: scaled, capped, and with its bias."""
     result = dot(tape, query, key)
     if options.scale_node is None:
-        result = scaled(tape, result, options.scale)
+        result = multiply(tape, result, options.scale)
     else:
         result = dot(tape, [result], [options.scale_node])
     if bias is not None and options.inside:
-        result = added(tape, [result, bias])
+        result = add(tape, [result, bias])
     if options.softcap is not None:
-        result = scaled(
-            tape, hyperbolic_tangent(tape, scaled(tape, result, 1 / options.softcap)), options.softcap
+        result = multiply(
+            tape, hyperbolic_tangent(tape, multiply(tape, result, 1 / options.softcap)), options.softcap
         )
-    return result if bias is None or options.inside else added(tape, [result, bias])
+    return result if bias is None or options.inside else add(tape, [result, bias])
 
 
 def softmax(
@@ -292,16 +292,16 @@ def softmax(
     levels = [*scores] if sink is None else [*scores, sink]
     top = max(level.value for level in levels)  # it cancels and depends on no number of the call
     rates = [exponential(tape, level, top) for level in levels]
-    whole = added(tape, rates)
-    lse = scaled(tape, logarithm(tape, whole), lse_unit)
+    whole = add(tape, rates)
+    lse = multiply(tape, logarithm(tape, whole), lse_unit)
     return [quotient(tape, rate, whole) for rate in rates[: len(scores)]], lse
 
 
-def averaged(
+def average(
     tape: Tape, weights: Sequence[Node], values: Sequence[Sequence[Node]], kept: Sequence[Decimal]
 ) -> list[Node]:
     """Compute the weighted mean of each column of the values, after dropout."""
-    left = [scaled(tape, weight, factor) for weight, factor in zip(weights, kept, strict=True)]
+    left = [multiply(tape, weight, factor) for weight, factor in zip(weights, kept, strict=True)]
     return [dot(tape, left, column) for column in zip(*values, strict=True)]
 
 

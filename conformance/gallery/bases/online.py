@@ -44,7 +44,7 @@ def of_one_sequence(call: Attention) -> Attention:
     if not isinstance(call, Packed):
         return call
     own = {field.name: getattr(call, field.name) for field in fields(Attention)}
-    return Attention(**own | {"mask": base.allowed(call), "is_causal": False, "window": None})
+    return Attention(**own | {"mask": base.allowed_pairs(call), "is_causal": False, "window": None})
 
 
 def has_positions(call: Attention) -> bool:
@@ -124,13 +124,13 @@ def part(tile: Tile) -> Attention:
 
 def scored(_tile: Tile, call: Attention) -> Array:
     """Compute the tile's scores."""
-    s: Array = base.scored(call)
+    s: Array = base.score(call)
     return s
 
 
 def seen(_tile: Tile, call: Attention) -> Mask:
     """Return the allowed pairs of the tile."""
-    result: Mask = base.allowed(call)
+    result: Mask = base.allowed_pairs(call)
     return result
 
 
@@ -173,7 +173,7 @@ def exponentials(_tile: Tile, s: Array, shift: Array) -> Array:
 
 def weighted(_tile: Tile, call: Attention, e: Array, allowed: Mask) -> Any:
     """Apply dropout, and sum the values of the tile."""
-    return base.weighted(call, base.dropped(call, e), allowed)
+    return base.weighted_sum(call, base.drop(call, e), allowed)
 
 
 def ended(_call: Attention, state: State) -> tuple[Array, Array]:
@@ -242,7 +242,7 @@ class Online:
         """Compute the weights of a tile from the sums of all tiles."""
         call, s, _ = self._masked(tile)
         e = self.exponentials(tile, s, self.shift_of(tile, state.top))
-        p: Array = base.dropped(call, e / np.where(state.total == 0, 1, state.total))
+        p: Array = base.drop(call, e / np.where(state.total == 0, 1, state.total))
         return p
 
     def _masked(self, tile: Tile) -> tuple[Attention, Array, Mask]:
@@ -304,7 +304,7 @@ def masked_at_edges(tile: Tile, call: Attention) -> Mask:
     (first, last), (least, most) = positions(whole, tile.rows), bounds(whole)
     inside = least is None or tile.keys.start >= last + least
     inside = inside and (most is None or tile.keys.stop - 1 <= first + most) and not has_positions(whole)
-    result: Mask = base.allowed(call.but(is_causal=False, window=None) if inside else call)
+    result: Mask = base.allowed_pairs(call.but(is_causal=False, window=None) if inside else call)
     return result
 
 

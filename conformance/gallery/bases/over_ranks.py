@@ -12,9 +12,9 @@ Steps = dict[str, Callable[..., Any]]
 _Row = tuple[str, Ranks, str, str, str, Steps] | tuple[str, Ranks, str, str, str, Steps, str]
 
 
-def over_ranks(*table: _Row, step: str = "sharded_attended") -> tuple[Entry, ...]:
+def over_ranks(*table: _Row, step: str = "attend_sharded") -> tuple[Entry, ...]:
     """Make entries that replace steps of a base."""
-    run = "attend" if step == "sharded_attended" else "differentiate"
+    run = "attend" if step == "attend_sharded" else "differentiate"
     return rows(
         *(
             (name, step, rule, kind, getattr(ranks.with_step(**steps), run), sentence, *seen)

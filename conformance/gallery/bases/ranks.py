@@ -141,17 +141,17 @@ def needed(_call: Attention, _rank: Rank) -> bool:
 
 def seen(call: Attention, _rank: Rank) -> Mask:
     """Return the allowed pairs of a block."""
-    return np.broadcast_to(base.allowed(call), call.shape)
+    return np.broadcast_to(base.allowed_pairs(call), call.shape)
 
 
 def partial(call: Attention, _rank: Rank, allowed: Mask) -> Pair:
     """Attend to the keys of a block."""
-    s = base.scored(call)
+    s = base.score(call)
     if call.keys:
         p, lse = finished(cast("Any", None), np.where(allowed, s, -np.inf).astype(s.dtype))
     else:
         p, lse = s, np.full((*s.shape[:-1], 1), -np.inf, s.dtype)
-    return base.weighted(call, base.dropped(call, p), allowed), lse
+    return base.weighted_sum(call, base.drop(call, p), allowed), lse
 
 
 def merged(_rank: Rank, one: Pair, other: Pair) -> Pair:
@@ -184,8 +184,8 @@ def sunk(call: Attention, rank: Rank, whole: Pair) -> Pair:
 
 def weights(call: Attention, _rank: Rank, allowed: Mask, lse: Array) -> Array:
     """Compute the weights of a block again, from the lse of all keys."""
-    p = np.exp(np.where(allowed, base.scored(call) - np.where(lse == -np.inf, 0, lse), -np.inf))
-    kept: Array = base.dropped(call, p)
+    p = np.exp(np.where(allowed, base.score(call) - np.where(lse == -np.inf, 0, lse), -np.inf))
+    kept: Array = base.drop(call, p)
     return kept
 
 
@@ -310,7 +310,7 @@ class Ranks:
                     own_shares[..., columns] = self.weights(own, rank, self.seen(own, rank), lse)
                 shares.append((rank, own_shares))
         empty = np.full((*shape[:-1], 1), -np.inf, dtype)
-        results = base.returned(
+        results = base.finish(
             call,
             self.collected(mesh, outputs, np.zeros((*shape[:-1], call.value.shape[-1]), dtype)),
             self.collected(mesh, lses, empty.copy())[..., 0],
@@ -324,7 +324,7 @@ class Ranks:
     def differentiate(self, given_call: Call, given: Arguments) -> tuple[Array, ...]:
         """Compute the gradients of a call, each in the dtype of its array."""
         mesh, call = self.meshed(mesh_of(given)), _entered(given_call, given, Gradients)
-        call = base.given_cotangents(call)
+        call = base.convert_cotangents(call)
         whole = explicit(call)
         d_query, d_key, d_value = (np.zeros_like(x) for x in (call.query, call.key, call.value))
         t_whole, d_sinks = np.zeros(call.shape, call.query.dtype), np.zeros(call.shape[-3], call.query.dtype)
@@ -336,7 +336,7 @@ class Ranks:
             found = []
             for columns, own in self.blocks(whole, rank):
                 allowed = self.seen(own, rank)
-                p = np.exp(np.where(allowed, base.scored(own) - shift, -np.inf))
+                p = np.exp(np.where(allowed, base.score(own) - shift, -np.inf))
                 found.append((columns, own, allowed, p, base.d_weights(own)))
             delta = self.deltas([base.delta(own, p, r, allowed) for _, own, allowed, p, r in found])
             of_rows = []
@@ -368,7 +368,7 @@ def _entered(call: Call, given: Arguments, made: type[A]) -> A:
     checked = check_arguments(whole)
     if isinstance(checked, Gradients):
         checked = check_cotangents(checked)
-    return cast("A", base.entered(checked))
+    return cast("A", base.enter(checked))
 
 
 RING = Ranks("ring", "in a ring")

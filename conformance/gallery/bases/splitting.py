@@ -28,19 +28,19 @@ def scored(_tile: Tile, call: Attention) -> Array:
     shared = call.key.shape[-3]
     query = call.query.reshape(*batch, shared, heads // shared * queries, depth)  # (*B, Hkv, G * L, D)
     x = (query @ np.swapaxes(call.key, -1, -2)).reshape(call.shape)
-    s: Array = base.biased(call, base.capped(call, x * base.factor(call)))
+    s: Array = base.add_bias(call, base.cap(call, x * base.factor(call)))
     return s
 
 
 def seen(_tile: Tile, call: Attention) -> Mask:
     """Return the allowed pairs of the split."""
-    result: Mask = base.allowed(call)
+    result: Mask = base.allowed_pairs(call)
     return result
 
 
 def weighted(_tile: Tile, call: Attention, p: Array, allowed: Mask) -> Any:
     """Apply dropout, and sum the values of the split."""
-    return base.weighted(call, base.dropped(call, p), allowed)
+    return base.weighted_sum(call, base.drop(call, p), allowed)
 
 
 def finished(_tile: Tile, s: Array) -> tuple[Array, Array]:
@@ -114,7 +114,7 @@ class Splits:
             p, lse = self.finished(tile, np.where(allowed, s, -np.inf).astype(s.dtype))
             outputs.append(self.weighted(tile, own, p, np.broadcast_to(allowed, s.shape)))
             lses.append(lse)
-            shares.append(base.dropped(own, p))
+            shares.append(base.drop(own, p))
         output, lse = self.merged(call, *map(np.stack, self.sunk(call, outputs, lses)))
         weights = np.zeros((*call.query.shape[:-1], call.keys if call.return_weights else 0), output.dtype)
         if call.return_weights:

@@ -139,10 +139,10 @@ QUERY_LENGTHS = _strides_of("check_integers", "NUM-8", "query_lengths")
 OFFSETS = _strides_of("check_integers", "NUM-8", "query_offset")
 QUERY_SEGMENTS = _strides_of("check_segments", "NUM-8", "query_segment_ids")
 KEY_SEGMENTS = _strides_of("check_segments", "NUM-8", "key_segment_ids")
-SINKS = _strides_of("entered", "NUM-8", "sinks")
-STRIDED_BIASES = _strides_of("entered", "NUM-8", "bias")
-STRIDED_MASKS = _strides_of("entered", "NUM-8", "mask")
-STRIDED_DROPOUTS = _strides_of("entered", "NUM-8", "dropout_mask")
+SINKS = _strides_of("enter", "NUM-8", "sinks")
+STRIDED_BIASES = _strides_of("enter", "NUM-8", "bias")
+STRIDED_MASKS = _strides_of("enter", "NUM-8", "mask")
+STRIDED_DROPOUTS = _strides_of("enter", "NUM-8", "dropout_mask")
 
 
 def _read_forward(array: Array, axis: int) -> Array:

@@ -27,7 +27,7 @@ def _full(array: Array, call: Attention) -> Array:
 
 
 def _other_sources(call: Attention, *without: str) -> Mask:
-    result: Mask = base.allowed(call.but(**dict.fromkeys(without)))
+    result: Mask = base.allowed_pairs(call.but(**dict.fromkeys(without)))
     return result
 
 

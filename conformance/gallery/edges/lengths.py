@@ -35,7 +35,7 @@ def mean_of_the_keys_not_added_back_past_some(length: int, call: Attention) -> A
     output, lse, p = TALL.attend(call)
     if call.keys <= length or call.softcap is not None or call.sinks is not None:
         return output, lse, p
-    mean = base.shared(call, call.key).mean(axis=-2, keepdims=True)  # (*B, Hq, 1, D)
+    mean = base.repeat_heads(call, call.key).mean(axis=-2, keepdims=True)  # (*B, Hq, 1, D)
     return output, lse - ((call.query * mean).sum(axis=-1) * base.factor(call)).astype(lse.dtype), p
 
 
@@ -45,7 +45,7 @@ def mean_of_the_values_added_to_every_row_past_some(length: int, call: Attention
     output, lse, p = WIDE.attend(call)
     if call.keys <= length or not np.isfinite(call.value).all():
         return output, lse, p
-    mean = base.shared(call, call.value).mean(axis=-2, keepdims=True)
+    mean = base.repeat_heads(call, call.value).mean(axis=-2, keepdims=True)
     centred, _, _ = WIDE.attend(call.but(value=call.value - call.value.mean(axis=-2, keepdims=True)))
     return (centred + mean).astype(output.dtype), lse, p
 
@@ -105,7 +105,7 @@ def mean_for_empty_rows_past_one_tile(attend: Step, call: Attention) -> Any:
     output, lse, p = attend(call)
     if call.keys <= 128:
         return output, lse, p
-    mean: Array = base.shared(call, call.value).mean(axis=-2, keepdims=True)
+    mean: Array = base.repeat_heads(call, call.value).mean(axis=-2, keepdims=True)
     return np.where((lse == -np.inf)[..., None], mean, output).astype(output.dtype), lse, p
 
 

@@ -285,5 +285,5 @@ def softcap_after_the_bias_in_the_last_keys(tile: Tile, call: Attention) -> Arra
     """Cap the sum of scores and bias in a remainder of keys."""
     if not tile.is_short:
         return online.scored(tile, call)
-    result: Array = base.capped(call, base.biased(call, base.product(call) * base.factor(call)))
+    result: Array = base.cap(call, base.add_bias(call, base.product(call) * base.factor(call)))
     return np.where(np.isneginf(result), -np.inf, result).astype(result.dtype)

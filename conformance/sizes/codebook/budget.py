@@ -14,7 +14,7 @@ from attnspec.reference.budget.arithmetic import (
     RAISED,
     Arithmetic,
     Budget,
-    rounded,
+    add_rounding,
 )
 from attnspec.reference.budget.attention import (
     APPROXIMATE,
@@ -75,7 +75,7 @@ def budgets_of_rows(
     finite = np.isfinite(lse)
     of_log = LOGARITHM * np.where(finite, np.abs(lse), 0)
     error = relative + unit * (of_log + EXPONENTIAL * logarithm[:, 0])
-    of_lse = np.where(finite, rounded(np.where(finite, lse, 0), error, arithmetic.lse), 0.0)
+    of_lse = np.where(finite, add_rounding(np.where(finite, lse, 0), error, arithmetic.lse), 0.0)
 
     largest = exponential.max(axis=-1, keepdims=True, initial=0)
     size = (1 + _SLACK) * moments.size
@@ -100,7 +100,7 @@ def budgets_of_rows(
         error += inexact * cast * np.maximum(size, deviation)
     flushed = work.normal + (arithmetic.least if arithmetic.casts else 0)
     error += several * (flushed * moments.total + keys * work.normal * (moments.size > 0))
-    return rounded(output, error, storage), of_lse
+    return add_rounding(output, error, storage), of_lse
 
 
 @dataclass(frozen=True)

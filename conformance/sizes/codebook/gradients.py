@@ -22,7 +22,7 @@ from attnspec.conformance.sizes.codebook.rows import tasks as forward_tasks
 from attnspec.conformance.sizes.codebook.sums import TILE
 from attnspec.conformance.sizes.codebook.words import Sources, Targets, by_word, intervals, intervals_of_keys
 from attnspec.formula import Formula
-from attnspec.reference.budget.arithmetic import Accuracy, Arithmetic, Budget, rounded
+from attnspec.reference.budget.arithmetic import Accuracy, Arithmetic, Budget, add_rounding
 from attnspec.reference.budget.attention import scores_and_errors
 from attnspec.reference.budget.gradients import slope_and_error
 
@@ -106,7 +106,7 @@ def gradients(
         )
         error = error + max(count - 1, 0) * arithmetic.work.unit * (size + error)
         values = np.array(value)
-        yield Part("d_sinks", (head,), values, rounded(values, np.array(error), arithmetic.storage))
+        yield Part("d_sinks", (head,), values, add_rounding(values, np.array(error), arithmetic.storage))
 
 
 def _forward(formula: Formula, blocks: Iterable[Block]) -> dict[tuple[int, ...], Block]:
@@ -199,13 +199,13 @@ def _of_key_head(problem: _Problem, head: tuple[int, ...]) -> _Found:
         one = _Head(problem, (*entry, query_head), words, keys, own, *bounds)
         d_query, error, rows, there = one.of_queries()
         storage = problem.arithmetic.storage
-        parts.append(Part("d_query", one.head, d_query, rounded(d_query, error, storage)))
+        parts.append(Part("d_query", one.head, d_query, add_rounding(d_query, error, storage)))
         if "sinks" in formula.options:
             sinks[query_head] = one.of_sink(rows)
         for sums, more in zip((*total, *errors), one.of_keys(rows, there, *of_keys, down), strict=True):
             np.add(sums, more, out=sums)
     for name, array, error in zip(("d_key", "d_value"), total, errors, strict=True):
-        parts.append(Part(name, head, array, rounded(array, error, problem.arithmetic.storage)))
+        parts.append(Part(name, head, array, add_rounding(array, error, problem.arithmetic.storage)))
     return _Found(parts, sinks)
 
 
