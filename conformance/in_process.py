@@ -15,7 +15,7 @@ from attnspec.conformance.judge.deviation import not_shown
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.results import Header, Run, gather
 from attnspec.conformance.run.cases import Cases
-from attnspec.conformance.run.child import judged, loaded_of, with_traits
+from attnspec.conformance.run.child import describe_loaded, judge_again, with_traits
 from attnspec.conformance.run.events import Loaded, events
 from attnspec.conformance.run.plan import Outline, Selection, is_indexed, plan_of
 from attnspec.conformance.verdict import Verdict
@@ -134,13 +134,13 @@ class _Here:
         return self.cases.plan(selection, self.backend.constraints)
 
     def load(self) -> Loaded:
-        return loaded_of(self.name, self.backend)
+        return describe_loaded(self.name, self.backend)
 
     def judge(self, plan: tuple[Outline, ...]) -> Iterator[Verdict]:
         for outline in plan:
             case = self.cases.find(outline.name, outline.group, self.backend.constraints)
             # The same as in a separate process, except that an interrupt ends the run.
-            yield with_traits(judged(self.backend, case, judge), case)
+            yield with_traits(judge_again(self.backend, case, judge), case)
             self.backend.array_library.release()
 
     def missing(self, shown: set[str]) -> list[Verdict]:

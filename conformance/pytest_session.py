@@ -172,7 +172,7 @@ class Session:
         if not option("--backend"):
             raise pytest.UsageError("--backend: expected the name of a backend, got nothing")
         try:
-            self.selection = _selected(config)
+            self.selection = _selection(config)
             check_required(self.required, self.selection.part, self.selection.level)
             level = self.report_of(Results((), ())).level or self.selection.level
             self.counted = frozenset(rules_of(level) if level else ())
@@ -274,7 +274,7 @@ class Session:
         return Report(results, required=self.required or VALUES)
 
 
-def _selected(config: pytest.Config) -> Selection:
+def _selection(config: pytest.Config) -> Selection:
     """Read the selection from the options."""
     option = config.getoption
     level, rules = option("--level"), tuple(option("--rule"))

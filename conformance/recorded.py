@@ -241,10 +241,10 @@ def read_recorded(folder: str | Path) -> Iterator[RecordedCall]:
     path = Path(folder)
     for line in read_text(path / CALLS).splitlines():
         number, _, arguments, _ = read_call(line, path)
-        yield of_arguments(f"softmax-recorded-{number}", arguments)
+        yield call_of(f"softmax-recorded-{number}", arguments)
 
 
-def of_arguments(name: str, arguments: Mapping[str, Any]) -> RecordedCall:
+def call_of(name: str, arguments: Mapping[str, Any]) -> RecordedCall:
     """Make a recorded call of arguments."""
     rules = dict.fromkeys(
         ("SOFT-3", *(_FORM.arguments[own].rule for own in arguments if own in _FORM.options))
@@ -272,7 +272,7 @@ def shrink(backend: Backend, item: RecordedCall) -> RecordedCall:
             for last in (False, True):
                 arguments = _half(item.case.arguments, letters, last=last)
                 if arguments is not None:
-                    smaller = of_arguments(item.id, arguments)
+                    smaller = call_of(item.id, arguments)
                     if judge(backend, smaller).bad:
                         item, reduced = smaller, True
                         break

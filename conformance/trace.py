@@ -83,7 +83,7 @@ def gaps(found: Sequence[Trace], killed: Mapping[str, Kill] | None = None) -> li
         for rule in cited
         if rule not in known
     ]
-    return missing + _unkilled(read_kills() if killed is None else killed)
+    return missing + _survivors(read_kills() if killed is None else killed)
 
 
 def trace_lines(trace: Trace, *, whole: bool) -> list[str]:
@@ -115,6 +115,6 @@ def unneeded_vectors() -> list[str]:
     return left
 
 
-def _unkilled(killed: Mapping[str, Kill]) -> list[str]:
+def _survivors(killed: Mapping[str, Kill]) -> list[str]:
     names = [entry.name for entry in wrong_entries() if not entry.needs]
     return [f"{name}: no case kills it" for name in names if not killed.get(name, Kill("", quick=False)).case]

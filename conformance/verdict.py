@@ -238,7 +238,7 @@ class Verdict:
         return self.case.removesuffix(f"-{self.dtype}")
 
 
-def shown(verdicts: Iterable[Verdict]) -> set[str]:
+def shown_declarations(verdicts: Iterable[Verdict]) -> set[str]:
     """Return what the verdicts of one backend show of its declarations.
 
     These are its deviations, the rules of its variants, alone and with the dtype, and with `JUDGED`

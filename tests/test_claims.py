@@ -31,7 +31,7 @@ from attnspec.conformance.render.summary import missing_rules
 from attnspec.conformance.render.text import verdict_text
 from attnspec.conformance.results import Header, Results, Subject
 from attnspec.conformance.suite import find
-from attnspec.conformance.verdict import Verdict, shown
+from attnspec.conformance.verdict import Verdict, shown_declarations
 
 PORTABLE = load("numpy-portable")
 #: A relation between small calls, and one that this implementation breaks.
@@ -201,7 +201,7 @@ def test_a_claim_that_nothing_could_judge_is_an_error_of_a_whole_run():
     padding = [f"invariance-padding-{of}-lengths-1-float32" for of in ("key", "query")]
     found = [judge(backend, find(name)) for name in (ALONE, *padding)]
     assert [verdict.status for verdict in found] == ["pass", "unsupported", "unsupported"]
-    (missing,) = not_shown(backend, shown(found))
+    (missing,) = not_shown(backend, shown_declarations(found))
     assert (missing.status, missing.rule) == ("error", "INV-3")
     assert missing.reason == "numpy-portable claims INV-3, and no case could judge it"
     subject = Subject(backend.name, "numpy", "2")
@@ -223,7 +223,7 @@ def test_what_shows_a_claim(status, rule, counts):
     """What was not claimed when it was judged is no verdict on a claim."""
     backend = replace(PORTABLE, claims=("INV-3",))
     verdict = Verdict("b", "c", "", ("INV-3",), status, rule=rule)
-    assert bool(not_shown(backend, shown([verdict]))) is not counts
+    assert bool(not_shown(backend, shown_declarations([verdict]))) is not counts
 
 
 def test_a_level_of_mays_that_are_not_shown_is_lacked_silently():

@@ -16,7 +16,7 @@ from attnspec.conformance.results_file import read
 from attnspec.conformance.run.plan import Selection
 from attnspec.conformance.run.run import run_all
 from attnspec.conformance.suite import items
-from attnspec.conformance.verdict import shown
+from attnspec.conformance.verdict import shown_declarations
 
 
 @pytest.fixture(autouse=True)
@@ -83,14 +83,14 @@ def test_native_backends_conform_or_deviate_as_they_declare(name):
     rules = dict.fromkeys((*backend.dialect, *broken)) or ["MASK-6"]
     verdicts = [judge(backend, item) for item in items(rules=rules, quick=True)]
     # What the quick part does not show, some case of the whole has to.
-    unseen = {missing.rule for missing in not_shown(backend, shown(verdicts))}
+    unseen = {missing.rule for missing in not_shown(backend, shown_declarations(verdicts))}
     left = [rule for one in backend.deviations if unseen & {*one.rules} for rule in one.rules]
     left += unseen
     for item in items(rules=left) if unseen else ():
         verdicts.append(judge(backend, item))
-        if not not_shown(backend, shown(verdicts)):
+        if not not_shown(backend, shown_declarations(verdicts)):
             break
-    assert not_shown(backend, shown(verdicts)) == []
+    assert not_shown(backend, shown_declarations(verdicts)) == []
     statuses = {verdict.status for verdict in verdicts}
     assert "pass" in statuses
     declares = bool(backend.dialect or backend.deviations)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attnspec.conformance.sizes.chosen import gradients_in_float64, of_head
+from attnspec.conformance.sizes.chosen import gradients_in_float64, head_call
 from attnspec.conformance.sizes.codebook.gradients import gradients
 from attnspec.conformance.sizes.codebook.words import intervals, intervals_of_keys
 from attnspec.formula import Formula
@@ -269,7 +269,7 @@ def test_a_lost_head_of_a_group_is_told(dtype: str) -> None:
     )
     accuracy = "full" if dtype == "float32" else "cast"
     given = {part.name: part for part in gradients(formula, dtype, accuracy=accuracy)}
-    last = of_head(formula.arguments_of_gradients("float64"), (0, 0))
+    last = head_call(formula.arguments_of_gradients("float64"), (0, 0))
     last |= {name: last[name][9:] for name in ("query", "d_output")}
     of_last = gradients_in_float64(last)
     for name in ("d_key", "d_value"):

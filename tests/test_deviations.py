@@ -15,7 +15,7 @@ from attnspec.backends.outcome import Bound, InDtype, OtherCall, Raises, Special
 from attnspec.conformance.judge.deviation import not_shown
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.suite import items
-from attnspec.conformance.verdict import Verdict, shown
+from attnspec.conformance.verdict import Verdict, shown_declarations
 
 PORTABLE = load("numpy-portable")
 ARRAYS = {"query": np.ones((3, 4)), "key": np.ones((5, 4)), "value": np.arange(20.0).reshape(5, 4)}
@@ -217,7 +217,7 @@ def test_a_declaration_without_an_outcome_or_of_an_unknown_rule_is_refused():
 
 def test_a_declaration_that_nothing_shows_is_an_error():
     backend = replace(declaring(wrong(), "ERR-6"), name="b", dialect={"MASK-6": "nan"})
-    missing = not_shown(backend, shown([Verdict("b", "c", "", ("ERR-6",), "pass")]))
+    missing = not_shown(backend, shown_declarations([Verdict("b", "c", "", ("ERR-6",), "pass")]))
     assert [(verdict.rule, verdict.status) for verdict in missing] == [
         ("MASK-6", "error"),
         ("ERR-6", "error"),
@@ -226,8 +226,8 @@ def test_a_declaration_that_nothing_shows_is_an_error():
         Verdict("b", "c", "", ("MASK-6",), "deviation", rule="MASK-6"),
         Verdict("b", "d", "", ("ERR-6",), "deviation", rule="ERR-6", declared=(backend.deviations[0].id,)),
     ]
-    assert not_shown(backend, shown(told)) == []
-    assert [verdict.rule for verdict in not_shown(backend, shown(told[:1]))] == ["ERR-6"]
+    assert not_shown(backend, shown_declarations(told)) == []
+    assert [verdict.rule for verdict in not_shown(backend, shown_declarations(told[:1]))] == ["ERR-6"]
 
 
 def test_a_run_says_which_deviations_showed(tmp_path):

@@ -14,7 +14,7 @@ from attnspec.conformance import check
 from attnspec.conformance.judge.deviation import not_shown
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.suite import groups
-from attnspec.conformance.verdict import shown
+from attnspec.conformance.verdict import shown_declarations
 from attnspec.reference import functions
 from attnspec.reference.budget.budget import budget
 from attnspec.reference.masking import by_mask
@@ -73,7 +73,7 @@ def test_a_declared_variant_is_no_failure_and_an_undeclared_one_is_named(name):
     function, dialect, names = VARIANTS[name]
     declared = judged(function, dialect, *names)
     assert [verdict for verdict in declared if verdict.bad] == []
-    assert not_shown(backend_of(function, dialect), shown(declared)) == []
+    assert not_shown(backend_of(function, dialect), shown_declarations(declared)) == []
     bare = [verdict for verdict in judged(function, {}, *names) if verdict.bad]
     # Where an output and an lse are wrong, the output is named.
     assert {verdict.rule for verdict in bare if verdict.variant} == set(dialect) - {"SOFT-7"}
@@ -86,12 +86,12 @@ def test_a_variant_of_some_dtypes_or_one_route_is_a_failure_elsewhere():
     assert {verdict.group for verdict in wrong if verdict.bad} == set(EMPTY[:2])
     dialect = {"NUM-5": dict.fromkeys(DTYPES[:2], "storage")}
     verdicts = judged(in_storage("float16"), dialect, HALF)
-    (missing,) = not_shown(backend_of(plain(), dialect), shown(verdicts))
+    (missing,) = not_shown(backend_of(plain(), dialect), shown_declarations(verdicts))
     assert "`storage` in bfloat16" in missing.reason
     for rules in (("MASK-6", "SOFT-7"), ("SOFT-7", "MASK-6")):
         dialect = {rule: FILLED[rule] for rule in rules}
         verdicts = judged(plain("filled"), dialect, EMPTY[0])
-        assert not_shown(backend_of(plain(), dialect), shown(verdicts)) == []
+        assert not_shown(backend_of(plain(), dialect), shown_declarations(verdicts)) == []
 
 
 def test_a_finite_lse_is_named_by_its_own_rule():

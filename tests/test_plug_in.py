@@ -18,7 +18,7 @@ from attnspec.backends.user.adapter import adapt
 from attnspec.backends.user.convention import Convention
 from attnspec.backends.user.function import backend_of
 from attnspec.backends.user.settings import Settings
-from attnspec.conformance.judge.budget import required
+from attnspec.conformance.judge.budget import required_accuracy
 from attnspec.conformance.judge.call import call
 from attnspec.conformance.judge.dtypes import in_each
 from attnspec.conformance.judge.failure import Failure
@@ -201,7 +201,7 @@ def test_what_a_configuration_declares(folder):
     assert backend.dialect == {"MASK-6": {"mask": "nan"}, "NUM-2": {"float64": "float32"}}
     assert backend.deviations[0].rules == ("ERR-6",)
     assert backend.deviations[0].outcomes == (Raises("ValueError", "scale"),)
-    assert (required(backend, "float16"), backend.device) == ("full", "cpu")
+    assert (required_accuracy(backend, "float16"), backend.device) == ("full", "cpu")
     assert backend.profile == "tf32"
     assert "judged with the budget of profile tf32" in backend.notes
 

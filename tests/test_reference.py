@@ -10,7 +10,7 @@ from attnspec.backends import load
 from attnspec.conformance.judge.call import call
 from attnspec.conformance.judge.comparison import compare
 from attnspec.conformance.judge.dtypes import in_dtype, in_each
-from attnspec.conformance.judge.lists import counted
+from attnspec.conformance.judge.lists import count_places
 from attnspec.reference import (
     ArgumentError,
     attention,
@@ -39,7 +39,7 @@ def test_golden_vectors_within_a_float64_budget(case):
     names = form.wanted({**arguments, **asked})
     returned = function(**(arguments | asked))
     for name, result in zip(names, returned if len(names) > 1 else [returned], strict=True):
-        got, expected = counted(case, {name: result})[name], case.expected[name]
+        got, expected = count_places(case, {name: result})[name], case.expected[name]
         if name == "weights":  # of a row that is NaN they are not specified (NUM-11)
             nan = np.isnan(case.expected["lse"])
             got, expected = (np.where(nan[..., None], 0, x) for x in (got, expected))

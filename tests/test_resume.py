@@ -15,7 +15,7 @@ from attnspec import SpecError, __version__
 from attnspec.conformance.results import Footer, Header, Subject, line
 from attnspec.conformance.results_file import read
 from attnspec.conformance.run.plan import Selection
-from attnspec.conformance.run.resume import unfinished
+from attnspec.conformance.run.resume import finished_verdicts
 from attnspec.conformance.verdict import Verdict
 
 TESTS = Path(__file__).parent
@@ -134,7 +134,7 @@ def test_verdicts_that_a_resumed_run_does_not_reach_stay_in_the_file(folder):
     assert check(folder, *both).returncode == 0
     (folder / "counted.py").write_text("raise RuntimeError('broken')\n")
     assert check(folder, "counted:noted", *SIZES, "--resume").returncode == 3
-    found = unfinished(folder / "r.jsonl", Selection(sizes=True, names=CASES))
+    found = finished_verdicts(folder / "r.jsonl", Selection(sizes=True, names=CASES))
     assert len({(one.backend, one.case) for one in found}) == 2 * len(CASES)
     (folder / "counted.py").write_text(FUNCTION.format(waiting=0))
     calls(folder)
@@ -161,7 +161,7 @@ def test_what_was_left_out_or_ended_the_process_is_judged_again(tmp_path):
     lacks = replace(PASS, status="unsupported", reason="no mask", code="lacks", lacks=("argument mask",))
     kept = (PASS, lacks, replace(PASS, status="fail", rule="NUM-8", code="relation"))
     path = written(tmp_path / "r.jsonl", left, ended, *kept)
-    assert unfinished(path, Selection(sizes=True)) == kept
+    assert finished_verdicts(path, Selection(sizes=True)) == kept
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_what_was_left_out_or_ended_the_process_is_judged_again(tmp_path):
 def test_the_file_of_another_run_is_refused(tmp_path, selection, header):
     path = written(tmp_path / "r.jsonl", PASS, **header)
     with pytest.raises(SpecError, match="expected a run of version, part and seed") as caught:
-        unfinished(path, selection)
+        finished_verdicts(path, selection)
     assert "\n" not in str(caught.value)
 
 
@@ -196,10 +196,10 @@ MATCHING = Selection(sizes=True, match=("float32", "NUM-8"))
 )
 def test_a_run_with_another_choice_of_cases_is_refused(tmp_path, selection, words):
     path = written(tmp_path / "r.jsonl", PASS, part="chosen", choice=MATCHING.choice)
-    assert unfinished(path, MATCHING) == (PASS,)
-    assert unfinished(path, replace(MATCHING, match=MATCHING.match[::-1], within=1.0)) == (PASS,)
+    assert finished_verdicts(path, MATCHING) == (PASS,)
+    assert finished_verdicts(path, replace(MATCHING, match=MATCHING.match[::-1], within=1.0)) == (PASS,)
     with pytest.raises(SpecError) as caught:
-        unfinished(path, selection)
+        finished_verdicts(path, selection)
     assert all(one in str(caught.value) for one in ("--resume: ", str(path), *words))
 
 
@@ -215,10 +215,10 @@ def test_a_run_with_another_choice_of_cases_is_refused(tmp_path, selection, word
 def test_a_backend_with_other_options_is_refused(tmp_path, name, words):
     path = written(tmp_path / "r.jsonl", PASS)
     if not words:
-        assert unfinished(path, Selection(sizes=True), [name]) == (PASS,)
+        assert finished_verdicts(path, Selection(sizes=True), [name]) == (PASS,)
         return
     with pytest.raises(SpecError, match=words):
-        unfinished(path, Selection(sizes=True), [name])
+        finished_verdicts(path, Selection(sizes=True), [name])
 
 
 def test_the_command_notes_the_choice_and_refuses_another(folder):

@@ -11,7 +11,7 @@ from attnspec.backends import load
 from attnspec.conformance.attribution.causes import findings
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.render.reproduction import reproduction
-from attnspec.conformance.run.child import judged, with_traits
+from attnspec.conformance.run.child import judge_again, with_traits
 from attnspec.conformance.sizes.cases import sized_cases
 from attnspec.conformance.sizes.chosen import ROWS, chosen_rows, exact_row, row_of
 from attnspec.conformance.sizes.sized import SizedCase
@@ -122,7 +122,7 @@ def half(output, lse, _):
 
 def test_a_kernel_that_is_wrong_in_half_of_its_rows_fails_repeatably():
     """Which rows are judged is drawn for each case, and not again when a case is judged again."""
-    verdicts, drawn = [judged(changed(half), replace(ITEM)) for _ in range(20)], replace(ITEM)
+    verdicts, drawn = [judge_again(changed(half), replace(ITEM)) for _ in range(20)], replace(ITEM)
     failing = [one for one in verdicts if one.bad]
     assert len(failing) > 6  # seven of eight, on average
     assert all(one.repeatable for one in verdicts)

@@ -199,21 +199,24 @@ def ran(found, machine, one, seconds, *, keeps=False):
 
 def test_time_and_its_own_limit_leave_a_case_out(machine):
     found = limits(machine)
-    assert not found.left_out(item(16))
+    assert not found.reason_to_skip(item(16))
     machine.time += 59.9
-    assert not found.left_out(item(16))
+    assert not found.reason_to_skip(item(16))
     machine.time += 0.1
-    assert found.left_out(item(16)) == "left out: 0 s are left (--within)"
+    assert found.reason_to_skip(item(16)) == "left out: 0 s are left (--within)"
     found = limits(machine, seconds=6000.0, each=300.0)
     ran(found, machine, item(4096), 10.0)
-    assert found.left_out(item(2**15)) == "left out: it needs about 640 s, and may take 300 s (--time-limit)"
+    assert (
+        found.reason_to_skip(item(2**15))
+        == "left out: it needs about 640 s, and may take 300 s (--time-limit)"
+    )
     found = limits(machine)
     ran(found, machine, item(4096), 1.0)
-    assert not found.left_out(item(8192))  # 4 s
-    assert found.left_out(item(2**15)) == "left out: it needs about 64 s, and 59 s are left (--within)"
+    assert not found.reason_to_skip(item(8192))  # 4 s
+    assert found.reason_to_skip(item(2**15)) == "left out: it needs about 64 s, and 59 s are left (--within)"
     slower = limits(machine)
     ran(slower, machine, item(16), 50.0)  # a small case tells nothing about others
-    assert not slower.left_out(item(8192))
+    assert not slower.reason_to_skip(item(8192))
 
 
 def test_the_time_of_a_kind_grows_as_it_did(machine):
@@ -221,30 +224,33 @@ def test_the_time_of_a_kind_grows_as_it_did(machine):
     found = limits(machine, octets=64 * GIB)
     first, second, later = (item(size, is_causal=True, window=(9, None)) for size in (2**12, 2**13, 2**16))
     ran(found, machine, first, 1.0)
-    assert "s are left" in found.left_out(later)
+    assert "s are left" in found.reason_to_skip(later)
     ran(found, machine, second, 2.0)
-    assert not found.left_out(later)  # 16 s
-    assert "s, and 57 s are left" in found.left_out(item(2**16, is_causal=True))  # of another kind
+    assert not found.reason_to_skip(later)  # 16 s
+    assert "s, and 57 s are left" in found.reason_to_skip(item(2**16, is_causal=True))  # of another kind
 
 
 def test_scores_count_until_a_large_case_shows_that_none_are_kept(machine):
     found = limits(machine)
     large = item(2**16)
-    assert found.left_out(large) == "left out: it needs about 48.2 GiB of memory, and may use 32.0 (--memory)"
+    assert (
+        found.reason_to_skip(large)
+        == "left out: it needs about 48.2 GiB of memory, and may use 32.0 (--memory)"
+    )
     assert found.undecided(large)
     ran(found, machine, item(8192), 0.0)
     assert not found.undecided(large)
-    assert not found.left_out(large)
+    assert not found.reason_to_skip(large)
     found = limits(machine)
     ran(found, machine, item(8192), 0.0, keeps=True)
     assert not found.undecided(item(2**16))
-    assert "GiB of memory" in found.left_out(item(2**16))
+    assert "GiB of memory" in found.reason_to_skip(item(2**16))
     found = limits(machine)
     ran(found, machine, item(512), 0.0)
     assert found.undecided(item(2**16))
     found = limits(machine)
     assert not found.undecided(item(2**25))
-    assert "GiB of memory" in found.left_out(item(2**25))
+    assert "GiB of memory" in found.reason_to_skip(item(2**25))
     machine.forgets = False
     found = limits(machine)
     ran(found, machine, replace(item(2048), formula=Formula(2**13, 2**13, 64, 64)), 0.0, keeps=True)

@@ -9,7 +9,12 @@ from sized_results import PORTABLE
 from attnspec.conformance import expected, find
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.sizes.cases import sized_cases
-from attnspec.conformance.sizes.chosen import chosen_heads, gradients_in_float64, gradients_of_heads, of_head
+from attnspec.conformance.sizes.chosen import (
+    chosen_heads,
+    gradients_in_float64,
+    gradients_of_heads,
+    head_call,
+)
 from attnspec.conformance.sizes.judge import values_of
 from attnspec.conformance.sizes.sized import SizedCase
 from attnspec.formula import Formula
@@ -147,7 +152,7 @@ def test_the_gradients_of_a_head_are_those_of_the_whole_problem(options):
     want = evaluate("attention_vjp", arguments)
     allowed = budget("attention_vjp", arguments, "float64")
     for head in np.ndindex(2, 2):
-        found = gradients_in_float64(of_head(arguments, head))
+        found = gradients_in_float64(head_call(arguments, head))
         own = (head[0], slice(2 * head[1], 2 * head[1] + 2))
         for name in ("d_query", "d_key", "d_value"):
             exact = want[name].values[own if name == "d_query" else head]

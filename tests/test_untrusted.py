@@ -18,8 +18,8 @@ from attnspec.backends.untrusted.hidden import hidden_places
 from attnspec.backends.untrusted.remote import Refused, read_again, read_result, write_array
 from attnspec.conformance.judge.expected import expected
 from attnspec.conformance.judge.judge import judge
-from attnspec.conformance.run.cases import unchanged
-from attnspec.conformance.run.untrusted import changed, planned, rows
+from attnspec.conformance.run.cases import name_without_change
+from attnspec.conformance.run.untrusted import change, plan, rows
 from attnspec.conformance.suite import find
 from tools.cheats import CASES, cheats, judge_trusted, judge_untrusted
 
@@ -285,9 +285,7 @@ def test_an_array_comes_back_as_it_was_written(view, tmp_path):
 
 
 def test_the_order_and_the_numbers_follow_from_the_seed():
-    names = [
-        [item.name for item in planned([find(name, seed) for name in CASES], seed)] for seed in (1, 1, 2)
-    ]
+    names = [[item.name for item in plan([find(name, seed) for name in CASES], seed)] for seed in (1, 1, 2)]
     assert names[0] == names[1]
     assert names[0] != names[2]
     assert any("-changed-" in name for name in names[0] + names[2])
@@ -295,8 +293,8 @@ def test_the_order_and_the_numbers_follow_from_the_seed():
     drawn = [next(rows(seed)).case.arguments["query"] for seed in (1, 2)]
     assert drawn[0].shape != drawn[1].shape or (drawn[0] != drawn[1]).any()
     case = find("softmax-000-float64")
-    other = changed(case, 7)
-    assert unchanged(other.name) == case.name
+    other = change(case, 7)
+    assert name_without_change(other.name) == case.name
     assert not other.expected
     assert other.figures == ()
     assert (expected(other)["output"] != expected(case)["output"]).any()

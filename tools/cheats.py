@@ -16,8 +16,8 @@ from attnspec.backends import BackendError, load
 from attnspec.backends.names import UNTRUSTED
 from attnspec.conformance.outside import one_line
 from attnspec.conformance.results_file import read
-from attnspec.conformance.run.child import judged
-from attnspec.conformance.run.untrusted import planned, rows
+from attnspec.conformance.run.child import judge_again
+from attnspec.conformance.run.untrusted import plan, rows
 from attnspec.conformance.suite import items
 from attnspec.conformance.verdict import Verdict
 
@@ -88,12 +88,12 @@ def judge_untrusted(cheat: Cheat, folder: Path, seed: int = SEED) -> str:
     """Judge a cheat as ``attnspec check --untrusted`` does; return what is found, empty if nothing."""
     names = [name.rpartition("-")[0] for name in CASES]
     wanted = [*names, *(f"{name}-changed" for name in names)]
-    asked = planned([*items(names=CASES, seed=seed)], seed, wanted)
+    asked = plan([*items(names=CASES, seed=seed)], seed, wanted)
     try:
         backend = load(f"{UNTRUSTED}{folder / cheat.file}:{cheat.name}?call_limit=2")
     except BackendError as error:
         return one_line(str(error).partition(": ")[2])
-    return found_in([judged(backend, item) for item in (*asked, *rows(seed))])
+    return found_in([judge_again(backend, item) for item in (*asked, *rows(seed))])
 
 
 def found_in(verdicts: Sequence[Verdict]) -> str:

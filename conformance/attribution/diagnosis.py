@@ -28,7 +28,7 @@ from attnspec.conformance.attribution.finding import Diagnosis, Twin
 from attnspec.conformance.attribution.resemblance import APART, EDGES, CallCounts, Tally
 from attnspec.conformance.attribution.sample import FEWEST_CASES
 from attnspec.conformance.gallery import Entry, wrong_entries
-from attnspec.conformance.judge.budget import aligned, budgets_of
+from attnspec.conformance.judge.budget import align, budgets_of
 from attnspec.conformance.judge.call import call
 from attnspec.conformance.judge.cause import outputs_to_judge
 from attnspec.conformance.judge.comparison import compare
@@ -186,7 +186,7 @@ def _translate(backend: Backend, case: Case) -> Case:
     """Write a call in the dialect of a backend as the gallery, which has none, has to make it."""
     if case.must_raise or not _ALIGNED & backend.dialect.keys():
         return case
-    return replace(case, arguments=aligned(case.operation, case.arguments, backend.dialect))
+    return replace(case, arguments=align(case.operation, case.arguments, backend.dialect))
 
 
 def nearest(tallies: Sequence[Tally], counts: CallCounts) -> Diagnosis | None:

@@ -122,9 +122,9 @@ def _said_of_ranks(ranks: str | None, call_limit: float | None, *, untrusted: bo
 
 
 def _unfinished(path: Path | None, selection: Selection, names: Sequence[str]) -> tuple[Verdict, ...]:
-    from attnspec.conformance.run.resume import unfinished
+    from attnspec.conformance.run.resume import finished_verdicts
 
-    return unfinished(path, selection, names)
+    return finished_verdicts(path, selection, names)
 
 
 def _failing_cases(path: Path) -> list[str]:
@@ -355,9 +355,9 @@ def check(
             raise click.UsageError("--level: expected either --level or --rule, got both")
         found = rules_of(level)
     if untrusted:
-        from attnspec.conformance.run.untrusted import drawn_seed
+        from attnspec.conformance.run.untrusted import draw_seed
 
-        seed = drawn_seed() if seed is None and not sizes else seed
+        seed = draw_seed() if seed is None and not sizes else seed
     selection = Selection(
         quick or smoke,
         found,

@@ -206,7 +206,7 @@ def compare(before: Path, after: Path) -> None:
         click.echo(one_line(name))
         for line in comparison.lines():
             click.echo(f"  {line}")
-    if any(comparison.of("regressions") for comparison in found.values()):
+    if any(comparison.changes_of("regressions") for comparison in found.values()):
         sys.exit(1)
 
 

@@ -23,7 +23,7 @@ _KNOWN: dict[Any, tuple[Mapping[str, Any], dict[str, Budget]]] = {}
 _MOST_KNOWN = 64
 
 
-def required(backend: Backend, dtype: str) -> Accuracy:
+def required_accuracy(backend: Backend, dtype: str) -> Accuracy:
     """Return the accuracy class that a backend must meet in a dtype (NUM-3, NUM-5)."""
     if dtype not in SHORT:
         return "full"  # the working precision is that of the inputs, so all classes are the same
@@ -34,7 +34,7 @@ def required(backend: Backend, dtype: str) -> Accuracy:
 
 def budgets_of(backend: Backend, case: Case, accuracy: Accuracy | None = None) -> dict[str, Budget]:
     """Compute the budgets of a case, by output name."""
-    chosen = accuracy or required(backend, case.dtype)
+    chosen = accuracy or required_accuracy(backend, case.dtype)
     # Weights that are not returned and not judged need no budget of their own.
     judged = case.operation == "attention" and (not case.outputs or "weights" in case.outputs)
     probed = judged and not backend.has("attention", "return_weights")
@@ -43,11 +43,11 @@ def budgets_of(backend: Backend, case: Case, accuracy: Accuracy | None = None) -
         while len(_KNOWN) >= _MOST_KNOWN:
             del _KNOWN[next(iter(_KNOWN))]
         # The arguments are stored too: as long as they exist, no other object has their id.
-        _KNOWN[key] = case.arguments, _computed(backend, case, chosen, probed=probed)
+        _KNOWN[key] = case.arguments, _compute(backend, case, chosen, probed=probed)
     return dict(_KNOWN[key][1])
 
 
-def _computed(backend: Backend, case: Case, accuracy: Accuracy, *, probed: bool) -> dict[str, Budget]:
+def _compute(backend: Backend, case: Case, accuracy: Accuracy, *, probed: bool) -> dict[str, Budget]:
     (operation, arguments), dtype = plain(case.operation, case.arguments), case.dtype
     if backend.dialect.get("SCORE-2") == "one" and "scale" in OPERATIONS[operation].arguments:
         arguments = {"scale": 1.0, **{name: x for name, x in arguments.items() if x is not None}}
@@ -65,12 +65,12 @@ def _computed(backend: Backend, case: Case, accuracy: Accuracy, *, probed: bool)
         first = np.zeros((*query.shape[:-3], query.shape[-2]), np.int64)
         return budget(operation, {**arguments, "query_offset": 0, "query_positions": first}, dtype, **options)
     if primal(operation) != "attention":
-        arguments = _aligned_sequences(arguments, backend.dialect)
+        arguments = _align_sequences(arguments, backend.dialect)
         return budget(operation, arguments, dtype, **options)
     arguments = in_plain_words(arguments, backend.dialect)
     budgets = budget(operation, arguments, dtype, **options)
     if operation != "attention":
-        return {name: _folded(array, case, name) for name, array in budgets.items()}
+        return {name: _fold(array, case, name) for name, array in budgets.items()}
     if probed:
         # Weights that are observed as the output for an identity value are rounded as an output is.
         keys = arguments["key"].shape[-2]
@@ -81,14 +81,14 @@ def _computed(backend: Backend, case: Case, accuracy: Accuracy, *, probed: bool)
     return budgets
 
 
-def aligned(operation: str, arguments: Mapping[str, Any], dialect: Mapping[str, str]) -> Mapping[str, Any]:
+def align(operation: str, arguments: Mapping[str, Any], dialect: Mapping[str, str]) -> Mapping[str, Any]:
     """Rewrite the alignment of a dialect as an offset, and a bound that it excludes as a mask."""
     if primal(operation) == "attention":
-        return _aligned(arguments, dialect)
-    return _aligned_sequences(arguments, dialect)
+        return _align(arguments, dialect)
+    return _align_sequences(arguments, dialect)
 
 
-def _aligned_sequences(arguments: Mapping[str, Any], dialect: Mapping[str, str]) -> Mapping[str, Any]:
+def _align_sequences(arguments: Mapping[str, Any], dialect: Mapping[str, str]) -> Mapping[str, Any]:
     """Rewrite the default offset of packed sequences in a dialect as one offset for each."""
     offset = arguments.get("query_offset", 0)
     if dialect.get("PACK-5") != "bottom-right" or "key_starts" not in arguments:
@@ -112,14 +112,14 @@ def _means(
     by_mask, by_bias = (variants.get(route) == "uniform" for route in ROUTES)
     if by_mask == by_bias:
         return by_mask
-    plain = _aligned(arguments, dialect)
+    plain = _align(arguments, dialect)
     shape = (*plain["query"].shape[:-1], plain["key"].shape[-2])
     others = {name: plain[name] for name in MASKING if name in plain and name != "bias"}
     open_keys = allowed_keys(shape, **others)
     return open_keys if by_bias else ~open_keys
 
 
-def _folded(allowed: Budget, case: Case, name: str) -> Budget:
+def _fold(allowed: Budget, case: Case, name: str) -> Budget:
     """Add up the budgets of a gradient over the copies of a key head, where `in_plain_words` made copies."""
     of = next(result.of for result in OPERATIONS[case.operation].results if result.name == name)
     shape = case.arguments[of].shape if of else ()  # the scale is a number
@@ -134,7 +134,7 @@ def in_plain_words(arguments: Mapping[str, Any], dialect: Mapping[str, str]) -> 
 
     The rewriting covers only what changes a budget: the keys that have a weight.
     """
-    plain = _aligned(arguments, dialect)
+    plain = _align(arguments, dialect)
     heads, shared = (plain[name].shape[:-2][-1:] for name in ("query", "key"))
     if dialect.get("HEAD-1") == "tiled" and heads and shared and heads != shared:
         for name in ("key", "value"):
@@ -142,7 +142,7 @@ def in_plain_words(arguments: Mapping[str, Any], dialect: Mapping[str, str]) -> 
     return plain
 
 
-def _aligned(arguments: Mapping[str, Any], dialect: Mapping[str, str]) -> dict[str, Any]:
+def _align(arguments: Mapping[str, Any], dialect: Mapping[str, str]) -> dict[str, Any]:
     """Rewrite causality and a window in a dialect as a mask."""
     plain = dict(arguments)
     queries, keys = plain["query"].shape[-2], plain["key"].shape[-2]
@@ -174,7 +174,7 @@ def without_overflow(
     """Replace the expected values of rows that overflow by the returned ones, which may be anything."""
     if case.operation != "attention" or case.dtype not in FORMATS:
         return values
-    stores = required(backend, case.dtype) == "storage"
+    stores = required_accuracy(backend, case.dtype) == "storage"
     dtype = case.dtype if stores else FORMATS[case.dtype].working
     if not (stores or may_overflow(case.arguments, dtype)):
         return values

@@ -87,19 +87,19 @@ def call(
         raise Raised(failed.error, failed.conversion, f"{failed.key} of {failed.of}") from failed
     except BaseException as error:  # sys.exit and pytest.skip in an implementation are errors too
         raise Raised(error, function) from error
-    found = _named(backend, list(wanted), returned)
+    found = _name(backend, list(wanted), returned)
     given_arrays = {name: thing for name, thing in arguments.items() if isinstance(thing, np.ndarray)}
     after = backend.to_numpy_all([given[name] for name in given_arrays])
     for (name, thing), left in zip(given_arrays.items(), after, strict=True):
         # The conversion of an array may change its numbers, which is not the fault of the call.
-        if not _same(left, thing) and not _same(left, _converted(backend, thing)):
+        if not _same(left, thing) and not _same(left, _convert(backend, thing)):
             raise Failure(
                 "NUM-4", f"{name}: expected to be unchanged, got changed by the call", code="argument changed"
             )
     return found
 
 
-def _converted(backend: Backend, array: NDArray[Any]) -> NDArray[Any]:
+def _convert(backend: Backend, array: NDArray[Any]) -> NDArray[Any]:
     """Return the numbers that an array has in the library."""
     return backend.to_numpy(backend.to_library(array))
 
@@ -154,7 +154,7 @@ def _is_finite(arguments: Mapping[str, Any]) -> bool:
     )
 
 
-def _named(backend: Backend, names: list[str], returned: Any) -> Outputs:
+def _name(backend: Backend, names: list[str], returned: Any) -> Outputs:
     parts = [returned] if len(names) == 1 else returned
     if not isinstance(parts, tuple | list) or len(parts) != len(names):
         got = f"{len(parts)} of them" if isinstance(parts, tuple | list) else type(returned).__name__

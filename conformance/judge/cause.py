@@ -14,7 +14,7 @@ from attnspec.conformance.judge.budget import budgets_of, in_plain_words, withou
 from attnspec.conformance.judge.comparison import compare
 from attnspec.conformance.judge.dtypes import LSES, Outputs, accepted_dtypes, is_real
 from attnspec.conformance.judge.expected import differ, differences, expected, value_variants, with_open_lse
-from attnspec.conformance.judge.lists import counted
+from attnspec.conformance.judge.lists import count_places
 from attnspec.conformance.verdict import LISTS, Difference
 from attnspec.operations.gradients import primal
 from attnspec.reference import attention, attention_vjp
@@ -143,7 +143,7 @@ class Cause:
 
 def outputs_to_judge(outputs: Outputs, case: Case) -> Outputs:
     """Count lists, and leave out an lse of a dtype that is too short, unless the case is about that dtype."""
-    every = outputs if LISTS.isdisjoint(outputs) else counted(case, outputs)
+    every = outputs if LISTS.isdisjoint(outputs) else count_places(case, outputs)
     found = {name: x for name, x in every.items() if not case.outputs or name in case.outputs}
     lse = found.get("lse")
     if (
@@ -170,7 +170,7 @@ def cause_of(
     if find_rule(rule).level != "MUST":
         return Cause(rule)  # a choice that this rule allows breaks no other rule
     if not case.group:
-        return _of_golden(backend, case, difference, outputs, values)
+        return _cause_of_golden(backend, case, difference, outputs, values)
     if difference.kind == "shape":
         return Cause(rule)
     for name in ignored_options(backend, case, outputs):
@@ -184,10 +184,10 @@ def cause_of(
             _apart(outputs, difference.output),
             possible_variants(case, values, difference.output),
         )
-        or _of_emptied_rows(backend, case, difference, outputs, values)
+        or _cause_of_emptied_rows(backend, case, difference, outputs, values)
         or _precision(backend, case, outputs, values)
         or _silent_zero(case, outputs[difference.output], values[difference.output])
-        or Cause(_of_output(case, difference))
+        or Cause(_rule_of_output(case, difference))
     )
 
 
@@ -196,7 +196,7 @@ def _apart(outputs: Outputs, name: str) -> Outputs:
     return {output: array for output, array in outputs.items() if (output == "lse") == (name == "lse")}
 
 
-def _of_output(case: Case, difference: Difference) -> str:
+def _rule_of_output(case: Case, difference: Difference) -> str:
     """Return the rule about the output that differs, or the first rule of the case."""
     if case.operation != "attention":
         return case.rules[0]
@@ -228,12 +228,12 @@ def ignored_options(backend: Backend, case: Case, outputs: Outputs) -> list[str]
     return found
 
 
-def _of_emptied_rows(
+def _cause_of_emptied_rows(
     backend: Backend, case: Case, difference: Difference, outputs: Outputs, values: Mapping[str, Any]
 ) -> Cause | None:
     """Return the rule about empty rows if only empty rows that a declared variant changes differ."""
     dialect = value_variants(backend.dialect)
-    plain = _possible(case, {}) if dialect else None
+    plain = _values(case, {}) if dialect else None
     if plain is None:
         return None
     both, budgets = (values, plain), budgets_of(backend, case)
@@ -274,7 +274,7 @@ def _is_near(backend: Backend, other: Case, plain: Mapping[str, Any], outputs: O
     return not (off[np.isfinite(off)] > allowed[np.isfinite(off)]).any()
 
 
-def _of_golden(
+def _cause_of_golden(
     backend: Backend, case: Case, difference: Difference, outputs: Outputs, values: Mapping[str, Any]
 ) -> Cause:
     """Determine the cause for a golden vector, from its stored values of variants or from the precision."""
@@ -289,9 +289,9 @@ def _of_golden(
             apart = differ(other.expected, case.expected, {name: allowed}, {name: outputs[name]})
             if apart and not isinstance(compared, Difference):
                 return Cause(other.rule, other.variant)
-    if emptied := _of_emptied_rows(backend, case, difference, outputs, values):
+    if emptied := _cause_of_emptied_rows(backend, case, difference, outputs, values):
         return emptied
-    own = Cause(_of_output(case, difference))
+    own = Cause(_rule_of_output(case, difference))
     if own.rule == "NUM-7":  # which is about a precision itself
         return own
     if difference.kind != "value" or (case.dtype == "float64" and difference.share < _OF_FLOAT32):
@@ -364,7 +364,7 @@ def _gave(
     slack: float,
 ) -> bool:
     """Whether the outputs are the exact result of another call, and not of the call that was made."""
-    values, whole = _possible(other, dialect), _possible(*asked)
+    values, whole = _values(other, dialect), _values(*asked)
     if values is None or whole is None:
         return False
     values = with_open_lse(values, whole, dialect, outputs)
@@ -380,7 +380,7 @@ def _fit(outputs: Outputs, values: Mapping[str, Any], budgets: Mapping[str, Budg
     )
 
 
-def _possible(case: Case, dialect: Mapping[str, str]) -> Mapping[str, Any] | None:
+def _values(case: Case, dialect: Mapping[str, str]) -> Mapping[str, Any] | None:
     """Return the exact values of a call, or None if the standard does not define them."""
     try:
         return expected(replace(case, expected={}), dialect)

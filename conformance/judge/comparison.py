@@ -111,7 +111,7 @@ def misprint(figure: Figure, values: Mapping[str, Any], errors: Mapping[str, Any
     A figure agrees if some number within the error of the value prints as the figure, that
     is, lies within half a unit of the last known place.
     """
-    value, error = _of(figure, np.asarray(values[figure.of]), np.asarray(errors.get(figure.of, 0.0)))
+    value, error = _part(figure, np.asarray(values[figure.of]), np.asarray(errors.get(figure.of, 0.0)))
     where = f"worked example {figure.example}, {figure.cell}, {figure.of}"
     if figure.statistic != "value":
         where += f" ({figure.statistic})"
@@ -145,7 +145,7 @@ def _last_place(printed: Decimal, text: str, places: int | None) -> int:
     return mantissa_exponent - places
 
 
-def _of(figure: Figure, value: NDArray[Any], error: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+def _part(figure: Figure, value: NDArray[Any], error: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return the printed part of an array, with its error."""
     error = np.broadcast_to(error, value.shape)[figure.select]
     value = value[figure.select]

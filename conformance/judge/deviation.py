@@ -193,7 +193,7 @@ def declared_deviation(
     covering = [deviation for deviation in covering if verdict.rule in deviation.rules]
     if not covering or verdict.code not in ("differs", "relation"):
         return None
-    found = _shown_by(backend, calls, verdict.rule)
+    found = _deviations_of(backend, calls, verdict.rule)
     if found is None:
         return None
     bounds = [x for x in covering if any(isinstance(outcome, Bound) for outcome in x.outcomes)]
@@ -212,7 +212,7 @@ def _raises(deviation: Deviation, verdict: Verdict, output: str) -> bool:
     return False
 
 
-def _shown_by(backend: Backend, calls: Iterable[Case], rule: str) -> list[Deviation] | None:
+def _deviations_of(backend: Backend, calls: Iterable[Case], rule: str) -> list[Deviation] | None:
     """Make the calls of a relation, and return what they show. Return None if one is wrong otherwise."""
     shown: list[Deviation] = []
     for case in calls:

@@ -162,7 +162,7 @@ def differences(
     for name, got in outputs.items():
         if name not in values or name not in budgets:
             raise AssertionError(f"{name}: expected a value and a budget, got {name in values=}")
-        where = ~_undefined(values)[..., None] if name == "weights" and "lse" in values else None
+        where = ~_undefined_rows(values)[..., None] if name == "weights" and "lse" in values else None
         value = _or_nan(values, got) if name == "lse" else values[name]
         dtypes = accepted_dtypes(name, own.get(name, dtype))
         compared = compare(name, got, value, budgets[name], *dtypes, where=where)
@@ -170,7 +170,7 @@ def differences(
         yield 0.0 if name in LISTS and isinstance(compared, float) else compared
 
 
-def _undefined(values: Mapping[str, Any]) -> Any:
+def _undefined_rows(values: Mapping[str, Any]) -> Any:
     """Find rows with an lse of NaN or plus infinity that is due to a score and not to an empty row."""
     lse, weights = values["lse"], values["weights"]
     return np.isnan(lse) | ((lse == np.inf) & np.isnan(weights).all(axis=-1))
@@ -181,7 +181,7 @@ def _or_nan(values: Mapping[str, Any], got: Any) -> Any:
     lse = values["lse"]
     if got.shape != lse.shape:
         return lse
-    may_be = (lse == np.inf) & (_undefined(values) if "weights" in values else True)
+    may_be = (lse == np.inf) & (_undefined_rows(values) if "weights" in values else True)
     return np.where(may_be & np.isnan(got.astype(np.float64)), np.nan, lse)
 
 

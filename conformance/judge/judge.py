@@ -9,7 +9,7 @@ from attnspec.backends import DTYPES, Backend, Broken, Deviation, Unsupported
 from attnspec.backends.backend import in_one_dtype
 from attnspec.backends.constraints import ANY, fits
 from attnspec.backends.errors import NotApplicable
-from attnspec.conformance.judge.budget import budgets_of, required, without_overflow
+from attnspec.conformance.judge.budget import budgets_of, required_accuracy, without_overflow
 from attnspec.conformance.judge.call import observe
 from attnspec.conformance.judge.cause import cause_of, outputs_to_judge
 from attnspec.conformance.judge.comparison import misprint
@@ -111,7 +111,7 @@ def judge(backend: Backend, item: Case | Judgeable) -> Verdict:
             wrong = replace(verdict, status="error", rule=verdict.rules[0], raised=error.data, code="raised")
             verdict = settle(backend, item, wrong)
         else:
-            verdict = _unsupported(verdict, error, lacking)
+            verdict = _unsupported_verdict(verdict, error, lacking)
     except Broken as broken:  # whatever the level of the rule
         verdict = replace(verdict, status="error", rule=verdict.rules[0], reason=str(broken), code="broken")
     except Failure as failure:
@@ -133,7 +133,7 @@ def judge_outputs(backend: Backend, case: Case, outputs: Outputs) -> Verdict:
     return _judge_values(backend, case, new_verdict(backend, case), outputs)
 
 
-def _unsupported(verdict: Verdict, error: Unsupported | Raised, lacking: Lacking | None) -> Verdict:
+def _unsupported_verdict(verdict: Verdict, error: Unsupported | Raised, lacking: Lacking | None) -> Verdict:
     verdict = replace(verdict, status="unsupported")
     if lacking is not None:
         return replace(verdict, reason=lacking.reason, code=lacking.code)
@@ -239,7 +239,7 @@ def _judge_values(backend: Backend, case: Case, verdict: Verdict, observed: Outp
     """Compare the outputs of a backend with the exact values, in its dialect."""
     budgets = budgets_of(backend, case)
     outputs = outputs_to_judge(observed, case)
-    values, shown_rules = _expected(backend, case, budgets, outputs)
+    values, shown_rules = _expected_values(backend, case, budgets, outputs)
     deviates = next(iter(shown_rules), "")
     if not outputs:
         lacks = [f"output {name}" for name in values]
@@ -290,7 +290,7 @@ def _some_gradients(case: Case, results: Iterable[Difference | float]) -> tuple[
     return off if len(off) < len(every) else ()
 
 
-def _expected(
+def _expected_values(
     backend: Backend, case: Case, budgets: Mapping[str, Budget], outputs: Outputs
 ) -> tuple[Mapping[str, Any], tuple[str, ...]]:
     """Return the expected values, and the rules whose declared variants change them."""
@@ -299,7 +299,7 @@ def _expected(
         return other.expected, (other.rule,)
     exact, rules = expected_in_dialect(backend, case, budgets, outputs)
     values = without_overflow(backend, case, exact, outputs)
-    stores = required(backend, case.dtype) == "storage"
+    stores = required_accuracy(backend, case.dtype) == "storage"
     overflow = stores and values is not exact and differ(values, exact, budgets, outputs)
     return values, (*rules, "NUM-5") if overflow else rules
 
@@ -309,7 +309,7 @@ def _tightest_class(backend: Backend, case: Case, outputs: Outputs, values: Mapp
 
     If the dtype has only one class and the outputs need a profile, return the name of the profile.
     """
-    last = required(backend, case.dtype)
+    last = required_accuracy(backend, case.dtype)
     if case.dtype not in SHORT and case.dtype in PROFILES.get(backend.profile, {}):
         plain = budgets_of(replace(backend, profile=""), case, last)
         return last if _within(outputs, values, plain, case.dtype) else backend.profile

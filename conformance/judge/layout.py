@@ -7,71 +7,71 @@ from typing import Any
 Layout = Callable[[Any, Any], Any]
 
 
-def _transposed(xp: Any, array: Any) -> Any:
+def _transpose(xp: Any, array: Any) -> Any:
     """Store the last two axes in exchanged order."""
-    return _swapped(_filled(xp, _swapped(array, -1, -2), lambda buffer: buffer, ()), -1, -2)
+    return _swap(_fill(xp, _swap(array, -1, -2), lambda buffer: buffer, ()), -1, -2)
 
 
 def _positions_first(xp: Any, array: Any) -> Any:
     """Store as (*B, positions, heads, depth), the order of many libraries."""
     if array.ndim < 3:
-        return _transposed(xp, array)
-    return _swapped(_filled(xp, _swapped(array, -2, -3), lambda buffer: buffer, ()), -2, -3)
+        return _transpose(xp, array)
+    return _swap(_fill(xp, _swap(array, -2, -3), lambda buffer: buffer, ()), -2, -3)
 
 
 def _column_major(xp: Any, array: Any) -> Any:
     """Store all axes in the opposite order, as Fortran does."""
-    return _backwards(_filled(xp, _backwards(array), lambda buffer: buffer, ()))
+    return _backwards(_fill(xp, _backwards(array), lambda buffer: buffer, ()))
 
 
 def _backwards(array: Any) -> Any:
     for axis in range(array.ndim // 2):
-        array = _swapped(array, axis, -1 - axis)
+        array = _swap(array, axis, -1 - axis)
     return array
 
 
-def _sliced(xp: Any, array: Any) -> Any:
+def _slice(xp: Any, array: Any) -> Any:
     """Take every second element of a larger array, along the last axis."""
-    return _filled(xp, array, lambda buffer: buffer[..., ::2], (2,))
+    return _fill(xp, array, lambda buffer: buffer[..., ::2], (2,))
 
 
-def _sliced_rows(xp: Any, array: Any) -> Any:
+def _slice_rows(xp: Any, array: Any) -> Any:
     """Take every second row of a larger array, starting with the second."""
-    return _filled(xp, array, lambda buffer: buffer[..., 1::2, :], (2, 1))
+    return _fill(xp, array, lambda buffer: buffer[..., 1::2, :], (2, 1))
 
 
 def _within(xp: Any, array: Any) -> Any:
     """Start in the middle of a longer row, like the parts of a fused projection."""
     count = array.shape[-1]
-    return _filled(xp, array, lambda buffer: buffer[..., count : 2 * count], (3,))
+    return _fill(xp, array, lambda buffer: buffer[..., count : 2 * count], (3,))
 
 
-def _reversed(xp: Any, array: Any) -> Any:
+def _reverse(xp: Any, array: Any) -> Any:
     """Store from last to first."""
-    return _filled(xp, array, lambda buffer: buffer[..., ::-1], ())
+    return _fill(xp, array, lambda buffer: buffer[..., ::-1], ())
 
 
-def _reversed_rows(xp: Any, array: Any) -> Any:
+def _reverse_rows(xp: Any, array: Any) -> Any:
     """Store the positions from last to first."""
-    return _filled(xp, array, lambda buffer: buffer[..., ::-1, :], ()) if array.ndim > 1 else array
+    return _fill(xp, array, lambda buffer: buffer[..., ::-1, :], ()) if array.ndim > 1 else array
 
 
-def _reversed_heads(xp: Any, array: Any) -> Any:
+def _reverse_heads(xp: Any, array: Any) -> Any:
     """Store the heads from last to first."""
-    return _filled(xp, array, lambda buffer: buffer[..., ::-1, :, :], ()) if array.ndim > 2 else array
+    return _fill(xp, array, lambda buffer: buffer[..., ::-1, :, :], ()) if array.ndim > 2 else array
 
 
-def _repeated(xp: Any, array: Any) -> Any:
+def _repeat(xp: Any, array: Any) -> Any:
     """Repeat one head by a stride of 0. All heads of the case are equal."""
     return xp.broadcast_to(array[..., :1, :, :], array.shape) if array.ndim > 2 else array
 
 
-def _expanded(xp: Any, array: Any) -> Any:
+def _expand(xp: Any, array: Any) -> Any:
     """Repeat the first part along the first axis by a stride of 0. All parts of the case are equal."""
     return xp.broadcast_to(array[:1], array.shape)
 
 
-def _surrounded(number: int) -> Layout:
+def _surround(number: int) -> Layout:
     """Lie between a number before and behind, or for integers and booleans between zeros or ones."""
 
     def run(xp: Any, array: Any) -> Any:
@@ -84,7 +84,7 @@ def _surrounded(number: int) -> Layout:
     return run
 
 
-def _filled(xp: Any, array: Any, view: Callable[[Any], Any], factors: tuple[int, ...]) -> Any:
+def _fill(xp: Any, array: Any, view: Callable[[Any], Any], factors: tuple[int, ...]) -> Any:
     """Allocate a buffer whose trailing axes are longer by some factors, and write through a view of it."""
     shape = list(array.shape)
     for axis, factor in enumerate(factors, start=-len(factors)):
@@ -94,31 +94,31 @@ def _filled(xp: Any, array: Any, view: Callable[[Any], Any], factors: tuple[int,
     return part
 
 
-def _swapped(array: Any, one: int, other: int) -> Any:
+def _swap(array: Any, one: int, other: int) -> Any:
     return array.swapaxes(one, other)
 
 
 #: Layouts by name.
 LAYOUTS: Mapping[str, Layout] = MappingProxyType(
     {
-        "transposed": _transposed,
+        "transposed": _transpose,
         "positions first": _positions_first,
         "column major": _column_major,
-        "sliced": _sliced,
-        "sliced rows": _sliced_rows,
+        "sliced": _slice,
+        "sliced rows": _slice_rows,
         "within": _within,
-        "reversed": _reversed,
-        "reversed rows": _reversed_rows,
-        "reversed heads": _reversed_heads,
-        "repeated": _repeated,
-        "expanded": _expanded,
+        "reversed": _reverse,
+        "reversed rows": _reverse_rows,
+        "reversed heads": _reverse_heads,
+        "repeated": _repeat,
+        "expanded": _expand,
     }
 )
 
 
 #: The same layout with other numbers around an array. Arrays of valid calls hold smaller ones.
 SURROUNDED: Mapping[str, Layout] = MappingProxyType(
-    {f"between {number}": _surrounded(number) for number in (-100, 100)}
+    {f"between {number}": _surround(number) for number in (-100, 100)}
 )
 #: The layouts that hold any numbers. The others repeat one head, or one number.
 OF_ANY_NUMBERS = tuple(name for name in LAYOUTS if name not in ("repeated", "expanded"))

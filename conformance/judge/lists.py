@@ -28,7 +28,7 @@ def require_lists(case: Case, outputs: Outputs) -> Outputs:
     return outputs
 
 
-def counted(case: Case, outputs: Outputs) -> Outputs:
+def count_places(case: Case, outputs: Outputs) -> Outputs:
     """Replace each list by how often it holds each place, and how many of its entries are -1.
 
     An entry that is neither a place nor -1 makes the last count infinite.

@@ -181,7 +181,7 @@ def _require_named(message: str, arguments: tuple[str, ...]) -> None:
 _OPERATOR = OPERATIONS["attention_vjp"]
 #: The arrays besides query, key and value whose gradients an implementation may lack, and the cotangent
 #: that it may lack.
-_PARTS = (*(one.of for one in _OPERATOR.results if one.of in _OPERATOR.options), "d_lse")
+_PARTS = (*(result.of for result in _OPERATOR.results if result.of in _OPERATOR.options), "d_lse")
 #: What the latest plain calls of gradients showed: the function, the dtype, the part and the answer.
 _SEEN: deque[tuple[Any, str, str, str]] = deque(maxlen=64)
 
@@ -225,19 +225,19 @@ def _without(backend: Backend, operation: str, dtype: str, part: str) -> str:
     for known, *asked, answer in _SEEN:
         if known is function and asked == [dtype, part]:
             return str(answer)
-    found = _raised(backend, operation, dtype, part)
+    found = _refusal(backend, operation, dtype, part)
     _SEEN.append((function, dtype, part, found))
     return found
 
 
-def _raised(backend: Backend, operation: str, dtype: str, part: str) -> str:
+def _refusal(backend: Backend, operation: str, dtype: str, part: str) -> str:
     arguments = in_dtype(fitting_call(backend, operation), dtype)
     calls = [arguments]
     if primal(operation) == "attention":  # an adapter may offer four axes only
         calls.append({name: array[None] for name, array in arguments.items()})
     for arrays in calls:
         try:
-            call(backend, operation, arrays | _given(part, arrays))
+            call(backend, operation, arrays | _plainest(part, arrays))
         except Raised as raised:
             first = next(iter(raised.data.message.splitlines()), "")
             return f"{raised.data.type}: {first}" if first else raised.data.type
@@ -251,7 +251,7 @@ def _raised(backend: Backend, operation: str, dtype: str, part: str) -> str:
     return ""
 
 
-def _given(part: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
+def _plainest(part: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
     """Return the plainest array of a name."""
     if not part:
         return {}

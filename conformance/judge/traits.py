@@ -95,9 +95,9 @@ def traits_of_call(case: Case) -> set[str]:
         found.add(VIEWED)
     found |= {GRADIENT} if operation.differentiates else set()
     if primal(case.operation) == "attention":
-        return found | _of_attention(case.arguments)
+        return found | _attention_traits(case.arguments)
     reduces = OPERATIONS[primal(case.operation)].reduces == "attention"
-    return found | _of_form(case) if reduces else found
+    return found | _form_traits(case) if reduces else found
 
 
 def options(case: Case) -> set[str]:
@@ -111,7 +111,7 @@ def _is_plain(name: str, array: Any) -> bool:
     return bool((np.isfinite(array) | is_word).all())
 
 
-def _of_attention(arguments: Mapping[str, Any]) -> set[str]:
+def _attention_traits(arguments: Mapping[str, Any]) -> set[str]:
     query, key, value = (arguments[name] for name in ("query", "key", "value"))
     queries, keys = query.shape[-2], key.shape[-2]
     has = {
@@ -125,12 +125,12 @@ def _of_attention(arguments: Mapping[str, Any]) -> set[str]:
         ODD_DEPTH: query.shape[-1] % _VECTOR != 0,
         EMPTY: _has_empty_row((*query.shape[:-1], keys), arguments),
         **{trait: max(queries, keys) > size for trait, size in _TILES.items()},
-        **_of_numbers(arguments),
+        **_number_traits(arguments),
     }
     return {trait for trait, holds in has.items() if holds} | _rising_traits(arguments)
 
 
-def _of_form(case: Case) -> set[str]:
+def _form_traits(case: Case) -> set[str]:
     """Return the traits of a call of a form, or of a stack of forms."""
     arguments, letters = case.arguments, bound(case.operation, case.arguments)[0].letters
     queries, keys = letters.get("L", 0), letters.get("S", letters.get("T", 0) * letters.get("K", 0))
@@ -143,12 +143,12 @@ def _of_form(case: Case) -> set[str]:
         WHOLE_PAGES: bool(((lengths > 0) & (lengths % letters.get("K", 1) == 0)).any()),
         **{trait: max(queries, keys) > size for trait, size in _TILES.items()},
         # A table of pages and the starts of sequences have a 0 in most calls.
-        **_of_numbers({name: x for name, x in arguments.items() if name in _OPTIONS}),
+        **_number_traits({name: x for name, x in arguments.items() if name in _OPTIONS}),
     }
     return {trait for trait, holds in has.items() if holds}
 
 
-def _of_numbers(arguments: Mapping[str, Any]) -> dict[str, bool]:
+def _number_traits(arguments: Mapping[str, Any]) -> dict[str, bool]:
     """Return the traits of the numbers in options and of the bounds of a window."""
     left, right = arguments.get("window", (0, 0))
     found = {OPEN_LEFT: left is None, OPEN_RIGHT: right is None}

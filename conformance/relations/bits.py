@@ -76,12 +76,12 @@ def same_from_threads(backend: Backend, calls: tuple[Case, ...]) -> Found:
     alone = [_outputs(backend, case) for case in calls]
     together = Barrier(len(calls))
 
-    def repeated(case: Case) -> list[Outputs]:
+    def repeat(case: Case) -> list[Outputs]:
         together.wait()
         return [_outputs(backend, case) for _ in range(_TIMES)]
 
     with switch_often(), ThreadPoolExecutor(len(calls)) as pool:
-        results = [future.result() for future in [pool.submit(repeated, case) for case in calls]]
+        results = [future.result() for future in [pool.submit(repeat, case) for case in calls]]
     differences = (
         _differ(outputs, expected)
         for expected, times in zip(alone, results, strict=True)

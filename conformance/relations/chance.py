@@ -72,10 +72,10 @@ def describe_improbable(counts: Iterable[Count]) -> str | None:
 
 def drops_at_the_probability(backend: Backend, calls: tuple[Case, ...]) -> Found:
     """Count the dropped weights of each call, and those of each head of each batch entry (DROP-7)."""
-    return describe_improbable(count for case in calls for count in _of_rate(case, mask_of(backend, case)))
+    return describe_improbable(count for case in calls for count in _count_rate(case, mask_of(backend, case)))
 
 
-def _of_rate(case: Case, kept: Bools) -> Iterator[Count]:
+def _count_rate(case: Case, kept: Bools) -> Iterator[Count]:
     p = case.arguments["dropout_p"]
     least, most = max(p - _TOLERANCE, 0.0), min(p + _TOLERANCE, 1.0)
     yield Count("dropped weights", int((~kept).sum()), kept.size, least, most)
@@ -86,10 +86,12 @@ def _of_rate(case: Case, kept: Bools) -> Iterator[Count]:
 
 def drops_independently(backend: Backend, calls: tuple[Case, ...]) -> Found:
     """Count the pairs of weights of a call of which exactly one is dropped (DROP-8)."""
-    return describe_improbable(count for case in calls for count in _of_pairs(case, mask_of(backend, case)))
+    return describe_improbable(
+        count for case in calls for count in _count_pairs(case, mask_of(backend, case))
+    )
 
 
-def _of_pairs(case: Case, kept: Bools) -> Iterator[Count]:
+def _count_pairs(case: Case, kept: Bools) -> Iterator[Count]:
     for axis, size in enumerate(kept.shape):
         name = ("keys", "queries", "heads")[kept.ndim - 1 - axis] if kept.ndim - axis < 4 else "batch entries"
         positions = np.arange(size)
@@ -97,10 +99,10 @@ def _of_pairs(case: Case, kept: Bools) -> Iterator[Count]:
             apart = 2**power
             firsts = positions[(positions & apart == 0) & (positions + apart < size)]
             differ = kept.take(firsts, axis) != kept.take(firsts + apart, axis)
-            yield _different(case, f"one dropped of two {name} {apart} apart", differ)
+            yield _count_differences(case, f"one dropped of two {name} {apart} apart", differ)
 
 
-def _different(case: Case, of: str, differ: Bools) -> Count:
+def _count_differences(case: Case, of: str, differ: Bools) -> Count:
     p = case.arguments["dropout_p"]
     around = [a * (1 - b) + b * (1 - a) for a in _near(p) for b in _near(p)]
     return Count(of, int(differ.sum()), differ.size, min(around), max(around))
@@ -114,17 +116,17 @@ def differs_by_the_seed(backend: Backend, calls: tuple[Case, ...]) -> Found:
     """Count the weights that exactly one of two calls drops, also of neighbouring heads (DROP-9)."""
     masks = [(case, mask_of(backend, case)) for case in calls]
     return describe_improbable(
-        count for one, other in combinations(masks, 2) for count in _of_two_seeds(*one, *other)
+        count for one, other in combinations(masks, 2) for count in _compare_seeds(*one, *other)
     )
 
 
-def _of_two_seeds(case: Case, kept: Bools, other: Case, again: Bools) -> Iterator[Count]:
+def _compare_seeds(case: Case, kept: Bools, other: Case, again: Bools) -> Iterator[Count]:
     of = f"one dropped by seeds {case.arguments['seed']} and {other.arguments['seed']}"
-    yield _different(case, of, kept != again)
+    yield _count_differences(case, of, kept != again)
     # A generator may add the seed to the index of a head, so that two seeds share all but one.
     for name, first, second in (("next", kept, again), ("previous", again, kept)):
         differ = first[..., :-1, :, :] != second[..., 1:, :, :]
-        yield _different(case, f"{of} in the {name} head", differ)
+        yield _count_differences(case, f"{of} in the {name} head", differ)
 
 
 def has_one_mask(backend: Backend, calls: tuple[Case, ...]) -> Found:

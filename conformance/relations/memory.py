@@ -43,25 +43,25 @@ class _Results:
         if not any(_same(outputs, known) for known in self.different):
             self.different.append(outputs)
 
-    def judged(self, backend: Backend) -> list[Verdict]:
+    def judge(self, backend: Backend) -> list[Verdict]:
         """Judge each result by its values."""
-        return [_judged(backend, self.case, outputs) for outputs in self.different]
+        return [_judge(backend, self.case, outputs) for outputs in self.different]
 
 
 def each_in_turn(backend: Backend, calls: tuple[Case, ...]) -> Found:
     """Make the calls in their order, and judge each of them by its values."""
     results = [_outputs(backend, case) for case in calls]
-    return _worst([_judged(backend, case, outputs) for case, outputs in zip(calls, results, strict=True)])
+    return _worst([_judge(backend, case, outputs) for case, outputs in zip(calls, results, strict=True)])
 
 
 def in_the_same_arrays(backend: Backend, calls: tuple[Case, ...]) -> Found:
     """Make the calls with the arrays of the first one, in which the numbers of the others are written."""
     rewriting = _rewriting(backend)
     results = [_outputs(rewriting, case) for case in calls]
-    return _worst([_judged(backend, case, outputs) for case, outputs in zip(calls, results, strict=True)])
+    return _worst([_judge(backend, case, outputs) for case, outputs in zip(calls, results, strict=True)])
 
 
-def captured_and_replayed(backend: Backend, calls: tuple[Case, ...]) -> Found:
+def capture_and_replay(backend: Backend, calls: tuple[Case, ...]) -> Found:
     """Capture the first call of each set of options, and replay it with the numbers of the others."""
     operation = calls[0].operation
     backend = without(backend, "return_weights")
@@ -69,7 +69,7 @@ def captured_and_replayed(backend: Backend, calls: tuple[Case, ...]) -> Found:
         raise Missing(f"{backend.name} captures no calls of {operation}", f"captured calls of {operation}")
     again = replaying(backend, operation)
     results = [_outputs(again, case) for case in calls]
-    return _worst([_judged(backend, case, outputs) for case, outputs in zip(calls, results, strict=True)])
+    return _worst([_judge(backend, case, outputs) for case, outputs in zip(calls, results, strict=True)])
 
 
 def in_freed_memory(backend: Backend, calls: tuple[Case, ...]) -> Found:
@@ -78,10 +78,10 @@ def in_freed_memory(backend: Backend, calls: tuple[Case, ...]) -> Found:
     for _ in range(_TURNS):
         for result in results:
             result.add(_outputs(backend, result.case))
-    return _worst([verdict for result in results for verdict in result.judged(backend)])
+    return _worst([verdict for result in results for verdict in result.judge(backend)])
 
 
-def kept_by_the_caller(backend: Backend, calls: tuple[Case, ...]) -> Found:
+def keep_results_of_calls(backend: Backend, calls: tuple[Case, ...]) -> Found:
     """Make the calls, and judge the arrays that each of them returned after the last one."""
     kept: list[Any] = []
     names = [tuple(_outputs(keep_results(backend, kept), case)) for case in calls]
@@ -91,7 +91,7 @@ def kept_by_the_caller(backend: Backend, calls: tuple[Case, ...]) -> Found:
             returned if len(own) > 1 else [returned[0] if isinstance(returned, list | tuple) else returned]
         )
         outputs = dict(zip(own, backend.to_numpy_all(parts), strict=True))
-        verdicts.append(_judged(backend, case, outputs))
+        verdicts.append(_judge(backend, case, outputs))
     return _worst(verdicts)
 
 
@@ -108,7 +108,7 @@ def beside_a_refused_call(backend: Backend, calls: tuple[Case, ...]) -> Found:
             raise
         except (Raised, Failure, Unsupported):
             continue
-    return _worst([_judged(backend, case, outputs) for case, outputs in results])
+    return _worst([_judge(backend, case, outputs) for case, outputs in results])
 
 
 def in_any_surroundings(backend: Backend, calls: tuple[Case, ...]) -> Found:
@@ -128,13 +128,13 @@ def in_any_surroundings(backend: Backend, calls: tuple[Case, ...]) -> Found:
     return None
 
 
-def repeated_often(backend: Backend, calls: tuple[Case, ...]) -> Found:
+def repeat_often(backend: Backend, calls: tuple[Case, ...]) -> Found:
     """Repeat a call, and judge each result that has other bits than those before."""
     (case,) = calls
     results = _Results(case)
     for _ in range(_REPEATED):
         results.add(_outputs(backend, case))
-    return _worst(results.judged(backend))
+    return _worst(results.judge(backend))
 
 
 def from_threads(backend: Backend, calls: tuple[Case, ...]) -> Found:
@@ -144,7 +144,7 @@ def from_threads(backend: Backend, calls: tuple[Case, ...]) -> Found:
     _outputs(backend, calls[0])  # what it loads or compiles at first is not what is tested
     together = Barrier(len(calls))
 
-    def repeated(case: Case) -> _Results:
+    def repeat(case: Case) -> _Results:
         results = _Results(case)
         together.wait()
         for _ in range(_IN_A_THREAD):
@@ -152,19 +152,19 @@ def from_threads(backend: Backend, calls: tuple[Case, ...]) -> Found:
         return results
 
     with switch_often(), ThreadPoolExecutor(len(calls)) as pool:
-        results_of_threads = [future.result() for future in [pool.submit(repeated, case) for case in calls]]
-    return _worst([verdict for result in results_of_threads for verdict in result.judged(backend)])
+        results_of_threads = [future.result() for future in [pool.submit(repeat, case) for case in calls]]
+    return _worst([verdict for result in results_of_threads for verdict in result.judge(backend)])
 
 
 #: Makes calls and judges them.
 RUNS: Sequence[Callable[[Backend, tuple[Case, ...]], Found]] = (
     each_in_turn,
     in_the_same_arrays,
-    captured_and_replayed,
+    capture_and_replay,
     in_freed_memory,
-    kept_by_the_caller,
+    keep_results_of_calls,
     beside_a_refused_call,
-    repeated_often,
+    repeat_often,
     from_threads,
 )
 
@@ -174,7 +174,7 @@ def _outputs(backend: Backend, case: Case) -> Outputs:
     return call(without(backend, "return_weights"), case.operation, case.arguments, case.layout)
 
 
-def _judged(backend: Backend, case: Case, outputs: Outputs) -> Verdict:
+def _judge(backend: Backend, case: Case, outputs: Outputs) -> Verdict:
     from attnspec.conformance.judge.judge import judge_outputs
 
     return judge_outputs(backend, case, outputs)
@@ -201,11 +201,11 @@ def _rewriting(backend: Backend) -> Backend:
     def run(*arrays: Any, **options: Any) -> Any:
         names = list(signature(backend.attention).parameters)
         given = {**dict(zip(names, arrays, strict=False)), **options}
-        placed = {name: _placed(kept, name, thing) for name, thing in given.items()}
+        placed = {name: _place(kept, name, thing) for name, thing in given.items()}
         first = [placed.pop(name) for name in names[: len(arrays)]]
         return backend.attention(*first, **placed)
 
-    def _placed(kept: dict[Any, Any], name: str, thing: Any) -> Any:
+    def _place(kept: dict[Any, Any], name: str, thing: Any) -> Any:
         if not getattr(thing, "shape", ()):
             return thing
         place = kept.setdefault((name, tuple(thing.shape), str(thing.dtype)), thing)

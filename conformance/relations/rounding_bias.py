@@ -32,7 +32,7 @@ def signed_mean(
     away from zero, which shows truncation.
     """
 
-    def moved(signs: Array) -> tuple[Array, float]:
+    def movements(signs: Array) -> tuple[Array, float]:
         if cast is None:
             return np.zeros(0), 0.0
         weights, value = cast
@@ -41,7 +41,7 @@ def signed_mean(
         apart = together - (signs * expected).sum(axis=-1, keepdims=True)
         return weights * together, APPROXIMATE * (weights * np.abs(apart)).sum()
 
-    return _share(got, expected, allowed, FORMATS[dtype], moved)
+    return _share(got, expected, allowed, FORMATS[dtype], movements)
 
 
 def signed_sum(
@@ -59,14 +59,14 @@ def signed_sum(
     sum of the sizes of its terms.
     """
 
-    def moved(signs: Array) -> tuple[Array, float]:
+    def movements(signs: Array) -> tuple[Array, float]:
         if cast is None:
             return np.zeros(0), 0.0
         factors, others = cast
         together = np.abs(factors * (signs @ others.T))  # (N, M)
         return together, 2 * APPROXIMATE * together.sum()
 
-    return _share(got, expected, allowed, FORMATS[dtype], moved)
+    return _share(got, expected, allowed, FORMATS[dtype], movements)
 
 
 def _share(
@@ -78,7 +78,7 @@ def _share(
 ) -> float:
     """Return the share of its threshold that the larger of the two signed sums uses.
 
-    For the signs of a sum, `moved` returns how far each cast factor moves the sum, before
+    For the signs of a sum, `movements` returns how far each cast factor moves the sum, before
     the factor is multiplied by the unit of `storage`, and the part of the threshold for
     approximate exponentials.
     """

@@ -58,10 +58,10 @@ def _message(report: Report) -> tuple[str, str]:
     more += ", others fail" if report.failures.new else ""  # outside of the level that is required
     mood = "good" if reached and not more else "part"
     more += f"; {len(report.accepted)} not refused" if report.accepted else ""
-    return _named(reached) + more, mood
+    return _level_names(reached) + more, mood
 
 
-def _named(reached: list[str]) -> str:
+def _level_names(reached: list[str]) -> str:
     """Return the names of levels, shortened for a badge."""
     if len(reached) == len(levels()):
         return "every level"

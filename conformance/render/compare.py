@@ -57,14 +57,14 @@ class Comparison:
     new: tuple[Change, ...] = ()
     gone: tuple[Change, ...] = ()
 
-    def of(self, kind: str) -> list[Change]:
+    def changes_of(self, kind: str) -> list[Change]:
         """Return the changes of a kind."""
         return [change for change in self.changes if change.kind == kind]
 
     def lines(self) -> Iterator[str]:
         """Yield the text, with a line for each change."""
         for kind in ("regressions", "repairs", "changed"):
-            changes = self.of(kind)
+            changes = self.changes_of(kind)
             yield f"{kind}: {len(changes)}"
             yield from (f"  {change}" for change in changes[:_MOST])
             if len(changes) > _MOST:
@@ -88,10 +88,13 @@ def compare(before: Results, after: Results) -> dict[str, Comparison]:
         raise SpecError(
             f"compare: expected the same backends in both, got {', '.join(sorted(lacking))} in one"
         )
-    return {new: _compare_backend(_planned(before, old), _planned(after, new)) for new, old in names.items()}
+    return {
+        new: _compare_backend(_planned_verdicts(before, old), _planned_verdicts(after, new))
+        for new, old in names.items()
+    }
 
 
-def _planned(results: Results, name: str) -> dict[str, Verdict | None]:
+def _planned_verdicts(results: Results, name: str) -> dict[str, Verdict | None]:
     """Return the verdict of each planned case, or None if it has none."""
     planned: dict[str, Verdict | None] = dict.fromkeys(results.missing.get(name, ()))
     for verdict in results.verdicts:

@@ -27,10 +27,10 @@ def to_junit(report: Report) -> str:
     for subject in report.results.subjects:
         suite = ET.SubElement(root, "testsuite", _counts(report, subject))
         _properties(suite, report, subject)
-        for verdict in _listed(report, subject):
+        for verdict in _listed_verdicts(report, subject):
             text, accepted = known.get(verdict, "").strip(), report.marks.get(verdict) == ACCEPTED
             _case(suite, verdict, text, report.seed, accepted=accepted)
-        for name in _lost(report, subject):
+        for name in _lost_cases(report, subject):
             _error(suite, name, "planned, and not judged")
         if subject.problem:
             _error(suite, "the run as a whole", subject.problem)
@@ -43,7 +43,7 @@ def to_junit(report: Report) -> str:
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
 
 
-def _listed(report: Report, subject: Subject) -> list[Verdict]:
+def _listed_verdicts(report: Report, subject: Subject) -> list[Verdict]:
     """Return the verdicts that have a test case."""
     return [
         verdict
@@ -53,10 +53,10 @@ def _listed(report: Report, subject: Subject) -> list[Verdict]:
 
 
 def _counts(report: Report, subject: Subject) -> dict[str, str]:
-    verdicts = _listed(report, subject)
+    verdicts = _listed_verdicts(report, subject)
     new = [verdict.status for verdict in verdicts if verdict not in report.marks]
     known = sum(verdict in report.known_verdicts for verdict in verdicts)
-    errors = bool(subject.problem) + len(_lost(report, subject))
+    errors = bool(subject.problem) + len(_lost_cases(report, subject))
     return {
         "name": plain(subject.name),
         "tests": str(len(verdicts) + errors),
@@ -67,7 +67,7 @@ def _counts(report: Report, subject: Subject) -> dict[str, str]:
     }
 
 
-def _lost(report: Report, subject: Subject) -> tuple[str, ...]:
+def _lost_cases(report: Report, subject: Subject) -> tuple[str, ...]:
     """Return the cases that were not judged. If none was judged, one error gives the reason."""
     if report.outcome_of(subject) is Outcome.NOT_LOADED:
         return ()
@@ -106,12 +106,12 @@ def _case(suite: ET.Element, verdict: Verdict, known: str, seed: int | None, *, 
     elif verdict.bad:
         tag = "failure" if verdict.status == "fail" else "error"
         element = ET.SubElement(case, tag, message=plain(verdict_line(verdict)), type=rule)
-        element.text = f"{verdict_text(verdict, seed)}\n{_where(rule)}".strip()
+        element.text = f"{verdict_text(verdict, seed)}\n{_address(rule)}".strip()
     elif verdict.status != "pass":
         ET.SubElement(case, "system-out").text = f"{verdict.status}: {result_line(verdict)}"
 
 
-def _where(rule_id: str) -> str:
+def _address(rule_id: str) -> str:
     """Return the address of a rule."""
     rule = next((rule for rule in rules() if rule.id == rule_id), None)
     if rule is None:

@@ -41,7 +41,7 @@ def to_markdown(report: Report) -> str:
         lines += _details(finding)
     if len(report.findings) > _MOST_SHOWN:
         lines += ["", f"and failures under {len(report.findings) - _MOST_SHOWN} more rules"]
-    lines += _known(report)
+    lines += _known_failures(report)
     if report.failures.parts:
         lines += ["", _text(other_part_line(report.failures.parts))]
     if report.failures.stale:
@@ -114,7 +114,7 @@ def _details(finding: Finding) -> Iterator[str]:
     yield from ("", "</details>")
 
 
-def _known(report: Report) -> Iterator[str]:
+def _known_failures(report: Report) -> Iterator[str]:
     counts = Counter(entry for _, entry in report.failures.known)
     if counts:
         yield from ("", "Known failures:", "")

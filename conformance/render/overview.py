@@ -44,7 +44,7 @@ def _levels(report: Report) -> Table:
     table = Table("backend", "release", "levels", title="levels reached", title_justify="left")
     for subject in report.results.subjects:
         good = report.outcome_of(subject) is Outcome.GOOD
-        text = _in_short(report, subject) if good else _failing(report, subject)
+        text = _in_short(report, subject) if good else _failures(report, subject)
         style = STYLES["pass" if good else "fail"]
         table.add_row(Text(plain(subject.name)), Text(plain(release(subject))), Text(text, style=style))
     return table
@@ -60,7 +60,7 @@ def _in_short(report: Report, subject: Subject) -> str:
     return levels_line(report, subject)
 
 
-def _failing(report: Report, subject: Subject) -> str:
+def _failures(report: Report, subject: Subject) -> str:
     why = why_not_whole(report, subject)
     return one_line(backend_headline(report, subject) + (f": {why}" if why else ""))
 

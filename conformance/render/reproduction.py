@@ -28,10 +28,10 @@ def reproduction(verdict: Verdict, seed: int | None = None) -> str:
     if not _has_place(verdict.backend):
         why = f"# No import leads to {verdict.backend}, so this runs where it is defined, with the same keys:"
         return "\n".join(
-            [why, "from attnspec.conformance import check", f"print({_judged_there(verdict, seed)})"]
+            [why, "from attnspec.conformance import check", f"print({_check_call(verdict, seed)})"]
         )
-    backend = f"load({_quoted(verdict.backend)})"
-    case = f"find({_quoted(verdict.case)}{'' if seed is None else f', seed={seed}'})"
+    backend = f"load({_quote(verdict.backend)})"
+    case = f"find({_quote(verdict.case)}{'' if seed is None else f', seed={seed}'})"
     imports, lines = _program(verdict, backend, case)
     return "\n".join(["from attnspec.backends import load", *imports, *lines])
 
@@ -52,7 +52,7 @@ def _program(verdict: Verdict, backend: str, case: str) -> tuple[list[str], list
     if difference is None:
         return seen, [f"print(observe({backend}, {case}))"]
     if ARBITRARY in verdict.traits and difference.element:
-        return _of_a_row(difference, backend, case)
+        return _row_program(difference, backend, case)
     got, expected = (f"{of}{_select(difference)}" for of in (f"observe({backend}, case)", "expected(case)"))
     if difference.kind == "dtype":  # expected values are float64
         return seen, [f"case = {case}", f"print({got})"]
@@ -62,7 +62,7 @@ def _program(verdict: Verdict, backend: str, case: str) -> tuple[list[str], list
     return compared, [f"case = {case}", f"print({got}, {expected})"]
 
 
-def _of_a_row(difference: Difference, backend: str, case: str) -> tuple[list[str], list[str]]:
+def _row_program(difference: Difference, backend: str, case: str) -> tuple[list[str], list[str]]:
     """Compute one row of the exact values, because all of them would take too long."""
     imports = [
         "from attnspec.conformance import find, observe",
@@ -92,17 +92,17 @@ def _has_place(backend: str) -> bool:
     )
 
 
-def _judged_there(verdict: Verdict, seed: int | None) -> str:
+def _check_call(verdict: Verdict, seed: int | None) -> str:
     """Write the call of `attnspec.conformance.check` that judges a case again."""
     name = verdict.backend if verdict.backend.isidentifier() else "function"
     drawn = "" if seed is None else f", seed={seed}"
-    return f"check({name}, cases=[{_quoted(verdict.case)}]{drawn})"
+    return f"check({name}, cases=[{_quote(verdict.case)}]{drawn})"
 
 
 def check_command(verdict: Verdict, seed: int | None = None) -> str:
     """Write the command that judges the case of a verdict again, in a process of its own."""
     if not _has_place(verdict.backend):
-        return _judged_there(verdict, seed)
+        return _check_call(verdict, seed)
     drawn = [] if seed is None else ["--seed", str(seed)]
     sized = ["--sizes"] if verdict.group.startswith(SIZED_GROUPS) else []
     backend, distrusted = verdict.backend.removeprefix(UNTRUSTED), verdict.backend.startswith(UNTRUSTED)
@@ -139,5 +139,5 @@ def _select(difference: Difference) -> str:
     return f"{output}[{element}]" if element else output
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)

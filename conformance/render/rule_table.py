@@ -55,7 +55,7 @@ STYLES: Mapping[str, str] = MappingProxyType(
 def rule_tables(report: Report, width: int, *, every: bool = False, links: bool = False) -> Iterator[Table]:
     """Make the tables of the rules that were tested, if asked for with links to them."""
     columns = _columns(report)
-    rows = _merged([*_rows(report, columns, every=every)], columns)
+    rows = _merge([*_rows(report, columns, every=every)], columns)
     return _tables("results by rule, in cases", rows, columns, width, sections=every, links=links)
 
 
@@ -105,7 +105,7 @@ class _Column:
         counts = self.counts.get(rule, Counter())
         return counts["fail"] + counts["error"]
 
-    def of_rules(self, ids: Sequence[str]) -> tuple[str, str]:
+    def count_rules(self, ids: Sequence[str]) -> tuple[str, str]:
         """Count the results of rules that have no rows of their own."""
         failing = sum(bool(self.failures(rule)) for rule in ids)
         if failing:
@@ -158,7 +158,7 @@ def _rows(report: Report, columns: Sequence[_Column], *, every: bool) -> Iterato
             yield _Row(rest, single=False, others=len(rest) < len(of_chapter))
 
 
-def _merged(rows: Sequence[_Row], columns: Sequence[_Column]) -> list[_Row]:
+def _merge(rows: Sequence[_Row], columns: Sequence[_Column]) -> list[_Row]:
     """Merge the chapters of which nothing is offered into one row, the last."""
     without = [row for row in rows if not row.single and not any(_holds(row, column) for column in columns)]
     if len(without) < _TWO:
@@ -226,5 +226,5 @@ def _head(row: _Row, *, with_title: bool, links: bool) -> Iterator[Text]:
 
 def _cell(row: _Row, column: _Column) -> Text:
     ids = [rule.id for rule in row.rules]
-    text, worst = cell(column.counts.get(ids[0], Counter())) if row.single else column.of_rules(ids)
+    text, worst = cell(column.counts.get(ids[0], Counter())) if row.single else column.count_rules(ids)
     return Text(text, style=STYLES[worst])

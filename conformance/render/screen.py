@@ -74,7 +74,7 @@ def screen(report: Report, *, color: bool = False, width: int | None = None, eve
             room = left
         high = _height(details, width)
         details, room = (details, room - high) if high <= room else ([], room)
-        high = _tall([(_printed(table, width), "") for table in tables], width)
+        high = _tall([(_print_table(table, width), "") for table in tables], width)
         tables, end = (tables, end) if high <= room + _height(named, width) else ([], [*named, *end])
     console = Console(force_terminal=color, no_color=not color, width=width, highlight=False)
     with console.capture() as capture:
@@ -103,7 +103,7 @@ def _print(console: Console, lines: Sequence[tuple[str, str]], width: int) -> No
 def _line(text: str, style: str, width: int) -> str:
     """Fold a line, unless it may have a command or a path."""
     whole = style == STYLES["error"] or "\n" in text or "attnspec check" in text or "claim: " in text
-    return _indented(text) if whole else _folded(one_line(text), width)
+    return _indent(text) if whole else _wrap(one_line(text), width)
 
 
 def _tall(blocks: Sequence[tuple[str, str]], width: int) -> int:
@@ -127,12 +127,12 @@ def _only_raises(report: Report) -> bool:
     return all(never_returns(report.verdicts(subject)) for subject in report.results.subjects)
 
 
-def _indented(text: str) -> str:
+def _indent(text: str) -> str:
     """Indent all lines but the first, so that external text does not look like a line of the report."""
     return "\n    ".join(one_line(line) for line in text.splitlines()[:_MOST_OF_ERROR])
 
 
-def _folded(text: str, width: int) -> str:
+def _wrap(text: str, width: int) -> str:
     """Wrap a long line between words, with an indent."""
     return textwrap.fill(
         text, width, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
@@ -203,7 +203,7 @@ def _rules_line(report: Report) -> Iterator[tuple[str, str]]:
             yield f"failing cases of {subject.name} by rule (--table has all): {text}", ""
 
 
-def _printed(table: Table, width: int) -> str:
+def _print_table(table: Table, width: int) -> str:
     console = Console(no_color=True, width=width, highlight=False)
     with console.capture() as capture:
         console.print(table)

@@ -24,7 +24,7 @@ def verdict_text(verdict: Verdict, seed: int | None = None) -> str:
 
 def with_title(heading: str, verdict: Verdict, text: str) -> str:
     """Put a title above the details of a verdict, or before them if two lines say all that is known."""
-    return plain(f"{heading}{': ' if _crashed(verdict) else chr(10)}{text}")
+    return plain(f"{heading}{': ' if _has_crashed(verdict) else chr(10)}{text}")
 
 
 def details(
@@ -35,13 +35,13 @@ def details(
     Lines about its cause stand before the reproduction, those about other failures after it.
     """
     lines = [place(verdict), *_result(verdict), *resemblances(verdict)]
-    if _crashed(verdict):
+    if _has_crashed(verdict):
         lines = [", ".join(lines)]
     if not verdict.repeatable:
         lines.append("not repeatable: the same call, repeated, has another result")
     lines += cause
     program = reproduction(verdict, seed)
-    if program and (_crashed(verdict) or verdict.backend.startswith(UNTRUSTED)):
+    if program and (_has_crashed(verdict) or verdict.backend.startswith(UNTRUSTED)):
         lines.append(f"reproduce: {check_command(verdict, seed)}")
     elif program:
         lines += ["reproduce:", *(f"    {line}" for line in program.splitlines())]
@@ -191,7 +191,7 @@ def _is_not_shown(verdict: Verdict) -> bool:
     return NOT_SHOWN in rule_results(verdict).values()
 
 
-def _crashed(verdict: Verdict) -> bool:
+def _has_crashed(verdict: Verdict) -> bool:
     """Whether the process of a case ended or hung. Two lines then say all that is known."""
     return bool(verdict.case) and verdict.code in ("ended", "hung")
 

@@ -38,11 +38,11 @@ class Cases:
         """Make the selected cases."""
         for rule in selection.rules:
             find_rule(rule)
-        made = [*(_sized(selection) if selection.sizes else self._made(selection, constraints))]
+        made = [*(_sized_cases(selection) if selection.sizes else self._make_items(selection, constraints))]
         if selection.untrusted and not selection.sizes:
             from attnspec.conformance.run import untrusted
 
-            made = untrusted.planned(made, self.seed or 0, selection.names)
+            made = untrusted.plan(made, self.seed or 0, selection.names)
         require(selection, {*self.files, *(name for case in made for name in (case.id, case.name))})
         made = [case for case in made if matches((case.name, case.group, *case.rules), selection.match)]
         if selection.smoke:
@@ -52,9 +52,9 @@ class Cases:
         self._planned = {case.name: case for case in made}
         return tuple(Outline(case.name, case.group, case.rules, case.dtype, case.refusal) for case in made)
 
-    def _made(self, selection: Selection, constraints: Constraints) -> Iterator[Item]:
+    def _make_items(self, selection: Selection, constraints: Constraints) -> Iterator[Item]:
         # A copy with a changed number is made of a case without it.
-        names = [unchanged(name) for name in selection.names]
+        names = [name_without_change(name) for name in selection.names]
         rules, quick = selection.rules, selection.quick
         return items(quick=quick, rules=rules, names=names, seed=self.seed, constraints=constraints)
 
@@ -71,32 +71,32 @@ class Cases:
             return case
         return self._latest[name]
 
-    def _of_untrusted(self, name: str, group: str, constraints: Constraints) -> Item | SizedCase:
-        from attnspec.conformance.run.untrusted import changed, rows
+    def _untrusted_case(self, name: str, group: str, constraints: Constraints) -> Item | SizedCase:
+        from attnspec.conformance.run.untrusted import change, rows
 
         if group == ROWS:
             return next(case for case in rows(self.seed or 0) if case.name == name)
-        case = self.find(unchanged(name), group, constraints)
+        case = self.find(name_without_change(name), group, constraints)
         assert isinstance(case, Case)  # noqa: S101 - for the type checker: only cases are copied
-        return changed(case, self.seed or 0)
+        return change(case, self.seed or 0)
 
     def _make(self, name: str, group: str, constraints: Constraints) -> Item | SizedCase:
-        if group == ROWS or unchanged(name) != name:
-            return self._of_untrusted(name, group, constraints)
+        if group == ROWS or name_without_change(name) != name:
+            return self._untrusted_case(name, group, constraints)
         if group.startswith(SIZED_GROUPS):
-            return next(case for case in _sized(Selection()) if case.name == name)
+            return next(case for case in _sized_cases(Selection()) if case.name == name)
         chapter = name.partition("-")[0]
         made: dict[str, Item] = {}
         if group:
             suffix = (constraints_in([name]) or constraints).suffix
-            made, others = _of_group(chapter, group, self.seed, suffix)
+            made, others = _group_cases(chapter, group, self.seed, suffix)
             while name not in made and (case := next(others, None)):  # the later ones need not be made
                 made[case.name] = case
         known = made or _golden(chapter, name.rpartition("-")[0])
-        return known.get(name) or _of_files(self.files)[name]
+        return known.get(name) or _file_cases(self.files)[name]
 
 
-def unchanged(name: str) -> str:
+def name_without_change(name: str) -> str:
     """Return the name, or the id, of the case that a case with a changed number is a copy of."""
     id_, dash, dtype = name.rpartition("-")
     if name.endswith(CHANGED):
@@ -104,7 +104,7 @@ def unchanged(name: str) -> str:
     return id_.removesuffix(CHANGED) + dash + dtype
 
 
-def _sized(selection: Selection) -> Iterator[SizedCase]:
+def _sized_cases(selection: Selection) -> Iterator[SizedCase]:
     """Select sized cases by their rules and names."""
     from attnspec.conformance.sizes.cases import sized_cases  # imports every group of them
 
@@ -115,7 +115,7 @@ def _sized(selection: Selection) -> Iterator[SizedCase]:
 
 
 @lru_cache(maxsize=2)
-def _of_group(
+def _group_cases(
     chapter: str, group: str, seed: int | None, suffix: str
 ) -> tuple[dict[str, Item], Iterator[Item]]:
     """Return the cases of a group that are made, and the others; they are requested one after the other."""
@@ -131,5 +131,5 @@ def _golden(chapter: str, id_: str) -> dict[str, Item]:
 
 
 @lru_cache(maxsize=1)
-def _of_files(files: tuple[str, ...]) -> dict[str, Item]:
+def _file_cases(files: tuple[str, ...]) -> dict[str, Item]:
     return {case.name: case for file in files for case in read_cases(Path(file))}

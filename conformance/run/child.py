@@ -82,7 +82,7 @@ class Child:
         """Load the backend."""
         backend = load(name)
         self._backend = attention_of_form(backend) if self._sizes else backend
-        loaded = loaded_of(name, self.backend)
+        loaded = describe_loaded(name, self.backend)
         outputs = OPERATIONS["attention"].outputs
         returns = [output for output in outputs if self.backend.has("attention", f"return_{output}")]
         self.answer("loaded", asdict(loaded) | {"returns": returns})
@@ -95,7 +95,7 @@ class Child:
     def judge(self, name: str, group: str, *, described: bool = False) -> None:
         """Judge one case, whose traits the parent may know."""
         item = self._find(name, group)
-        verdict = self._sized(item) if isinstance(item, SizedCase) else judged(self.backend, item)
+        verdict = self._judge_sized(item) if isinstance(item, SizedCase) else judge_again(self.backend, item)
         verdict = verdict if described else with_traits(verdict, item)
         self.answer("verdict", to_json(verdict))
         self.backend.array_library.release()
@@ -124,18 +124,18 @@ class Child:
         verdict, call = store(self.backend, found, Path(folder)) if found else (None, [])
         self.answer("counterexample", {"verdict": verdict and to_json(verdict), "call": call})
 
-    def _sized(self, item: SizedCase) -> Verdict:
+    def _judge_sized(self, item: SizedCase) -> Verdict:
         """Judge a sized case within the limits."""
         if self._limits is None:
             self.limit(inf, 0.0, inf)
         assert self._limits is not None  # noqa: S101 - for the type checker: it has just been set
-        return self._limits.judge(self.backend, item, judged)
+        return self._limits.judge(self.backend, item, judge_again)
 
     def _find(self, name: str, group: str) -> Item | SizedCase:
         return self._cases.find(name, group, self.backend.constraints)
 
 
-def loaded_of(name: str, backend: Backend) -> Loaded:
+def describe_loaded(name: str, backend: Backend) -> Loaded:
     """Describe a loaded backend."""
     compiles = bool(backend.array_library.compile)
     return Loaded(subject_of(name, backend), compiles, backend.constraints.suffix, offer_of(backend))
@@ -170,7 +170,7 @@ def _once(backend: Backend, item: Item | SizedCase) -> Verdict:
         )
 
 
-def judged(
+def judge_again(
     backend: Backend, item: Item | SizedCase, put: Callable[[Backend, Item | SizedCase], Verdict] = _once
 ) -> Verdict:
     """Judge a case and measure the time; repeat a failure once, to see whether it is repeatable."""
@@ -236,10 +236,10 @@ def _load_and_copy(child: Child, requests: BinaryIO, answers: int) -> None:
         child.answer = _answers(pipe)
         _handle(child, line)
 
-    def ended(how: str, stack: str) -> None:
+    def end(how: str, stack: str) -> None:
         child.answer("ended", {"how": how, "stack": stack})
 
-    serve_in_copies(requests, answers, put, ended, lambda line: child.prepare(json.loads(line)))
+    serve_in_copies(requests, answers, put, end, lambda line: child.prepare(json.loads(line)))
 
 
 def _handle(child: Child, line: bytes) -> None:
@@ -251,10 +251,10 @@ def _handle(child: Child, line: bytes) -> None:
     except (BackendError, SpecError) as error:
         child.answer("problem", str(error))
     except Exception as error:  # noqa: BLE001 - what an implementation raises is a verdict
-        child.answer("internal", f"not of the implementation: {asked}: {_told(error)}")
+        child.answer("internal", f"not of the implementation: {asked}: {_say(error)}")
 
 
-def _told(error: Exception) -> str:
+def _say(error: Exception) -> str:
     """Say what was raised and where."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     return f"{type(error).__name__}: {error} ({Path(last.filename).name}, line {last.lineno}, {last.name})"

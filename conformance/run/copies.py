@@ -55,7 +55,7 @@ def _devices() -> list[str]:
     for number in Path("/proc/self/fd").iterdir():
         with suppress(OSError):
             found.append(str(number.readlink()))
-    return [one for one in found if one.startswith("/dev/") and not one[5:].startswith(_ORDINARY)]
+    return [path for path in found if path.startswith("/dev/") and not path[5:].startswith(_ORDINARY)]
 
 
 def serve_in_copies(
@@ -80,7 +80,7 @@ def serve_in_copies(
         with suppress(Exception):  # the copy says it
             prepare(line)
         if copy is None:
-            copy = started(requests, answers, put)
+            copy = start(requests, answers, put)
             current[:] = [copy.pid]
         answer = copy.answer(line, requests)
         if answer:
@@ -153,7 +153,7 @@ class Copy:
             os.killpg(self.pid, signal.SIGKILL)
 
 
-def started(requests: BinaryIO, answers: int, put: Put) -> Copy:
+def start(requests: BinaryIO, answers: int, put: Put) -> Copy:
     """Fork a copy that answers what it is sent."""
     (read, down), (up, write) = os.pipe(), os.pipe()
     trace = os.memfd_create("stack")

@@ -14,7 +14,7 @@ from attnspec.backends.errors import BackendError
 from attnspec.conformance.outside import cut
 from attnspec.conformance.results import Footer, Header, Shard, Subject
 from attnspec.conformance.run.plan import WIDE, Outline, Selection, share
-from attnspec.conformance.verdict import OUTPUT_OF, Verdict, shown, to_json
+from attnspec.conformance.verdict import OUTPUT_OF, Verdict, shown_declarations, to_json
 from attnspec.dtypes import SHORT
 from attnspec.operations.gradients import primal
 
@@ -61,9 +61,9 @@ class Offer:
             return self._without(outline, f"has no {', '.join(missing)}", "dtype", missing)
         if not outline.calls or outline.related:  # a relation may need less than all of its calls
             return None
-        return self._of_call(outline, *outline.calls[0])
+        return self._verdict_of_call(outline, *outline.calls[0])
 
-    def _of_call(self, outline: Outline, operation: str, arguments: Sequence[str]) -> Verdict | None:
+    def _verdict_of_call(self, outline: Outline, operation: str, arguments: Sequence[str]) -> Verdict | None:
         rules = tuple(rule for rule in outline.rules if self._shows(rule, outline, operation))
         if not rules:
             return self._without_rules(outline, operation)
@@ -271,7 +271,7 @@ def _missing(place: Place, selection: Selection, verdicts: list[Verdict]) -> lis
     """Make an error for each declaration that the run must show, and that no case has shown."""
     if selection.part not in ("whole", "level"):
         return []
-    return [each for each in place.missing(shown(verdicts)) if selection.shows(each.rule)]
+    return [each for each in place.missing(shown_declarations(verdicts)) if selection.shows(each.rule)]
 
 
 def _header(selection: Selection, plan: tuple[Outline, ...], shard: Shard | None = None) -> Header:

@@ -32,7 +32,7 @@ def chapters(only: str | None = None) -> Iterator[tuple[str, list[Case]]]:
 
     A case has no `outputs` unless all cases of its fingerprint are judged without their weights.
     """
-    for chapter, cases in groupby(_generated(), key=lambda case: case.chapter):
+    for chapter, cases in groupby(_generated_cases(), key=lambda case: case.chapter):
         if only not in (None, chapter):
             continue
         first: dict[str, Case] = {}
@@ -43,7 +43,7 @@ def chapters(only: str | None = None) -> Iterator[tuple[str, list[Case]]]:
         yield chapter, [*first.values()]
 
 
-def _generated() -> Iterator[Case]:
+def _generated_cases() -> Iterator[Case]:
     """Yield the calls of the suite that have values and are no golden vectors, which carry their own."""
     for item in items():
         if isinstance(item, Relation) and (item.bits or item.group == _BY_FORMULA):

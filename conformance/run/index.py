@@ -64,7 +64,7 @@ def outline_of(item: Item) -> Outline:
         item.rules,
         item.dtype,
         misuse is not None,
-        tuple(CallOutline(call.operation, _stated(call)) for call in item.calls),
+        tuple(CallOutline(call.operation, _stated_arguments(call)) for call in item.calls),
         isinstance(item, Relation),
         _dtypes(item),
         misuse.argument if misuse else "",
@@ -73,7 +73,7 @@ def outline_of(item: Item) -> Outline:
     )
 
 
-def _stated(call: Case) -> tuple[str, ...]:
+def _stated_arguments(call: Case) -> tuple[str, ...]:
     return tuple(OPERATIONS[call.operation].stated(call.arguments))
 
 

@@ -10,7 +10,9 @@ from attnspec.conformance.run.plan import Selection
 from attnspec.conformance.verdict import Verdict
 
 
-def unfinished(path: Path | None, selection: Selection, names: Sequence[str] = ()) -> tuple[Verdict, ...]:
+def finished_verdicts(
+    path: Path | None, selection: Selection, names: Sequence[str] = ()
+) -> tuple[Verdict, ...]:
     """Read the verdicts of an earlier run of the same part, without those that are to be judged again.
 
     A case that was left out, or that ended the process, is judged again. A missing file has no verdicts.
@@ -30,11 +32,11 @@ def unfinished(path: Path | None, selection: Selection, names: Sequence[str] = (
         _require(path, "options", run.header.choice, selection.choice)
     own = {subject.name for run in runs for subject in run.subjects}
     for name in names:
-        others = sorted(one for one in own if split_options(one)[0] == split_options(name)[0])
+        others = sorted(each for each in own if split_options(each)[0] == split_options(name)[0])
         if others and name not in own:
             _require(path, f"options of {split_options(name)[0]}", _words(others[0]), _words(name))
-    found = (one for run in runs for one in run.verdicts if one.case)
-    return tuple(one for one in found if not one.ended and one.code != "left out")
+    found = (verdict for run in runs for verdict in run.verdicts if verdict.case)
+    return tuple(verdict for verdict in found if not verdict.ended and verdict.code != "left out")
 
 
 def _require(path: Path, what: str, expected: Iterable[str], got: Iterable[str]) -> None:

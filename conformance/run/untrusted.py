@@ -28,18 +28,16 @@ _ONE_IN = 4
 _MOST_SCORES = 2000
 
 
-def drawn_seed() -> int:
+def draw_seed() -> int:
     """Draw a seed that nobody knows before the run."""
     return randbelow(2**31)
 
 
-def planned(
-    found: Sequence[Item | SizedCase], seed: int, names: Collection[str] = ()
-) -> list[Item | SizedCase]:
+def plan(found: Sequence[Item | SizedCase], seed: int, names: Collection[str] = ()) -> list[Item | SizedCase]:
     """Add copies with a changed number, and problems of which some rows are judged; then shuffle."""
     made: list[Item | SizedCase] = list(found)
     made += [
-        changed(item, seed)
+        change(item, seed)
         for item in found
         if isinstance(item, Case) and _can_change(item) and (names or _is_chosen(item, seed))
     ]
@@ -50,7 +48,7 @@ def planned(
     return made
 
 
-def changed(case: Case, seed: int) -> Case:
+def change(case: Case, seed: int) -> Case:
     """Copy a case, with another number in one element of the values or of the keys."""
     draw = np.random.default_rng([abs(seed), crc32(case.name.encode())])
     name = ("value", "key")[int(draw.integers(2))]
@@ -104,4 +102,4 @@ def _other(number: Any) -> Any:
     """Return another number of a similar size in the same dtype."""
     kind = type(number)
     candidates = (kind(1 - float(number)), kind(-float(number)), kind(1.0))
-    return next(one for one in candidates if one != number and np.isfinite(one))
+    return next(candidate for candidate in candidates if candidate != number and np.isfinite(candidate))

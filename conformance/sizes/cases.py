@@ -15,7 +15,7 @@ from attnspec.conformance.sizes.groups import (
     decode,
     heads,
     long,
-    sampled,
+    samples,
     views,
 )
 from attnspec.conformance.sizes.sized import SizedCase
@@ -31,7 +31,7 @@ _GROUPS = {
     "addresses": addresses,
     "views": views,
     "long": long,
-    "sampled": sampled,
+    "sampled": samples,
     "codes": codes,
     "backward": backward,
     "backward-of-some": backward_of_some,
@@ -51,11 +51,11 @@ _OF_GRADIENTS = {
 @cache
 def sized_cases() -> tuple[SizedCase, ...]:
     """List every sized case, those with the least work first."""
-    found = [item for group, make in _GROUPS.items() for item in _of_group(group, make())]
+    found = [item for group, make in _GROUPS.items() for item in _group_cases(group, make())]
     return tuple(sorted(found, key=lambda item: item.work))
 
 
-def _of_group(group: str, problems: Iterator[Problem]) -> Iterator[SizedCase]:
+def _group_cases(group: str, problems: Iterator[Problem]) -> Iterator[SizedCase]:
     numbers = count(1)
     for problem in problems:
         title = " ".join((_GROUPS[group].__doc__ or "").split())

@@ -120,7 +120,7 @@ def chosen_heads(shape: tuple[int, ...], seed: int) -> list[tuple[int, ...]]:
     return [tuple(int(i) for i in np.unravel_index(place, shape)) for place in places]
 
 
-def of_head(arguments: Mapping[str, Any], head: tuple[int, ...]) -> dict[str, Any]:
+def head_call(arguments: Mapping[str, Any], head: tuple[int, ...]) -> dict[str, Any]:
     """Return the call of one key head and its query heads, without the axes of batch entries."""
     query, key = arguments["query"], arguments["key"]
     *entry, shared = head
@@ -161,7 +161,7 @@ def gradients_of_heads(
     times = 2.0 if dtype == "float64" else 1.0
     group = arguments["query"].shape[-3] // arguments["key"].shape[-3]
     for head in heads:
-        call = of_head(arguments, head)
+        call = head_call(arguments, head)
         allowed = budget("attention_vjp", call, dtype, **options)
         values = gradients_in_float64(call)
         for h in range(group):
@@ -195,10 +195,10 @@ def _gradients_of_shared(
         if all(size == 1 or i == j for size, i, j in zip(axes, other, entry, strict=False))
     ]
     heads = [shared] if apart else range(key_heads)
-    calls = ([of_head(arguments, (*other, own)) for own in heads] for other in entries)
+    calls = ([head_call(arguments, (*other, own)) for own in heads] for other in entries)
     found = np.sum([[gradients_in_float64(call)[f"d_{name}"] for call in each] for each in calls], axis=0)
     found = found.reshape(-1, *found.shape[2:])  # (Hq, ...)
-    call = _of_key_head(arguments, shared) if apart else arguments
+    call = _key_head_call(arguments, shared) if apart else arguments
     allowed = budget("attention_vjp", call, dtype, **options)[f"d_{name}"]
     first = tuple(i if size > 1 else 0 for size, i in zip(axes, entry, strict=False))
     missing = len(axes) - (given.ndim - 2 if name == "bias" else given.ndim)
@@ -207,7 +207,7 @@ def _gradients_of_shared(
         yield Part(f"d_{name}", place, values, times * allowed[(*first, h)[missing:]])
 
 
-def _of_key_head(arguments: Mapping[str, Any], shared: int) -> dict[str, Any]:
+def _key_head_call(arguments: Mapping[str, Any], shared: int) -> dict[str, Any]:
     """Return the call of one key head and its query heads for all batch entries."""
     group = arguments["query"].shape[-3] // arguments["key"].shape[-3]
     own, other = slice(shared * group, (shared + 1) * group), slice(shared, shared + 1)
@@ -240,7 +240,7 @@ def gradients_in_float64(call: Mapping[str, Any]) -> dict[str, Numbers]:
             s, slope = call["softcap"] * bent, 1 - bent * bent
         if call.get("bias") is not None:
             s = s + call["bias"][head].astype(np.float64)
-        s = np.where(_allowed(call, head, s.shape), s, -np.inf)
+        s = np.where(_allowed_pairs(call, head, s.shape), s, -np.inf)
         sink = float(call["sinks"][head]) if call.get("sinks") is not None else -np.inf
         top = np.maximum(s.max(axis=-1, keepdims=True, initial=-np.inf), sink)
         top = np.where(np.isfinite(top), top, 0)
@@ -263,7 +263,7 @@ def gradients_in_float64(call: Mapping[str, Any]) -> dict[str, Numbers]:
     return {name: x for name, x in found.items() if call.get(name.removeprefix("d_")) is not None}
 
 
-def _allowed(call: Mapping[str, Any], head: int, shape: tuple[int, ...]) -> NDArray[np.bool_]:
+def _allowed_pairs(call: Mapping[str, Any], head: int, shape: tuple[int, ...]) -> NDArray[np.bool_]:
     """Return which keys each query of a head may attend to; a bias of minus infinity is in the scores."""
     i, j = np.arange(shape[0])[:, None], np.arange(shape[1])
     place = i + call.get("query_offset", 0)

@@ -9,7 +9,7 @@ import numpy as np
 
 from attnspec.backends import Backend
 from attnspec.backends.attention_of_form import LOW_PRECISION
-from attnspec.conformance.judge.budget import required
+from attnspec.conformance.judge.budget import required_accuracy
 from attnspec.conformance.judge.expected import value_variants
 from attnspec.conformance.judge.failure import Missing
 from attnspec.conformance.sizes.codebook.words import intervals
@@ -123,7 +123,7 @@ class Precision:
 def precisions(backend: Backend, dtype: str) -> tuple[Precision, ...]:
     """Return the precision of the standard, then that of a variant that a backend declares."""
     profile, plain = backend.profile, replace(backend, dialect={})
-    standard = Precision(required(plain, dtype), None, profile)
+    standard = Precision(required_accuracy(plain, dtype), None, profile)
     if getattr(backend.attention, "form", "") == LOW_PRECISION and standard.accuracy == "cast":
         profile = profile if "fp8" in profile else "fp8"  # its weights may have 8 bits (QUANT-11)
         standard = replace(standard, profile=profile)

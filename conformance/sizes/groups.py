@@ -229,7 +229,7 @@ def long() -> Iterator[Problem]:
 _LENGTHS_OF_ARBITRARY = ((300, 300), (129, 1025), (1, 4097))
 
 
-def sampled() -> Iterator[Problem]:
+def samples() -> Iterator[Problem]:
     """Arbitrary numbers with any mask; the judged rows are chosen after the result is delivered."""
     names = [name for line in NAMES for name in line]
     for number, (name, (queries, keys)) in enumerate(product(names, _LENGTHS_OF_ARBITRARY)):

@@ -65,7 +65,7 @@ def _judge_outputs(
             verdict = replace(verdict, share=result, accuracy=precision.accuracy)
             break
         wrong = replace(verdict, status="fail", rule=_rule(item, result), difference=result, code="differs")
-        declared = _declared(backend, item, wrong, left[result.output], precision)
+        declared = _find_deviation(backend, item, wrong, left[result.output], precision)
         if declared is None:
             return wrong
         deviations.append(as_deviation(replace(wrong, difference=None), declared.rules[0], [declared]))
@@ -81,7 +81,7 @@ def _judge_outputs(
     return verdict
 
 
-def _declared(
+def _find_deviation(
     backend: Backend, item: SizedCase, wrong: Verdict, got: NDArray[Any], precision: Precision
 ) -> Deviation | None:
     """Find a declared deviation whose outcome some rows of an output have, or all rows if it is a bound."""

@@ -95,14 +95,14 @@ class Limits:
     def judge(self, backend: Backend, item: SizedCase, judged: Judge) -> Verdict:
         """Judge a case within the limits, and free its arrays."""
         probe = probe_of(item) if self.undecided(item) else None
-        if probe and not self.left_out(probe):
-            self._measured(backend, probe, judged, timed=False)
-        if reason := self.left_out(item):
+        if probe and not self.reason_to_skip(probe):
+            self._measure(backend, probe, judged, timed=False)
+        if reason := self.reason_to_skip(item):
             verdict = new_verdict(backend, item)
             return replace(verdict, status="unsupported", reason=reason, code="left out")
-        return self._measured(backend, item, judged)
+        return self._measure(backend, item, judged)
 
-    def _measured(self, backend: Backend, item: SizedCase, judged: Judge, *, timed: bool = True) -> Verdict:
+    def _measure(self, backend: Backend, item: SizedCase, judged: Judge, *, timed: bool = True) -> Verdict:
         """Judge a case, and learn what the implementation needs."""
         item = replace(item)
         self.start()
@@ -115,19 +115,19 @@ class Limits:
         """Whether a case fits only if the implementation keeps no scores, and that is not known."""
         arrays = _COPIES * item.octets
         return item.gradients not in self._keeps_scores and (
-            arrays <= self.octets < arrays + _of_scores(item)
+            arrays <= self.octets < arrays + _score_octets(item)
         )
 
-    def left_out(self, item: SizedCase) -> str:
+    def reason_to_skip(self, item: SizedCase) -> str:
         """Return the reason that a case is left out; empty if it is not."""
         keeps = self._keeps_scores.get(item.gradients, True)
-        needed = _COPIES * item.octets + (_of_scores(item) if keeps else 0)
+        needed = _COPIES * item.octets + (_score_octets(item) if keeps else 0)
         if needed > self.octets:
             return (
                 f"{LEFT_OUT} it needs about {needed / _GIB:.1f} GiB of memory, and may use "
                 f"{self.octets / _GIB:.1f} (--memory)"
             )
-        left, expected = self._end - self.clock(), self._expected(item)
+        left, expected = self._end - self.clock(), self._estimate(item)
         if left <= 0 or expected > left:
             about = f"it needs about {expected:.0f} s, and " if expected > left > 0 else ""
             return f"{LEFT_OUT} {about}{max(left, 0):.0f} s are left (--within)"
@@ -152,9 +152,9 @@ class Limits:
                 self._keeps_scores[item.gradients] = True
             elif self._fresh or self._most < size:  # an earlier case could hide it
                 self._keeps_scores.setdefault(item.gradients, False)
-        self._most = max(self._most, arrays + _of_scores(item))
+        self._most = max(self._most, arrays + _score_octets(item))
 
-    def _expected(self, item: SizedCase) -> float:
+    def _estimate(self, item: SizedCase) -> float:
         """Estimate the time of a case: from two smaller ones of its kind, or from the last ones of any."""
         rate = max(self._rates, default=0.0) * item.work
         same = self._times.get(_kind(item), [])[-2:]
@@ -167,7 +167,7 @@ class Limits:
         return found
 
 
-def _of_scores(item: SizedCase) -> float:
+def _score_octets(item: SizedCase) -> float:
     """Return the octets of an implementation that keeps all scores."""
     return float((_PER_SCORE_BACKWARD if item.gradients else _PER_SCORE) * item.scores)
 

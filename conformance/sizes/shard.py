@@ -51,11 +51,11 @@ def arguments_of_shard(formula: Formula, dtype: str, queries: range, keys: range
     """
     _check(formula)
     drawn = {
-        "query": _drawn(formula, "query", formula.heads, formula.queries, queries),
-        "key": _drawn(formula, "key", formula.key_heads, formula.keys, keys),
+        "query": _draw(formula, "query", formula.heads, formula.queries, queries),
+        "key": _draw(formula, "key", formula.key_heads, formula.keys, keys),
     }
     words = {name: (x % np.uint16(formula.words))[..., 0] for name, x in drawn.items()}
-    value = _drawn(formula, "value", formula.key_heads, formula.keys, keys, formula.value_depth)
+    value = _draw(formula, "value", formula.key_heads, formula.keys, keys, formula.value_depth)
     codes, given = formula.codes, formula.given(dtype)
     offset = given.pop("query_offset", 0)
     places = {"query_positions": np.asarray(offset)[..., None] + np.arange(queries.start, queries.stop)}
@@ -103,7 +103,7 @@ def _check(formula: Formula) -> None:
         raise SpecError(f"formula: expected words, and some of {', '.join(_OPTIONS)}, got {got}")
 
 
-def _drawn(
+def _draw(
     formula: Formula, name: str, heads: int, size: int, rows: range, width: int = 1
 ) -> NDArray[np.uint8]:
     """Return the octets of some rows of an array ``(*B, heads, size, width)``."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from attnspec import Case
 from attnspec.backends import Backend
-from attnspec.conformance.judge.budget import required
+from attnspec.conformance.judge.budget import required_accuracy
 from attnspec.conformance.judge.call import call
 from attnspec.conformance.judge.expected import expected
 from attnspec.conformance.judge.judge import judge
@@ -90,7 +90,7 @@ def _is_rounded_to_nearest(backend: Backend, calls: tuple[Case, ...]) -> Found:
     exact = expected(case)[name]
     allowed = budget(case.operation, case.arguments, case.dtype, profile=backend.profile)[name]
     if (
-        required(backend, case.dtype) != "full"
+        required_accuracy(backend, case.dtype) != "full"
     ):  # an approximate exponential, and the sum that it is divided by
         allowed = allowed + 2 * APPROXIMATE * np.abs(exact)
     got = call(backend, case.operation, case.arguments)[name].astype(np.float64)

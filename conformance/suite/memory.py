@@ -14,13 +14,13 @@ from attnspec import OPERATIONS
 from attnspec.case import Misuse
 from attnspec.conformance.relations.memory import (
     beside_a_refused_call,
-    captured_and_replayed,
+    capture_and_replay,
     each_in_turn,
     from_threads,
     in_freed_memory,
     in_the_same_arrays,
-    kept_by_the_caller,
-    repeated_often,
+    keep_results_of_calls,
+    repeat_often,
 )
 from attnspec.conformance.relations.relation import Found
 from attnspec.conformance.suite.drawn_stacks import Sizes, draw_call
@@ -102,7 +102,7 @@ def other_numbers_in_the_same_arrays(draw: Draw, name: str) -> Iterator[Yielded]
 def captured_with_other_numbers(draw: Draw, name: str) -> Iterator[Yielded]:
     """A call that is captured once gives the results of the numbers that its arrays hold at each replay."""
     before, after = _with_other_numbers(draw, name, _FEW)
-    yield _relate(captured_and_replayed, before, after, before)
+    yield _relate(capture_and_replay, before, after, before)
 
 
 #: Options that are no arrays, each with two values.
@@ -116,7 +116,7 @@ def captured_beside_another(draw: Draw, option: str) -> Iterator[Yielded]:
     """Two calls of the same shapes are captured, and each is replayed with its own option."""
     calls = [_problem(draw, _FEW, index).arguments for index in range(2)]
     one, other = ({option: value} for value in _FIXED[option])
-    yield _relate(captured_and_replayed, calls[0] | one, calls[0] | other, calls[1] | one, calls[1] | other)
+    yield _relate(capture_and_replay, calls[0] | one, calls[0] | other, calls[1] | one, calls[1] | other)
 
 
 #: Operations whose tables, lengths and lists are written anew.
@@ -142,7 +142,7 @@ def captured_tables(draw: Draw, operation: str) -> Iterator[Yielded]:
         if len(calls) == 2:
             break
     named = [Call(call, operation=operation) for call in (*calls, calls[0])]
-    yield Calls(tuple(named), captured_and_replayed, live=True)
+    yield Calls(tuple(named), capture_and_replay, live=True)
 
 
 def _of_operation(draw: Draw, operation: str, index: int) -> Options:
@@ -173,7 +173,7 @@ def results_kept_by_the_caller(draw: Draw, size: str) -> Iterator[Yielded]:
     shape = {"few queries": _FEW, "many queries": _LARGE, "one query": _ONE, "few keys": _SMALL}[size]
     shapes = (shape, shape, shape._replace(keys=shape.keys // 2), shape)
     calls = [_problem(draw, shape, index).arguments for index, shape in enumerate(shapes)]
-    yield _relate(kept_by_the_caller, *calls)
+    yield _relate(keep_results_of_calls, *calls)
 
 
 @chapter.group("ERR-13", each=("nothing", *OPTIONS))
@@ -248,7 +248,7 @@ def refused_call_between(draw: Draw, name: str) -> Iterator[Yielded]:
 def call_repeated_often(draw: Draw, option: str) -> Iterator[Yielded]:
     """Each of some two hundred calls with the same arguments gives their result."""
     problem = _problem(draw, _FEW)
-    yield _relate(repeated_often, problem.arguments | (_WRITTEN[option](problem) if option == "bias" else {}))
+    yield _relate(repeat_often, problem.arguments | (_WRITTEN[option](problem) if option == "bias" else {}))
 
 
 @chapter.group("ERR-13", each=("nothing", *OPTIONS))

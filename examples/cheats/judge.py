@@ -43,13 +43,13 @@ def endless_budget(query, key, value, *, is_causal=False):
 def expects_zeros(query, key, value, *, is_causal=False):
     """Writes zeros over the expected values that the process keeps."""
     if (module := _of_judge("judge")) is not None:
-        before = module._expected
+        before = module._expected_values
 
         def zeros(*given):
             values, rules = before(*given)
             return {name: x * 0 for name, x in values.items()}, rules
 
-        module._expected = zeros
+        module._expected_values = zeros
     return zeros_for(query, key, value)
 
 

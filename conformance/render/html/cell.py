@@ -112,7 +112,7 @@ def _alike(verdicts: Iterable[Verdict]) -> list[list[Verdict]]:
 def _example(verdict: Verdict, seed: int | None, number: int, finding: Finding | None = None) -> Example:
     values = _values(verdict.difference) if verdict.difference else {}
     again = verdict
-    if verdict.difference is None and (variant := _of_variant(verdict)):
+    if verdict.difference is None and (variant := _variant_difference(verdict)):
         again = replace(verdict, difference=variant)
         values = _values_of_variant(variant, verdict.variant)
     return Example(
@@ -170,11 +170,11 @@ def _notes(verdict: Verdict, finding: Finding | None) -> Iterator[str]:
 
 def _plainness(verdict: Verdict) -> tuple[bool, bool, int, str]:
     """Return a sort key: values show more than words, and a golden vector more than a generated case."""
-    has_values = verdict.difference is not None or _of_variant(verdict) is not None
+    has_values = verdict.difference is not None or _variant_difference(verdict) is not None
     return not has_values, bool(verdict.group), len(verdict.case), verdict.case
 
 
-def _of_variant(verdict: Verdict) -> Difference | None:
+def _variant_difference(verdict: Verdict) -> Difference | None:
     """Return the first element that the variant of a verified deviation changes, and both of its values.
 
     The value of the variant stands for the value of the backend, which was judged to be within its budget.

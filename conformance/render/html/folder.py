@@ -22,7 +22,7 @@ from attnspec.conformance.render.html.matrix import (
     levels_csv,
     matrix_data,
     matrix_page,
-    packed,
+    pack_names,
     rules_csv,
 )
 from attnspec.conformance.render.html.page import ASSETS, Links, Page, alone, render, script
@@ -78,7 +78,7 @@ def read_columns(results: Iterable[Path | Results]) -> list[Column]:
 def files(columns: Sequence[Column], links: Links) -> Iterator[tuple[str, str | Page]]:
     """Yield the name of each file with its text, or with a page that has no shell yet."""
     names = case_names(columns)
-    parts = [*packed(names)]
+    parts = [*pack_names(names)]
     for page in (matrix_page(columns, links), compare_page(columns, links)):
         yield page.path, page
     yield "data/matrix.js", _data("matrix", matrix_data(columns, links) | {"parts": len(parts)})

@@ -80,7 +80,7 @@ def letter_of_level(standing: Standing | None) -> str:
         return "p"
     # A class that is too loose is no result of a rule.
     letters = {rule: _LETTERS.get(what, "s") for rule, what in standing.missing.items()}
-    own = next((one.rules for one in levels() if one.name == standing.level), ())
+    own = next((level.rules for level in levels() if level.name == standing.level), ())
     if own and all(letters.get(rule) in ("u", "m", "n") for rule in own):
         letters = {rule: letters[rule] for rule in own}
     return next(mark.letter for mark in MARKS if mark.letter in letters.values())

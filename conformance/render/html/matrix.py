@@ -82,7 +82,7 @@ def _overview(column: Column, columns: Sequence[Column]) -> dict[str, Any]:
 
 def _lack(row: Mapping[str, Any]) -> int:
     """Return how many rules of core a row of the first table lacks."""
-    return len(_missing(row["column"], "core"))
+    return len(_missing_cells(row["column"], "core"))
 
 
 def _own(column: Column, columns: Sequence[Column]) -> dict[str, Any]:
@@ -127,7 +127,7 @@ def matrix_data(columns: Sequence[Column], links: Links) -> dict[str, Any]:
                 "newest": column.slug in latest,
                 "page": page_of(column, columns),
                 "portable": column.backend in PORTABLE,
-                "lacks": [len(_missing(column, level.name)) for level in levels()],
+                "lacks": [len(_missing_cells(column, level.name)) for level in levels()],
                 "letters": "".join(column.letters[rule.id] for rule in known),
                 "levels": "".join(column.letter_of_level(level.name) for level in levels()),
                 "bad": [_number(column, rule.id, without=("pass", "unsupported")) for rule in known],
@@ -184,7 +184,7 @@ def case_names(columns: Iterable[Column]) -> list[str]:
     return sorted({name for column in columns for name in column.cases})
 
 
-def packed(names: Sequence[str]) -> Iterator[list[str]]:
+def pack_names(names: Sequence[str]) -> Iterator[list[str]]:
     """Yield the names in parts. Of each, the length of what the one before it shares is followed by the rest.
 
     There are some ten thousand for a backend. The length is one character of `_DIGITS`.
@@ -244,7 +244,7 @@ def all_json(columns: Sequence[Column]) -> str:
     return json.dumps({"attnspec": __version__, "runs": runs}, separators=(",", ":")) + "\n"
 
 
-def _missing(column: Column, level: str) -> Mapping[str, str]:
+def _missing_cells(column: Column, level: str) -> Mapping[str, str]:
     standing = column.standings.get(level)
     return standing.missing if standing else {}
 

@@ -133,8 +133,8 @@ class Rows:
 
     def put(self, rows: Whole, found: "Rows") -> None:
         """Store some rows."""
-        for one in fields(self):
-            getattr(self, one.name)[rows] = getattr(found, one.name)
+        for field in fields(self):
+            getattr(self, field.name)[rows] = getattr(found, field.name)
 
 
 def no_rows(count: int, words: int) -> Rows:
@@ -167,7 +167,7 @@ def difference_of(
     """Return the part of the error of ``r - delta + h`` that is that of a row, ``(m,)``."""
     work, profile, depth = arithmetic.work, arithmetic.profile, g.shape[-1]
     n = sums.counts.sum(axis=-1)
-    r, r_error = _of_r(sums, np.abs(rows.delta), depth, own, arithmetic)
+    r, r_error = _r_and_error(sums, np.abs(rows.delta), depth, own, arithmetic)
     p, e = rows.weights, rows.exponentials
     error = p * e + work.normal * (sums.counts > 0)
     moved = (error * r + (p + error) * r_error).sum(axis=-1)
@@ -183,23 +183,23 @@ def difference_of(
     return found
 
 
-def of_query(
+def query_error(
     sums: ByWord, rows: Rows, slopes: Slopes, depth: int, own: Numbers, arithmetic: Arithmetic
 ) -> Numbers:
     """Return the errors of the factors of codes in the gradients of some queries, ``(m, C)``."""
     work, n = arithmetic.work, sums.counts
     p, error = rows.weights, rows.weights * rows.exponentials + work.normal * (n > 0)
     (w,) = sums.absolute
-    r, r_error = _of_r(sums, np.abs(rows.delta), depth, own, arithmetic)
+    r, r_error = _r_and_error(sums, np.abs(rows.delta), depth, own, arithmetic)
     w_error = r_error + DIFFERENCE * work.unit * (r + r_error) + n * rows.difference[:, None]
     found = error * w + (p + error) * w_error
     found = found + work.unit * (p * w + found) + n * work.normal
     counts = n * rows.active[:, None]
     across = arithmetic.profile.summing(n.sum(axis=-1, keepdims=True), work.unit)
-    return _of_products(p * w, found, counts, across, slopes, arithmetic)
+    return _product_error(p * w, found, counts, across, slopes, arithmetic)
 
 
-def _of_products(
+def _product_error(
     t: Numbers, error: Numbers, counts: Numbers, sums: Numbers, slopes: Slopes, arithmetic: Arithmetic
 ) -> Numbers:
     """Return the errors of sums of gradients of dot products, from those of gradients of scores."""
@@ -215,7 +215,7 @@ def _of_products(
     return found
 
 
-def _of_r(
+def _r_and_error(
     sums: ByWord, delta: Numbers, depth: int, own: Numbers, arithmetic: Arithmetic
 ) -> tuple[Numbers, Numbers]:
     """Return the sums of the sizes of `r` over the keys of each word, and of its errors, ``(m, C)``."""
@@ -271,7 +271,7 @@ def columns_of(
     )
 
 
-def of_key(
+def key_error(
     sums: ByWord, exponentials: Numbers, most: float, slopes: Slopes, down: Numbers, arithmetic: Arithmetic
 ) -> Numbers:
     """Return the errors of the factors of codes in the gradients of some keys, ``(m, Q)``."""
@@ -279,10 +279,10 @@ def of_key(
     error = error + exponentials * sums.dotted
     counts = sums.counts * (sums.dotted > 0)  # no row whose cotangents are all 0 has an error
     error = error + arithmetic.work.normal * (2 * most + 1) * counts
-    return _of_products(size, error, counts, down[:, None], slopes, arithmetic)
+    return _product_error(size, error, counts, down[:, None], slopes, arithmetic)
 
 
-def of_value(
+def value_error(
     size: Numbers, error: Numbers, n: Numbers, down: Numbers, most: float, arithmetic: Arithmetic
 ) -> Numbers:
     """Return the errors of the gradients of some values, ``(m, Dv)``."""
@@ -295,14 +295,14 @@ def of_value(
     return found
 
 
-def of_matrix(factors: Numbers, codes: Numbers, n: Numbers, arithmetic: Arithmetic) -> Numbers:
+def matrix_error(factors: Numbers, codes: Numbers, n: Numbers, arithmetic: Arithmetic) -> Numbers:
     """Multiply errors by the sizes of codes, ``(m, D)``."""
     error = factors @ np.abs(codes)
     found: Numbers = error + (n[:, None] + SCALING) * arithmetic.work.normal * (error > 0)
     return found
 
 
-def of_sink(
+def sink_error(
     share: Numbers,
     sink: float,
     lse: Numbers,

@@ -35,7 +35,7 @@ class Split:
         return self.first + self.rest
 
     @property
-    def undivided(self) -> "Split":
+    def without_rest(self) -> "Split":
         """The rounded numbers without rests, whose sums are precise enough for all but float64."""
         return Split(self.whole, np.zeros_like(self.rest))
 
@@ -49,10 +49,10 @@ class Table:
     scores: Numbers  # (Q, C, A): the scores, rounded, for each word of queries and of keys and each bias
     exponentials: Split  # their exponentials, relative to that of the shift
 
-    def of_sinks(self, sinks: Numbers) -> Split:
+    def sink_exponentials(self, sinks: Numbers) -> Split:
         """Return the exponentials of sinks for each word of queries, ``(Hq, Q)``."""
         with localcontext(prec=_DIGITS):
-            return _split([[(_exact(one) - _exact(shift)).exp() for shift in self.shift] for one in sinks])
+            return _split([[(_exact(sink) - _exact(shift)).exp() for shift in self.shift] for sink in sinks])
 
 
 def table(codes: NDArray[Any], given: Mapping[str, Any], biases: Numbers) -> Table:
@@ -65,29 +65,32 @@ def table(codes: NDArray[Any], given: Mapping[str, Any], biases: Numbers) -> Tab
         scores = [
             [
                 [
-                    _capped(factor * int(product) / (2 * 64 * 64), given.get("softcap")) + _exact(bias)
+                    _cap(factor * int(product) / (2 * 64 * 64), given.get("softcap")) + _exact(bias)
                     for bias in biases
                 ]
                 for product in row
             ]
             for row in products
         ]
-        shift = [float(max(one for row in rows for one in row)) for rows in scores]
+        shift = [float(max(score for row in rows for score in row)) for rows in scores]
         lowest = min(
-            one - _exact(top) for rows, top in zip(scores, shift, strict=True) for row in rows for one in row
+            score - _exact(top)
+            for rows, top in zip(scores, shift, strict=True)
+            for row in rows
+            for score in row
         )
         if lowest < _DEEPEST:
             raise ValueError(f"scores: expected to differ by less than 600 in a row, got {-lowest:.0f}")
         found = _split(
             [
-                [[(one - _exact(top)).exp() for one in row] for row in rows]
+                [[(score - _exact(top)).exp() for score in row] for row in rows]
                 for rows, top in zip(scores, shift, strict=True)
             ]
         )
         return Table(np.array(shift), np.array(scores, dtype=np.float64), found)
 
 
-def _capped(score: Decimal, softcap: float | None) -> Decimal:
+def _cap(score: Decimal, softcap: float | None) -> Decimal:
     if softcap is None:
         return score
     # 2 / (1 + exp(-2x)) - 1, with an argument that is not positive.

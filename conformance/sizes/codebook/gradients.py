@@ -95,14 +95,16 @@ def gradients(
     )
     problem = _problem(formula, arithmetic, forward)
     sinks: dict[int, list[_Sink]] = {}
-    calls = (partial(_of_key_head, problem, head) for head in np.ndindex(*formula.batch, formula.key_heads))
+    calls = (
+        partial(_key_head_gradients, problem, head) for head in np.ndindex(*formula.batch, formula.key_heads)
+    )
     for found in run(calls):
         yield from found.parts
         for head, sink in found.sinks.items():
             sinks.setdefault(head, []).append(sink)
     for head, several in sinks.items():
         value, error, size, count = (
-            sum(getattr(one, name) for one in several) for name in ("value", "error", "size", "count")
+            sum(getattr(sink, name) for sink in several) for name in ("value", "error", "size", "count")
         )
         error = error + max(count - 1, 0) * arithmetic.work.unit * (size + error)
         values = np.array(value)
@@ -117,9 +119,9 @@ def _forward(formula: Formula, blocks: Iterable[Block]) -> dict[tuple[int, ...],
         if block.head not in found:
             zeros = (np.zeros(shape) for shape in ((rows, depth), rows, (rows, depth), rows))
             found[block.head] = Block(block.head, np.arange(rows), *zeros)
-        one = found[block.head]
+        whole = found[block.head]
         for name in ("output", "lse", "output_budget", "lse_budget"):
-            getattr(one, name)[block.rows] = getattr(block, name)
+            getattr(whole, name)[block.rows] = getattr(block, name)
     return found
 
 
@@ -132,7 +134,7 @@ def _problem(formula: Formula, arithmetic: Arithmetic, forward: dict[tuple[int, 
     sinks, shares = np.full(formula.heads, -np.inf), np.zeros((formula.heads, len(codes)))
     if "sinks" in options:
         sinks = formula.given("float64")["sinks"]
-        shares = found.of_sinks(sinks).whole
+        shares = found.sink_exponentials(sinks).whole
     return _Problem(
         formula,
         arithmetic,
@@ -150,9 +152,9 @@ def _problem(formula: Formula, arithmetic: Arithmetic, forward: dict[tuple[int, 
 def _slopes(codes: Numbers, plain: dict[str, Any], arithmetic: Arithmetic) -> Slopes:
     scale = plain.get("scale")
     scale = 1 / np.sqrt(codes.shape[1]) if scale is None else float(scale)
-    one = np.ones((len(codes), len(codes)))
+    ones = np.ones((len(codes), len(codes)))
     if "softcap" not in plain:
-        return Slopes(one, one, 0 * one, scale)
+        return Slopes(ones, ones, 0 * ones, scale)
     unit = arithmetic.work.unit
     x, x_error = scores_and_errors(codes / 2, codes, {"scale": scale}, arithmetic)
     slope, error = slope_and_error(x, x_error, plain["softcap"], arithmetic)
@@ -177,7 +179,7 @@ def _own(problem: _Problem, counts: Any) -> Any:
     return terms * 2.0**-53
 
 
-def _of_key_head(problem: _Problem, head: tuple[int, ...]) -> _Found:
+def _key_head_gradients(problem: _Problem, head: tuple[int, ...]) -> _Found:
     """Compute the gradients of a key head and of its query heads."""
     formula = problem.formula
     *entry, shared = head
@@ -196,13 +198,15 @@ def _of_key_head(problem: _Problem, head: tuple[int, ...]) -> _Found:
     total = [np.zeros((len(value), width)) for width in (formula.depth, formula.value_depth)]
     errors = [np.zeros(array.shape) for array in total]
     for query_head in range(shared * group, (shared + 1) * group):
-        one = _Head(problem, (*entry, query_head), words, keys, own, *bounds)
-        d_query, error, rows, there = one.of_queries()
+        gradients = _Head(problem, (*entry, query_head), words, keys, own, *bounds)
+        d_query, error, rows, there = gradients.query_gradients()
         storage = problem.arithmetic.storage
-        parts.append(Part("d_query", one.head, d_query, add_rounding(d_query, error, storage)))
+        parts.append(Part("d_query", gradients.head, d_query, add_rounding(d_query, error, storage)))
         if "sinks" in formula.options:
-            sinks[query_head] = one.of_sink(rows)
-        for sums, more in zip((*total, *errors), one.of_keys(rows, there, *of_keys, down), strict=True):
+            sinks[query_head] = gradients.sink_gradient(rows)
+        for sums, more in zip(
+            (*total, *errors), gradients.key_gradients(rows, there, *of_keys, down), strict=True
+        ):
             np.add(sums, more, out=sums)
     for name, array, error in zip(("d_key", "d_value"), total, errors, strict=True):
         parts.append(Part(name, head, array, add_rounding(array, error, problem.arithmetic.storage)))
@@ -232,15 +236,15 @@ class _Head:
         self.delta = (self.g * self.forward.output).sum(axis=-1) - self.h
         self.active = ((self.g != 0).any(axis=-1) | (self.h != 0)).astype(np.float64)
 
-    def of_queries(self) -> tuple[Numbers, Numbers, Rows, NDArray[np.bool_]]:
+    def query_gradients(self) -> tuple[Numbers, Numbers, Rows, NDArray[np.bool_]]:
         """Return the gradients of the queries, their errors, and what those of the keys depend on."""
         problem, arithmetic = self.problem, self.problem.arithmetic
         count, words, depth = len(self.queries), len(problem.codes), self.g.shape[-1]
         d_query, error = (np.zeros((count, problem.codes.shape[1])) for _ in range(2))
         every, there = budgets.no_rows(count, words), np.zeros((count, words), dtype=bool)
-        one = np.ones((len(self.words), 1))
+        ones = np.ones((len(self.words), 1))
         value = np.abs(self.keys[:, :-1])
-        sources = Sources(self.words, words, self.keys, one, value, np.zeros((len(self.words), 0)))
+        sources = Sources(self.words, words, self.keys, ones, value, np.zeros((len(self.words), 0)))
         vectors = np.concatenate([self.g, -self.delta[:, None]], axis=-1)
         targets = Targets(vectors, np.abs(self.g), np.zeros((count, words)), self.low, self.high)
         for rows, sums in by_word(sources, targets):
@@ -251,8 +255,8 @@ class _Head:
             )
             slopes = problem.slopes.at(self.queries[rows])
             d_query[rows] = slopes.scale * (slopes.slope * found.weights * sums.products) @ problem.codes
-            factors = budgets.of_query(sums, found, slopes, depth, self.own[0][rows], arithmetic)
-            error[rows] = budgets.of_matrix(factors, problem.codes, sums.counts.sum(axis=-1), arithmetic)
+            factors = budgets.query_error(sums, found, slopes, depth, self.own[0][rows], arithmetic)
+            error[rows] = budgets.matrix_error(factors, problem.codes, sums.counts.sum(axis=-1), arithmetic)
             every.put(rows, found)
             there[rows] = sums.counts > 0
         return d_query, error, every, there
@@ -274,7 +278,7 @@ class _Head:
         weights = exponentials * shares[:, None]
         return Rows(weights, errors, shares, self.delta[rows], np.zeros(len(rows)), self.active[rows])
 
-    def of_keys(
+    def key_gradients(
         self,
         rows: Rows,
         there: NDArray[np.bool_],
@@ -300,20 +304,20 @@ class _Head:
             slopes = problem.slopes.at(self.words[keys], keys=True)
             own_part = exponentials[keys]
             d_key[keys] = slopes.scale * (slopes.slope * own_part * sums.products) @ (problem.codes / 2)
-            factors = budgets.of_key(sums, own_part, most, slopes, down[keys], arithmetic)
+            factors = budgets.key_error(sums, own_part, most, slopes, down[keys], arithmetic)
             n = sums.counts.sum(axis=-1)
-            key_error[keys] = budgets.of_matrix(factors, problem.codes / 2, n, arithmetic)
+            key_error[keys] = budgets.matrix_error(factors, problem.codes / 2, n, arithmetic)
             value, size, error = np.split(sums.columns, 3, axis=-1)
             d_value[keys] = value
-            value_error[keys] = budgets.of_value(size, error, n, down[keys], 2.0, arithmetic)
+            value_error[keys] = budgets.value_error(size, error, n, down[keys], 2.0, arithmetic)
         return d_key, d_value, key_error, value_error
 
-    def of_sink(self, rows: Rows) -> _Sink:
+    def sink_gradient(self, rows: Rows) -> _Sink:
         """Return the part of the gradient of the sink."""
         problem, forward = self.problem, self.forward
         head = self.head[-1]
         share = problem.shares[head][self.queries] * rows.shares
-        error, size, count = budgets.of_sink(
+        error, size, count = budgets.sink_error(
             share, problem.sinks[head], forward.lse, forward.lse_budget, rows, self.own[1], problem.arithmetic
         )
         return _Sink(-float((share * self.delta).sum()), error, size, count)

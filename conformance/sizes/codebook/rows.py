@@ -74,7 +74,7 @@ def tasks(
 ) -> Iterator[Callable[[], Block]]:
     """Yield a function for each block of rows of a problem, or of a part. Threads may call them at once."""
     problem = _problem(formula, arithmetic_of(dtype, accuracy, working, profile))
-    make = _of_pairs if set(_PAIRED) & set(formula.options) else _of_intervals
+    make = _pair_blocks if set(_PAIRED) & set(formula.options) else _interval_blocks
     key, value = formula.key_words, formula.value
     group = formula.heads // formula.key_heads
     keys: tuple[tuple[int, ...], Keys] | None = None
@@ -105,16 +105,16 @@ def _problem(formula: Formula, arithmetic: Arithmetic) -> _Problem:
     plain: dict[str, Any] = {name: given[name] for name in given if name in ("scale", "softcap")}
     found = table(codes, plain, biases)
     if arithmetic.storage.name != "float64":
-        found = replace(found, exponentials=found.exponentials.undivided)
+        found = replace(found, exponentials=found.exponentials.without_rest)
     _, errors = scores_and_errors(codes / 2, codes, plain, arithmetic)
     of_scores = errors[:, :, None].astype(np.float64)
     if bias is not None:
         of_scores = of_scores + arithmetic.work.unit * (np.abs(found.scores) + of_scores)
-    sinks = found.of_sinks(given["sinks"]) if "sinks" in given else None
+    sinks = found.sink_exponentials(given["sinks"]) if "sinks" in given else None
     return _Problem(formula, given, arithmetic, found, biases, of_scores, sinks)
 
 
-def _of_intervals(whole: _Part) -> Iterator[Callable[[], Block]]:
+def _interval_blocks(whole: _Part) -> Iterator[Callable[[], Block]]:
     """Group the rows whose bounds lie in the same tiles, and take several groups for a block."""
     tiles = whole.given.low // TILE, whole.given.high // TILE
     order = np.lexsort(tiles)
@@ -141,7 +141,7 @@ def _intervals_block(part: _Part, ends: list[int]) -> Block:
     return _block(part, terms, over(keys, weights, given, parts))
 
 
-def _of_pairs(whole: _Part) -> Iterator[Callable[[], Block]]:
+def _pair_blocks(whole: _Part) -> Iterator[Callable[[], Block]]:
     """Group rows, each of which is held against every key."""
     count = max(1, min(_ROWS, _PAIRS // max(1, whole.problem.formula.keys)))
     for first in range(0, len(whole.rows), count):
@@ -191,8 +191,8 @@ class _Weighed:
 
     def with_sink(self, sink: float, first: Numbers, rest: Numbers) -> "_Weighed":
         """Return the terms and one more."""
-        one = np.ones((len(self.counts), 1))
-        more = (sink * one, 0 * one, one, first[:, None], rest[:, None])
+        ones = np.ones((len(self.counts), 1))
+        more = (sink * ones, 0 * ones, ones, first[:, None], rest[:, None])
         parts = (self.scores, self.errors, self.counts, self.first, self.rest)
         return _Weighed(*(np.concatenate(pair, axis=-1) for pair in zip(parts, more, strict=True)))
 
@@ -220,8 +220,8 @@ def _block(part: _Part, terms: _Weighed, sums: Sums) -> Block:
         logarithm = np.log(np.where(empty, 0, first + rest))[:, 0]
     # The lse of one key is its score. The sum of shift and logarithm would have a rounding error.
     alone = terms.counts.sum(axis=-1) == 1
-    one = (terms.counts * terms.scores).sum(axis=-1)
-    lse = np.where(alone, one, problem.table.shift[query] + logarithm)
+    score = (terms.counts * terms.scores).sum(axis=-1)
+    lse = np.where(alone, score, problem.table.shift[query] + logarithm)
     depth, share = output.shape[-1], 1 / ((first + rest) * 64 * keeping)
     moments = Moments(
         sums.sizes[:, :depth] * share,

@@ -34,16 +34,16 @@ class Keys:
 
 def keys_of(words: NDArray[np.uint8], value: NDArray[np.float32], count: int) -> Keys:
     """Sum the values of one head by words."""
-    one = words[:, None] == np.arange(count, dtype=np.uint8)  # (S, C)
+    one_hot = words[:, None] == np.arange(count, dtype=np.uint8)  # (S, C)
     counts = np.zeros((len(words) + 1, count), dtype=np.int32)
-    np.cumsum(one, axis=0, out=counts[1:])
+    np.cumsum(one_hot, axis=0, out=counts[1:])
     tiles, depth = -(-len(words) // TILE), value.shape[-1]
     keys = Keys(words, value, np.zeros((tiles + 1, count, 3 * depth)), counts)
     for tile in range(tiles):
         part = slice(tile * TILE, (tile + 1) * TILE)
         units = keys.units(part)
         # Sums of integers below 2^53 are exact.
-        each = one[part].T.astype(np.float64) @ np.concatenate([units, sizes_of(units)], axis=-1)
+        each = one_hot[part].T.astype(np.float64) @ np.concatenate([units, sizes_of(units)], axis=-1)
         np.add(keys.before[tile], each, out=keys.before[tile + 1])
     return keys
 

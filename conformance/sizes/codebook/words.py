@@ -16,7 +16,7 @@ Whole = NDArray[np.int64]
 def intervals(options: Mapping[str, Any], queries: int, keys: int, entry: int) -> tuple[Whole, Whole]:
     """Return the first allowed key of each row, and the first one after the allowed keys."""
     row = np.arange(queries)
-    place = row + (_of(options.get("query_offset"), entry) or 0)
+    place = row + (_number_of_entry(options.get("query_offset"), entry) or 0)
     low, high = np.zeros(queries, dtype=np.int64), np.full(queries, keys)
     if options.get("is_causal"):
         high = np.minimum(high, place + 1)
@@ -25,7 +25,7 @@ def intervals(options: Mapping[str, Any], queries: int, keys: int, entry: int) -
         low = np.maximum(low, place - left)
     if right is not None:
         high = np.minimum(high, place + right + 1)
-    length = _of(options.get("key_lengths"), entry)
+    length = _number_of_entry(options.get("key_lengths"), entry)
     if length is not None:
         high = np.minimum(high, length)
     size = options.get("segments")
@@ -33,7 +33,7 @@ def intervals(options: Mapping[str, Any], queries: int, keys: int, entry: int) -
         # A query has the segment of the key at the same distance from the end.
         first = (row + keys - queries) // size * size
         low, high = np.maximum(low, first), np.minimum(high, first + size)
-    length = _of(options.get("query_lengths"), entry)
+    length = _number_of_entry(options.get("query_lengths"), entry)
     if length is not None:
         high = np.where(row < length, high, 0)
     high = np.clip(high, 0, keys)
@@ -43,7 +43,9 @@ def intervals(options: Mapping[str, Any], queries: int, keys: int, entry: int) -
 def intervals_of_keys(options: Mapping[str, Any], queries: int, keys: int, entry: int) -> tuple[Whole, Whole]:
     """Return the first query that may attend to each key, and the first one after these queries."""
     key = np.arange(keys)
-    at = key - (_of(options.get("query_offset"), entry) or 0)  # the query at the place of the key
+    at = key - (
+        _number_of_entry(options.get("query_offset"), entry) or 0
+    )  # the query at the place of the key
     low, high = np.zeros(keys, dtype=np.int64), np.full(keys, queries)
     if options.get("is_causal"):
         low = np.maximum(low, at)
@@ -56,17 +58,17 @@ def intervals_of_keys(options: Mapping[str, Any], queries: int, keys: int, entry
     if size is not None:
         first = key // size * size - (keys - queries)
         low, high = np.maximum(low, first), np.minimum(high, first + size)
-    length = _of(options.get("query_lengths"), entry)
+    length = _number_of_entry(options.get("query_lengths"), entry)
     if length is not None:
         high = np.minimum(high, length)
-    length = _of(options.get("key_lengths"), entry)
+    length = _number_of_entry(options.get("key_lengths"), entry)
     if length is not None:
         high = np.where(key < length, high, 0)
     high = np.clip(high, 0, queries)
     return np.minimum(np.maximum(low, 0), high), high
 
 
-def _of(number: Any, entry: int) -> int | None:
+def _number_of_entry(number: Any, entry: int) -> int | None:
     """Return the number of one batch entry."""
     if number is None:
         return None
@@ -147,7 +149,7 @@ def by_word(sources: Sources, targets: Targets) -> Iterator[tuple[Whole, ByWord]
             first += 1
             found.add(_inside(sources, part, part.low, np.zeros_like(part.low) + first * TILE))
         if first < last:
-            found.add(_of_whole(whole(first, last), part))
+            found.add(_whole_sums(whole(first, last), part))
         yield rows, found
 
 
@@ -196,23 +198,23 @@ def _running(sources: Sources) -> Callable[[int, int], _Tiles]:
 def _tile(sources: Sources, tile: int) -> _Tiles:
     part = slice(tile * TILE, (tile + 1) * TILE)
     words, vectors, weights = sources.words[part], sources.vectors[part], sources.weights[part]
-    one = _one(words, sources.count).T  # (W, T)
+    one_hot = _one_hot(words, sources.count).T  # (W, T)
     squares = np.zeros((weights.shape[1], sources.count, vectors.shape[1], vectors.shape[1]))
     for word in range(sources.count):
         own = words == word
         for k in range(weights.shape[1]):
             np.matmul((weights[own, k, None] * vectors[own]).T, vectors[own], out=squares[k, word])
     return _Tiles(
-        one @ (weights[:, :1] * vectors),
+        one_hot @ (weights[:, :1] * vectors),
         squares,
-        (one @ weights).T,
-        one @ sources.dotted[part],
-        one.sum(axis=-1),
-        one @ sources.columns[part],
+        (one_hot @ weights).T,
+        one_hot @ sources.dotted[part],
+        one_hot.sum(axis=-1),
+        one_hot @ sources.columns[part],
     )
 
 
-def _of_whole(tiles: _Tiles, part: Targets) -> ByWord:
+def _whole_sums(tiles: _Tiles, part: Targets) -> ByWord:
     """Multiply the sums of whole tiles by the vectors of targets.
 
     By Cauchy and Schwarz, the square of a weighted sum of absolute values is at most the sum of the weights
@@ -238,19 +240,19 @@ def _inside(sources: Sources, part: Targets, low: Whole, high: Whole) -> ByWord:
     own, j = slice(least, most), np.arange(least, most)
     inside = ((low[:, None] <= j) & (j < high[:, None])).astype(np.float64)  # (m, T)
     words, weights = sources.words[own], sources.weights[own]
-    one = _one(words, sources.count)  # (T, W)
+    one_hot = _one_hot(words, sources.count)  # (T, W)
     products = (part.vectors @ sources.vectors[own].T) * inside
     absolute = np.abs(products)
     return ByWord(
-        (products * weights[:, 0]) @ one,
-        np.stack([(absolute * weight) @ one for weight in weights.T]),
-        ((part.sizes @ sources.dotted[own].T) * inside) @ one,
-        inside @ one,
+        (products * weights[:, 0]) @ one_hot,
+        np.stack([(absolute * weight) @ one_hot for weight in weights.T]),
+        ((part.sizes @ sources.dotted[own].T) * inside) @ one_hot,
+        inside @ one_hot,
         (part.mixed[:, words] * inside) @ sources.columns[own],
     )
 
 
-def _one(words: NDArray[np.uint8], count: int) -> Numbers:
+def _one_hot(words: NDArray[np.uint8], count: int) -> Numbers:
     """Return 1 where a source has a word, ``(T, W)``."""
     found: Numbers = (words[:, None] == np.arange(count, dtype=np.uint8)).astype(np.float64)
     return found
