@@ -22,40 +22,18 @@ def _one_query():
 
 _KNOWN = "https://github.com/huggingface/transformers/issues/37807"
 ROWS = (
-    Row(
-        "paddle/mask_and_causal",
-        "MASK-4",
+    Row("paddle/mask_and_causal", "MASK-4",
         "scaled_dot_product_attention on the CPU, a mask of key 1 for query 1, which the page excludes",
-        _paddle,
-        [1.0, 3.0],
-        [1.0, 5.0],
-    ),
-    Row(
-        "transformers/eager_is_causal",
-        "ERR-3",
-        "eager_attention_forward, is_causal=True",
-        lambda: calls.transformers_eager(*ARRAYS, is_causal=True),
-        [3.0, 3.0],
-        [1.0, 3.0],
-    ),
-    Row(
-        "transformers/sdpa_mask_and_causal",
-        "MASK-4",
+        _paddle, [1.0, 3.0], [1.0, 5.0]),
+    Row("transformers/eager_is_causal", "ERR-3", "eager_attention_forward, is_causal=True",
+        lambda: calls.transformers_eager(*ARRAYS, is_causal=True), [3.0, 3.0], [1.0, 3.0]),
+    Row("transformers/sdpa_mask_and_causal", "MASK-4",
         "sdpa_attention_forward, is_causal=True beside a mask of all keys",
-        lambda: calls.transformers_sdpa(*ARRAYS, mask=ALL, is_causal=True),
-        [3.0, 3.0],
-        [1.0, 3.0],
-        known=_KNOWN,
-    ),
-    Row(
-        "transformers/sdpa_one_query",
-        "MASK-3",
-        "sdpa_attention_forward, is_causal=True with one query and two keys",
-        _one_query,
-        3.0,
-        1.0,
-        known=_KNOWN,
-    ),
+        lambda: calls.transformers_sdpa(*ARRAYS, mask=ALL, is_causal=True), [3.0, 3.0], [1.0, 3.0],
+        known=_KNOWN),
+    Row("transformers/sdpa_one_query", "MASK-3",
+        "sdpa_attention_forward, is_causal=True with one query and two keys", _one_query, 3.0, 1.0,
+        known=_KNOWN),
     Row(
         "x-transformers/flash_more_queries",
         "MASK-3",
@@ -67,7 +45,7 @@ ROWS = (
         [3.0, 1.0, 3.0],
         rank="paths",
     ),
-)
+)  # fmt: skip
 
 if __name__ == "__main__":
     show(ROWS)

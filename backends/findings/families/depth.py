@@ -31,12 +31,8 @@ ROWS = (
     _row("equinox/not_checked", "nn.MultiheadAttention", calls.equinox, NO_KEYS),
     _row("flax/not_checked", "linen.dot_product_attention", calls.linen, NOTHING),
     _row("flax/nnx_not_checked", "nnx.dot_product_attention", calls.nnx, NOTHING),
-    _row(
-        "iree/not_checked",
-        "iree_linalg_ext.attention",
-        lambda q, k, v: calls.iree(q, k, v, mask=np.zeros((1, 2, 2))),
-        NO_VALUES,
-    ),
+    _row("iree/not_checked", "iree_linalg_ext.attention",
+        lambda q, k, v: calls.iree(q, k, v, mask=np.zeros((1, 2, 2))), NO_VALUES),
     _row("jax/depth_zero", "jax.nn.dot_product_attention", calls.jax_nn, NOTHING),
     _row("keras/not_checked", "ops.dot_product_attention on NumPy", calls.keras, NOTHING),
     _row("mlx/depth_zero", "fast.scaled_dot_product_attention", calls.mlx, NO_VALUES),
@@ -50,7 +46,7 @@ ROWS = (
     _row("torch/flex_depth_zero", "flex_attention", calls.torch_flex, NO_VALUES),
     _row("transformers/eager_not_checked", "eager_attention_forward", calls.transformers_eager, NO_VALUES),
     _row("tvm/not_checked", "relax.op.nn.attention", calls.tvm, NO_KEYS),
-)
+)  # fmt: skip
 
 if __name__ == "__main__":
     show(ROWS)

@@ -78,77 +78,34 @@ _JAX, _EAGER, _PADDLE = (
 )
 ROWS = (
     _row("jax/empty_row_mean", f"{_JAX}, mask", lambda: calls.jax_nn(*ARRAYS, mask=NO_KEY), 3.0),
-    _row(
-        "jax/bias_of_nothing",
-        f"{_JAX}, a bias of -inf",
-        lambda: calls.jax_nn(*ARRAYS, bias=NOTHING),
-        NAN,
-        rules="MASK-2",
-    ),
+    _row("jax/bias_of_nothing", f"{_JAX}, a bias of -inf", lambda: calls.jax_nn(*ARRAYS, bias=NOTHING), NAN,
+        rules="MASK-2"),
     _row("jax/lse_of_nothing", f"{_JAX}, the residual", _jax_lse, -2.381976e38, -np.inf, rules="SOFT-7"),
-    _row(
-        "jax/lse_of_nothing_merges", f"{_JAX}, two empty parts merged by it", _jax_merge, 3.0, rules="SOFT-7"
-    ),
-    _row(
-        "keras/torch_empty_row_half",
+    _row("jax/lse_of_nothing_merges", f"{_JAX}, two empty parts merged by it", _jax_merge, 3.0,
+        rules="SOFT-7"),
+    _row("keras/torch_empty_row_half",
         "ops.dot_product_attention on PyTorch, scores of 0 and 16 in float16; in float32 it is the mean",
-        _keras_torch,
-        4.0,
-    ),
-    _row(
-        "mlx/empty_row",
-        "fast.scaled_dot_product_attention on the CPU",
-        lambda: calls.mlx(*ARRAYS, mask=NO_KEY),
-        3.0,
-        known=_MLX,
-    ),
-    _row(
-        "mlx/empty_row",
-        "fast.scaled_dot_product_attention on the CPU, a mask of -inf",
-        lambda: calls.mlx(*ARRAYS, mask=NOTHING),
-        NAN,
-        known=_MLX,
-    ),
-    _row(
-        "openvino/float64_empty_row",
-        "ScaledDotProductAttention in float32",
-        lambda: _openvino(np.float32),
-        NAN,
-        known=_OPENVINO,
-    ),
-    _row(
-        "openvino/float64_empty_row",
-        "ScaledDotProductAttention in float64",
-        lambda: _openvino(np.float64),
-        3.0,
-    ),
-    _row(
-        "openvino/float64_nan_query",
-        "ScaledDotProductAttention in float64, a query of NaN",
-        lambda: _openvino(np.float64, NAN),
-        NAN,
-    ),
+        _keras_torch, 4.0),
+    _row("mlx/empty_row", "fast.scaled_dot_product_attention on the CPU",
+        lambda: calls.mlx(*ARRAYS, mask=NO_KEY), 3.0, known=_MLX),
+    _row("mlx/empty_row", "fast.scaled_dot_product_attention on the CPU, a mask of -inf",
+        lambda: calls.mlx(*ARRAYS, mask=NOTHING), NAN, known=_MLX),
+    _row("openvino/float64_empty_row", "ScaledDotProductAttention in float32", lambda: _openvino(np.float32),
+        NAN, known=_OPENVINO),
+    _row("openvino/float64_empty_row", "ScaledDotProductAttention in float64", lambda: _openvino(np.float64),
+        3.0),
+    _row("openvino/float64_nan_query", "ScaledDotProductAttention in float64, a query of NaN",
+        lambda: _openvino(np.float64, NAN), NAN),
     _row("paddle/empty_row_of_eight", f"{_PADDLE}, 7 keys", lambda: _paddle(7), NAN),
     _row("paddle/empty_row_of_eight", f"{_PADDLE}, 8 keys", lambda: _paddle(8), 1.0),
-    _row(
-        "torch/masked_nan_query",
-        "scaled_dot_product_attention, a query of NaN after a finite one",
-        _torch_nan,
-        [0.0, NAN],
-        [0.0, 0.0],
-    ),
-    _row(
-        "transformers/eager_empty_row_float64", f"{_EAGER} in float32", lambda: _transformers(np.float32), 3.0
-    ),
-    _row(
-        "transformers/eager_empty_row_float64", f"{_EAGER} in float64", lambda: _transformers(np.float64), NAN
-    ),
-    _row(
-        "transformers/eager_nan_query",
-        f"{_EAGER}, a query of NaN",
-        lambda: _transformers(np.float32, NAN),
-        NAN,
-    ),
+    _row("torch/masked_nan_query", "scaled_dot_product_attention, a query of NaN after a finite one",
+        _torch_nan, [0.0, NAN], [0.0, 0.0]),
+    _row("transformers/eager_empty_row_float64", f"{_EAGER} in float32", lambda: _transformers(np.float32),
+        3.0),
+    _row("transformers/eager_empty_row_float64", f"{_EAGER} in float64", lambda: _transformers(np.float64),
+        NAN),
+    _row("transformers/eager_nan_query", f"{_EAGER}, a query of NaN", lambda: _transformers(np.float32, NAN),
+        NAN),
     _row(
         "x-transformers/empty_row_float64",
         "Attend, causal with more queries than keys in float64",
@@ -159,13 +116,9 @@ ROWS = (
         [0.0, 1.0],
         "MASK-6, MASK-5",
     ),
-    _row(
-        "x-transformers/empty_row",
-        "Attend, the weights beside an output of 0",
-        lambda: calls.x_transformers(*ARRAYS, mask=NO_KEY, weights=True),
-        0.5,
-    ),
-)
+    _row("x-transformers/empty_row", "Attend, the weights beside an output of 0",
+        lambda: calls.x_transformers(*ARRAYS, mask=NO_KEY, weights=True), 0.5),
+)  # fmt: skip
 
 if __name__ == "__main__":
     show(ROWS)

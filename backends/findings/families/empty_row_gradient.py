@@ -74,75 +74,29 @@ def _row(name, call, run, got, right=0.0, known=""):
 
 _NAN_THEN_ZERO, _ZEROS = [np.nan, 0.0], [0.0, 0.0]
 ROWS = (
-    _row(
-        "flax/empty_row_gradient_bias",
-        "linen.dot_product_attention, bias: of queries",
-        lambda: _flax("linen"),
-        _NAN_THEN_ZERO,
-        _ZEROS,
-    ),
-    _row(
-        "flax/empty_row_gradient_bias",
-        "nnx.dot_product_attention, bias: of queries",
-        lambda: _flax("nnx"),
-        _NAN_THEN_ZERO,
-        _ZEROS,
-    ),
-    _row(
-        "jax/empty_row_gradient_bias",
-        "jax.nn.dot_product_attention, bias: of values",
-        lambda: _jax(2, bias=BIAS),
-        np.nan,
-        0.5,
-    ),
-    _row(
-        "jax/empty_row_gradient_mean",
-        "jax.nn.dot_product_attention, mask: of values",
-        lambda: _jax(2, ONE, mask=np.zeros((1, 1, 1, 2), bool)),
-        0.5,
-    ),
-    _row(
-        "keras/torch_empty_row_gradient",
-        "ops.dot_product_attention on PyTorch, mask: of queries",
-        _keras_torch,
-        8.0,
-    ),
-    _row(
-        "tokamax/empty_row_gradient_bias",
-        "dot_product_attention on XLA, bias: of queries",
-        _tokamax,
-        _NAN_THEN_ZERO,
-        _ZEROS,
-    ),
-    _row(
-        "torch/mha_empty_row_gradient",
-        "MultiheadAttention with weights, attn_mask: whether all of keys are NaN",
-        _mha,
-        "True",
-        "False",
-        known="https://github.com/pytorch/pytorch/issues/41508",
-    ),
-    _row(
-        "transformers/eager_empty_row_gradient",
+    _row("flax/empty_row_gradient_bias", "linen.dot_product_attention, bias: of queries",
+        lambda: _flax("linen"), _NAN_THEN_ZERO, _ZEROS),
+    _row("flax/empty_row_gradient_bias", "nnx.dot_product_attention, bias: of queries", lambda: _flax("nnx"),
+        _NAN_THEN_ZERO, _ZEROS),
+    _row("jax/empty_row_gradient_bias", "jax.nn.dot_product_attention, bias: of values",
+        lambda: _jax(2, bias=BIAS), np.nan, 0.5),
+    _row("jax/empty_row_gradient_mean", "jax.nn.dot_product_attention, mask: of values",
+        lambda: _jax(2, ONE, mask=np.zeros((1, 1, 1, 2), bool)), 0.5),
+    _row("keras/torch_empty_row_gradient", "ops.dot_product_attention on PyTorch, mask: of queries",
+        _keras_torch, 8.0),
+    _row("tokamax/empty_row_gradient_bias", "dot_product_attention on XLA, bias: of queries", _tokamax,
+        _NAN_THEN_ZERO, _ZEROS),
+    _row("torch/mha_empty_row_gradient",
+        "MultiheadAttention with weights, attn_mask: whether all of keys are NaN", _mha, "True", "False",
+        known="https://github.com/pytorch/pytorch/issues/41508"),
+    _row("transformers/eager_empty_row_gradient",
         "eager_attention_forward, a mask of the lowest number: of queries",
-        lambda: _transformers(np.full((1, 1, 1, 2), np.finfo(np.float32).min), ONE),
-        4.0,
-    ),
-    _row(
-        "transformers/eager_nan_gradient",
-        "eager_attention_forward, a mask of -inf: of queries",
-        lambda: _transformers(BIAS, ONES),
-        _NAN_THEN_ZERO,
-        _ZEROS,
-    ),
-    _row(
-        "x-transformers/empty_row_gradient_bias",
-        "Attend, attn_bias: of queries",
-        lambda: calls.x_transformers(*ONES, attn_bias=BIAS, grad=True),
-        _NAN_THEN_ZERO,
-        _ZEROS,
-    ),
-)
+        lambda: _transformers(np.full((1, 1, 1, 2), np.finfo(np.float32).min), ONE), 4.0),
+    _row("transformers/eager_nan_gradient", "eager_attention_forward, a mask of -inf: of queries",
+        lambda: _transformers(BIAS, ONES), _NAN_THEN_ZERO, _ZEROS),
+    _row("x-transformers/empty_row_gradient_bias", "Attend, attn_bias: of queries",
+        lambda: calls.x_transformers(*ONES, attn_bias=BIAS, grad=True), _NAN_THEN_ZERO, _ZEROS),
+)  # fmt: skip
 
 if __name__ == "__main__":
     show(ROWS)

@@ -54,52 +54,22 @@ def _row(name, rules, call, run, got, right, known=""):
 
 
 ROWS = (
-    _row(
-        "mlx/half_scores",
-        "NUM-5",
-        "fast.scaled_dot_product_attention on the CPU",
-        lambda: calls.mlx(*NEAR),
-        0.5,
-        WEIGHT,
-    ),
+    _row("mlx/half_scores", "NUM-5", "fast.scaled_dot_product_attention on the CPU", lambda: calls.mlx(*NEAR),
+        0.5, WEIGHT),
     _row("onnxruntime/half_scores", "NUM-5", "Attention", lambda: calls.ort(*NEAR, scale=1.0), 0.5, WEIGHT),
-    _row(
-        "onnx/half_sums",
-        "NUM-6, NUM-5",
-        "Attention of the reference evaluator, 512 equal keys in bfloat16",
-        _half_sums,
-        2.0,
-        1.0,
-    ),
-    _row(
-        "openvino/half_scale", "NUM-5", "ScaledDotProductAttention, the default scale", _openvino, 0.434, 0.61
-    ),
-    _row(
-        "torch/flash_gradient_sums",
-        "NUM-5",
-        "scaled_dot_product_attention, the gradient of a value over 512 queries in bfloat16",
-        _gradient_sums,
-        51.5,
-        51.25,
-    ),
-    _row(
-        "torch/mha_half_bias",
-        "MASK-5",
-        "MultiheadAttention, a mask of -20000",
-        _mha_bias,
-        0.5,
-        [0.018, 0.982],
-    ),
-    _row(
-        "torch/mha_half_weights",
-        "NUM-5",
-        "MultiheadAttention, scores of 3200 and 3199.4",
-        _mha_weights,
-        0.5,
-        [0.651, 0.349],
-        "https://github.com/pytorch/pytorch/issues/60939, which is about the overflow of these scores",
-    ),
-)
+    _row("onnx/half_sums", "NUM-6, NUM-5", "Attention of the reference evaluator, 512 equal keys in bfloat16",
+        _half_sums, 2.0, 1.0),
+    _row("openvino/half_scale", "NUM-5", "ScaledDotProductAttention, the default scale", _openvino, 0.434,
+        0.61),
+    _row("torch/flash_gradient_sums", "NUM-5",
+        "scaled_dot_product_attention, the gradient of a value over 512 queries in bfloat16", _gradient_sums,
+        51.5, 51.25),
+    _row("torch/mha_half_bias", "MASK-5", "MultiheadAttention, a mask of -20000", _mha_bias, 0.5,
+        [0.018, 0.982]),
+    _row("torch/mha_half_weights", "NUM-5", "MultiheadAttention, scores of 3200 and 3199.4", _mha_weights,
+        0.5, [0.651, 0.349],
+        "https://github.com/pytorch/pytorch/issues/60939, which is about the overflow of these scores"),
+)  # fmt: skip
 
 if __name__ == "__main__":
     show(ROWS)

@@ -22,68 +22,24 @@ def _transformers(*arrays):
 
 
 ROWS = (
-    _row(
-        "flax/masked_lowest",
-        "linen.dot_product_attention, bias and mask",
-        calls.linen,
-        3.0,
-        bias=BIAS,
-        mask=MASK,
-    ),
-    _row(
-        "flax/masked_lowest", "nnx.dot_product_attention, bias and mask", calls.nnx, 5.0, bias=BIAS, mask=MASK
-    ),
-    _row(
-        "iree/lowest_bias",
-        "iree_linalg_ext.attention, a mask of the lowest",
-        calls.iree,
-        np.nan,
-        3.0,
-        mask=BIAS[0],
-    ),
-    _row(
-        "jax/bias_below_fill",
-        "jax.nn.dot_product_attention, bias and mask",
-        calls.jax_nn,
-        5.0,
-        bias=BIAS,
-        mask=MASK,
-    ),
-    _row(
-        "keras/masked_lowest",
-        "ops.dot_product_attention on NumPy, a bias of -3e38 and a mask",
-        calls.keras,
-        5.0,
-        bias=np.full_like(BIAS, -3e38),
-        mask=MASK,
-    ),
-    _row(
-        "tokamax/masked_lowest",
-        "dot_product_attention on XLA, bias and mask",
-        calls.tokamax,
-        3.0,
-        bias=BIAS,
-        mask=MASK,
-    ),
+    _row("flax/masked_lowest", "linen.dot_product_attention, bias and mask", calls.linen, 3.0, bias=BIAS,
+        mask=MASK),
+    _row("flax/masked_lowest", "nnx.dot_product_attention, bias and mask", calls.nnx, 5.0, bias=BIAS,
+        mask=MASK),
+    _row("iree/lowest_bias", "iree_linalg_ext.attention, a mask of the lowest", calls.iree, np.nan, 3.0,
+        mask=BIAS[0]),
+    _row("jax/bias_below_fill", "jax.nn.dot_product_attention, bias and mask", calls.jax_nn, 5.0, bias=BIAS,
+        mask=MASK),
+    _row("keras/masked_lowest", "ops.dot_product_attention on NumPy, a bias of -3e38 and a mask", calls.keras,
+        5.0, bias=np.full_like(BIAS, -3e38), mask=MASK),
+    _row("tokamax/masked_lowest", "dot_product_attention on XLA, bias and mask", calls.tokamax, 3.0,
+        bias=BIAS, mask=MASK),
     _row("transformers/masked_lowest", "sdpa_attention_forward, position_bias and mask", _transformers, 3.0),
-    _row(
-        "x-transformers/masked_lowest",
-        "Attend, attn_bias and mask",
-        calls.x_transformers,
-        3.0,
-        attn_bias=BIAS,
-        mask=MASK,
-    ),
-    _row(
-        "x-transformers/flash_masked_lowest",
-        "Attend with flash, attn_bias and mask",
-        calls.x_transformers,
-        5.0,
-        attn_bias=BIAS,
-        mask=MASK,
-        flash=True,
-    ),
-)
+    _row("x-transformers/masked_lowest", "Attend, attn_bias and mask", calls.x_transformers, 3.0,
+        attn_bias=BIAS, mask=MASK),
+    _row("x-transformers/flash_masked_lowest", "Attend with flash, attn_bias and mask", calls.x_transformers,
+        5.0, attn_bias=BIAS, mask=MASK, flash=True),
+)  # fmt: skip
 
 if __name__ == "__main__":
     show(ROWS)

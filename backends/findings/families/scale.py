@@ -39,72 +39,39 @@ def _tvm():
 
 
 ROWS = (
-    _nan(
-        "executorch/not_checked", "llama.custom_sdpa", lambda: calls.executorch(*ONES, causal=True, scale=NAN)
-    ),
+    _nan("executorch/not_checked", "llama.custom_sdpa",
+        lambda: calls.executorch(*ONES, causal=True, scale=NAN)),
     _nan("ggml/scale_not_finite", "ggml_flash_attn_ext", lambda: calls.ggml(*ONES, scale=NAN)),
-    _nan(
-        "iree/not_checked",
-        "iree_linalg_ext.attention",
-        lambda: calls.iree(*ONES, mask=np.zeros((1, 2, 2)), scale="0x7FC00000"),
-        0.0,
-    ),
+    _nan("iree/not_checked", "iree_linalg_ext.attention",
+        lambda: calls.iree(*ONES, mask=np.zeros((1, 2, 2)), scale="0x7FC00000"), 0.0),
     _nan("jax/scale_not_finite", "jax.nn.dot_product_attention", lambda: calls.jax_nn(*ONES, scale=NAN)),
     _nan("keras/not_checked", "ops.dot_product_attention on NumPy", lambda: calls.keras(*ONES, scale=NAN)),
     _nan("mlx/scale_not_finite", "fast.scaled_dot_product_attention", lambda: calls.mlx(*ONES, scale=NAN)),
     _nan("ncnn/scale_not_finite", "SDPA", lambda: calls.ncnn(*ONES, scale=float("inf")), 1.0, "infinity"),
-    _nan(
-        "onnx/scale_not_finite", "Attention of the reference evaluator", lambda: calls.onnx(*ONES, scale=NAN)
-    ),
+    _nan("onnx/scale_not_finite", "Attention of the reference evaluator",
+        lambda: calls.onnx(*ONES, scale=NAN)),
     _nan("onnxruntime/scale_not_finite", "Attention", lambda: calls.ort(*ONES, scale=NAN), 1.0),
     _nan("onnxruntime/mha_scale_not_finite", "MultiHeadAttention", lambda: calls.ort_mha(*ONES, scale=NAN)),
-    _nan(
-        "onnxruntime/gqa_scale_not_finite",
-        "GroupQueryAttention",
-        lambda: calls.ort_gqa(*ONES, scale=NAN)[:, -1],
-    ),
+    _nan("onnxruntime/gqa_scale_not_finite", "GroupQueryAttention",
+        lambda: calls.ort_gqa(*ONES, scale=NAN)[:, -1]),
     _nan("openvino/scale_not_finite", "ScaledDotProductAttention", _openvino),
     _nan("paddle/not_checked", "scaled_dot_product_attention", lambda: calls.paddle(*ONES, scale=NAN)),
     _nan("tokamax/not_checked", "dot_product_attention on XLA", lambda: calls.tokamax(*ONES, scale=NAN)),
-    _nan(
-        "torch/scale_not_finite",
-        "scaled_dot_product_attention",
-        lambda: calls.torch_sdpa(*ONES, scale=NAN),
-        0.0,
-    ),
+    _nan("torch/scale_not_finite", "scaled_dot_product_attention", lambda: calls.torch_sdpa(*ONES, scale=NAN),
+        0.0),
     _nan("torch/flex_scale_not_finite", "flex_attention", lambda: calls.torch_flex(*ONES, scale=NAN)),
-    _nan(
-        "transformers/eager_not_checked",
-        "eager_attention_forward",
-        lambda: calls.transformers_eager(*ONES, scaling=NAN),
-    ),
+    _nan("transformers/eager_not_checked", "eager_attention_forward",
+        lambda: calls.transformers_eager(*ONES, scaling=NAN)),
     _nan("tvm/not_checked", "relax.op.nn.attention", _tvm),
     _zero("ncnn/scale_zero", "SDPA, where 0 is the documented default", lambda: calls.ncnn(*PEAKED), 1.0),
     _zero("onnxruntime/scale_zero", "Attention", lambda: calls.ort(*PEAKED, scale=0.0), ERROR),
-    _zero(
-        "onnxruntime/mha_scale_zero",
-        "MultiHeadAttention",
-        lambda: calls.ort_mha(*PEAKED, scale=0.0),
-        1.0,
-        rank="promise",
-        promise=_OF_A_SCALE,
-    ),
-    _zero(
-        "onnxruntime/gqa_scale_zero",
-        "GroupQueryAttention",
-        lambda: calls.ort_gqa(*PEAKED, scale=0.0, causal=0),
-        1.0,
-        rank="promise",
-        promise=_OF_A_SCALE,
-    ),
-    _zero(
-        "paddle/scale_zero",
-        "scaled_dot_product_attention",
-        lambda: calls.paddle(*PEAKED, scale=0.0),
-        1.0,
-        rank="numbers",
-    ),
-)
+    _zero("onnxruntime/mha_scale_zero", "MultiHeadAttention", lambda: calls.ort_mha(*PEAKED, scale=0.0), 1.0,
+        rank="promise", promise=_OF_A_SCALE),
+    _zero("onnxruntime/gqa_scale_zero", "GroupQueryAttention",
+        lambda: calls.ort_gqa(*PEAKED, scale=0.0, causal=0), 1.0, rank="promise", promise=_OF_A_SCALE),
+    _zero("paddle/scale_zero", "scaled_dot_product_attention", lambda: calls.paddle(*PEAKED, scale=0.0), 1.0,
+        rank="numbers"),
+)  # fmt: skip
 
 if __name__ == "__main__":
     show(ROWS)
