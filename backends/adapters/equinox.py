@@ -75,14 +75,9 @@ def _has_no_rows(arguments: Arguments) -> bool:
 
 
 _DEVIATIONS = (
-    Deviation(
-        ("SHAPE-7", "MASK-6"),
-        "a call without queries or without keys fails",
-        "equinox/empty_axes",
-        Raises("ZeroDivisionError", ""),
-        when=_has_no_rows,
-    ),
+    Deviation(("SHAPE-7", "MASK-6"), "a call without queries or without keys fails", "equinox/empty_axes",
+        Raises("ZeroDivisionError", ""), when=_has_no_rows),
     Deviation(("ERR-2",), "complex numbers are accepted", "equinox/not_checked", OF_OTHER_TYPES),
     Deviation(("ERR-4",), "a mask of numbers is accepted", "equinox/not_checked", where_true("mask")),
     Deviation(("ERR-5",), "a depth of 0 is accepted", "equinox/not_checked", OF_NO_DEPTH),
-)
+)  # fmt: skip

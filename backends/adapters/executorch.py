@@ -79,26 +79,16 @@ def _check(query: Any, key: Any, value: Any) -> None:
 
 
 _DEVIATIONS = (
-    Deviation(
-        ("SCORE-3", "MASK-3", "MASK-4", "MASK-7"),
-        "a causal mask with a scale of 0 or below gives NaN",
-        "executorch/causal_scale",
-        Special(of_rows(rows_with_disallowed)),
-        when=lambda arguments: bool(arguments.get("is_causal") and arguments.get("scale", 1) <= 0),
-    ),
-    Deviation(
-        ("MASK-4",),
+    Deviation(("SCORE-3", "MASK-3", "MASK-4", "MASK-7"), "a causal mask with a scale of 0 or below gives NaN",
+        "executorch/causal_scale", Special(of_rows(rows_with_disallowed)),
+        when=lambda arguments: bool(arguments.get("is_causal") and arguments.get("scale", 1) <= 0)),
+    Deviation(("MASK-4",),
         "a mask beside is_causal is refused by a message alone: the output is memory that nobody wrote",
-        "executorch/mask_and_causal",
-        Unwritten(every_element),
-        when=lambda arguments: bool(arguments.get("is_causal")) and "bias" in arguments,
-    ),
+        "executorch/mask_and_causal", Unwritten(every_element),
+        when=lambda arguments: bool(arguments.get("is_causal")) and "bias" in arguments),
     bias_overflow("executorch/bias_overflow"),
     Deviation(("ERR-6",), "a scale of NaN or infinity is accepted", "executorch/not_checked", OF_NAN),
-    Deviation(
-        ("ERR-2",),
+    Deviation(("ERR-2",),
         "the memory of a bias of another type is read as float32, past its end if it is shorter",
-        "executorch/not_checked",
-        Unwritten(every_element),
-    ),
-)
+        "executorch/not_checked", Unwritten(every_element)),
+)  # fmt: skip

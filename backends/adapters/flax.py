@@ -71,59 +71,34 @@ def _with_heads(function: Callable[..., Any], *arrays: Any, **options: Any) -> A
 #: The lowest bias that a disallowed score of NNX is above.
 _LOW = 2e38
 _OF_BOTH = (
-    Deviation(
-        ("NUM-1",),
-        "the output has the widest dtype of queries, keys and values",
-        "flax/mixed_dtypes",
-        with_dtype(),
-        when=has_several_dtypes,
-    ),
+    Deviation(("NUM-1",), "the output has the widest dtype of queries, keys and values", "flax/mixed_dtypes",
+        with_dtype(), when=has_several_dtypes),
     empty_row_gradient("flax/empty_row_gradient_bias"),
-)
+)  # fmt: skip
 _OF_LINEN = (
-    Deviation(
-        ("MASK-5", "NUM-5"),
+    Deviation(("MASK-5", "NUM-5"),
         "disallowed scores are replaced by a number, and a bias of allowed keys may be as low",
-        "flax/masked_lowest",
-        with_number(),
-        when=lambda arguments: "mask" in arguments and has_bias_beyond_differences(arguments, _LOW),
-    ),
+        "flax/masked_lowest", with_number(),
+        when=lambda arguments: "mask" in arguments and has_bias_beyond_differences(arguments, _LOW)),
     bias_overflow("flax/bias_overflow", "float16"),
-    Deviation(
-        ("ERR-2",), "integers, booleans and complex numbers are accepted", "flax/not_checked", OF_OTHER_TYPES
-    ),
+    Deviation(("ERR-2",), "integers, booleans and complex numbers are accepted", "flax/not_checked",
+        OF_OTHER_TYPES),
     Deviation(("ERR-4",), "a mask of numbers is accepted", "flax/not_checked", where_true("mask")),
     Deviation(("ERR-5",), "a depth of 0 is accepted", "flax/not_checked", OF_NO_DEPTH),
-    Deviation(
-        ("ERR-15",),
-        "a bias or a mask of more axes than the scores is accepted",
-        "flax/not_checked",
-        OtherCall(with_more_axes),
-    ),
-)
+    Deviation(("ERR-15",), "a bias or a mask of more axes than the scores is accepted", "flax/not_checked",
+        OtherCall(with_more_axes)),
+)  # fmt: skip
 _OF_NNX = (
-    Deviation(
-        ("MASK-5",),
-        "a row whose bias lies below the numbers of float32 is NaN",
-        "jax/bias_of_float64",
-        Special(of_rows(rows_below(3.4e38))),
-        when=lambda arguments: has_row_below(arguments, 3.5e38),
-        dtypes=("float64",),
-    ),
-    Deviation(
-        ("MASK-5", "NUM-5"),
+    Deviation(("MASK-5",), "a row whose bias lies below the numbers of float32 is NaN", "jax/bias_of_float64",
+        Special(of_rows(rows_below(3.4e38))), when=lambda arguments: has_row_below(arguments, 3.5e38),
+        dtypes=("float64",)),
+    Deviation(("MASK-5", "NUM-5"),
         "disallowed scores are replaced by a number, and a bias of allowed keys may be as low",
-        "flax/masked_lowest",
-        with_number(added=-2.38e38),
-        when=lambda arguments: "mask" in arguments and has_bias_beyond_differences(arguments, _LOW),
-    ),
+        "flax/masked_lowest", with_number(added=-2.38e38),
+        when=lambda arguments: "mask" in arguments and has_bias_beyond_differences(arguments, _LOW)),
     bias_overflow("jax/bias_overflow"),
-    Deviation(
-        ("ERR-2",),
-        "integers, booleans and complex numbers are accepted",
-        "flax/nnx_not_checked",
-        OF_OTHER_TYPES,
-    ),
+    Deviation(("ERR-2",), "integers, booleans and complex numbers are accepted", "flax/nnx_not_checked",
+        OF_OTHER_TYPES),
     Deviation(("ERR-4",), "a mask of numbers is accepted", "flax/nnx_not_checked", where_true("mask")),
     Deviation(("ERR-5",), "a depth of 0 throughout is accepted", "flax/nnx_not_checked", OF_NAN),
-)
+)  # fmt: skip

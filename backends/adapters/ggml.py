@@ -176,34 +176,14 @@ def _without_softcap(arguments: Arguments) -> Arguments:
 
 
 _DEVIATIONS = (
-    Deviation(
-        ("ERR-6",), "a scale of NaN or infinity is accepted, and gives NaN", "ggml/scale_not_finite", OF_NAN
-    ),
-    Deviation(
-        ("SCORE-6",),
-        "a softcap of 0 is none, and any other is accepted",
-        "ggml/softcap_not_positive",
-        (Special(_of_softcap), OtherCall(_without_softcap)),
-    ),
-    Deviation(
-        ("NUM-14", "NUM-11"),
-        "a row whose first score is minus infinity is NaN",
-        "ggml/minus_infinite_first",
-        Special(of_rows(_rows_of_minus_infinity_first)),
-        when=has_infinity,
-    ),
-    Deviation(
-        ("NUM-11",),
-        "a score of plus infinity gives the value of its key",
-        "ggml/infinite_key",
-        (Special(of_rows(_rows_of_several)), OtherCall(_with_infinite_keys)),
-        when=has_infinity,
-    ),
-    Deviation(
-        ("SOFT-5",),
-        "a sink of minus infinity in a row with nothing to attend to gives NaN",
-        "ggml/minus_infinite_sink",
-        Special(of_rows(_rows_of_nothing)),
-        when=_has_infinite_sink,
-    ),
-)
+    Deviation(("ERR-6",), "a scale of NaN or infinity is accepted, and gives NaN", "ggml/scale_not_finite",
+        OF_NAN),
+    Deviation(("SCORE-6",), "a softcap of 0 is none, and any other is accepted", "ggml/softcap_not_positive",
+        (Special(_of_softcap), OtherCall(_without_softcap))),
+    Deviation(("NUM-14", "NUM-11"), "a row whose first score is minus infinity is NaN",
+        "ggml/minus_infinite_first", Special(of_rows(_rows_of_minus_infinity_first)), when=has_infinity),
+    Deviation(("NUM-11",), "a score of plus infinity gives the value of its key", "ggml/infinite_key",
+        (Special(of_rows(_rows_of_several)), OtherCall(_with_infinite_keys)), when=has_infinity),
+    Deviation(("SOFT-5",), "a sink of minus infinity in a row with nothing to attend to gives NaN",
+        "ggml/minus_infinite_sink", Special(of_rows(_rows_of_nothing)), when=_has_infinite_sink),
+)  # fmt: skip

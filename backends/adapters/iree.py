@@ -133,30 +133,16 @@ def _with_tiles_as_keys(arguments: Arguments) -> Arguments:
 
 
 _DEVIATIONS = (
-    Deviation(
-        ("SCORE-1", "SCORE-3", "SCORE-4", "SOFT-3", "MASK-1", "MASK-2", "MASK-6"),
-        "with a depth above 128 each tile of the features of a key counts as a key",
-        "iree/deep",
-        OtherCall(_with_tiles_as_keys),
-        when=lambda arguments: arguments["query"].shape[-1] > 128,
-    ),
-    Deviation(
-        ("MASK-6", "SHAPE-7"),
-        "without keys the result is NaN",
-        "iree/no_keys",
-        OF_NAN,
-        when=has_no_keys,
-    ),
-    Deviation(
-        ("MASK-5",),
-        "a row whose keys all have the lowest bias is NaN",
-        "iree/lowest_bias",
+    Deviation(("SCORE-1", "SCORE-3", "SCORE-4", "SOFT-3", "MASK-1", "MASK-2", "MASK-6"),
+        "with a depth above 128 each tile of the features of a key counts as a key", "iree/deep",
+        OtherCall(_with_tiles_as_keys), when=lambda arguments: arguments["query"].shape[-1] > 128),
+    Deviation(("MASK-6", "SHAPE-7"), "without keys the result is NaN", "iree/no_keys", OF_NAN,
+        when=has_no_keys),
+    Deviation(("MASK-5",), "a row whose keys all have the lowest bias is NaN", "iree/lowest_bias",
         Special(of_rows(rows_below(1e38))),
-        when=lambda arguments: has_bias_beyond_differences(arguments, 1e38),
-    ),
+        when=lambda arguments: has_bias_beyond_differences(arguments, 1e38)),
     mask_overflow("iree/masked_overflow", has_mask_or_bias),
-    Deviation(
-        ("ERR-6",), "a scale of NaN or infinity is accepted, and gives NaN", "iree/not_checked", OF_NAN
-    ),
+    Deviation(("ERR-6",), "a scale of NaN or infinity is accepted, and gives NaN", "iree/not_checked",
+        OF_NAN),
     Deviation(("ERR-5",), "values of depth 0 are accepted", "iree/not_checked", OF_NO_DEPTH),
-)
+)  # fmt: skip

@@ -152,26 +152,14 @@ def one_key_head(error: str, message: str) -> Deviation:
 
 
 _OF_ALL = (
-    Deviation(
-        ("ERR-14",),
-        "a bias is rounded to the dtype of the queries",
-        "keras/bias_rounded",
-        OtherCall(_with_rounded_bias),
-        dtypes=SHORT,
-        when=lambda arguments: "bias" in arguments,
-    ),
-    Deviation(
-        ("ERR-2",), "integers, booleans and complex numbers are accepted", "keras/not_checked", OF_OTHER_TYPES
-    ),
-)
+    Deviation(("ERR-14",), "a bias is rounded to the dtype of the queries", "keras/bias_rounded",
+        OtherCall(_with_rounded_bias), dtypes=SHORT, when=lambda arguments: "bias" in arguments),
+    Deviation(("ERR-2",), "integers, booleans and complex numbers are accepted", "keras/not_checked",
+        OF_OTHER_TYPES),
+)  # fmt: skip
 _OF_BOTH = (
-    Deviation(
-        ("NUM-1", "SOFT-3"),
-        "float64 is computed in float32",
-        "keras/float64",
-        with_dtype(widest="float32"),
-        when=_has_float64,
-    ),
+    Deviation(("NUM-1", "SOFT-3"), "float64 is computed in float32", "keras/float64",
+        with_dtype(widest="float32"), when=_has_float64),
     Deviation(
         ("NUM-1",),
         "NaN and infinity of disallowed keys reach results in float32, too",
@@ -183,7 +171,7 @@ _OF_BOTH = (
     *_OF_ALL,
     Deviation(("ERR-4",), "a mask of numbers is accepted", "keras/not_checked", where_true("mask")),
     repeated_batch("keras/batch_repeated"),
-)
+)  # fmt: skip
 DEPTH = Deviation(("ERR-5",), "a depth of 0 is accepted", "keras/not_checked", OF_NAN)
 INFINITE_SCALE = Deviation(("ERR-6",), "a scale of NaN or infinity is accepted", "keras/not_checked", OF_NAN)
 LOWEST = Deviation(
@@ -196,17 +184,12 @@ LOWEST = Deviation(
 _OF_NUMPY = (
     LOWEST,
     bias_overflow("keras/bias_overflow", "float16"),
-    Deviation(
-        ("MASK-6", "SHAPE-7"),
-        "a call without keys fails",
-        "keras/numpy_no_keys",
-        Raises("ValueError", "zero-size array"),
-        when=has_no_keys,
-    ),
+    Deviation(("MASK-6", "SHAPE-7"), "a call without keys fails", "keras/numpy_no_keys",
+        Raises("ValueError", "zero-size array"), when=has_no_keys),
     DEPTH,
     INFINITE_SCALE,
     Deviation(("HEAD-2",), "values may have one head", "keras/not_checked", OtherCall(with_repeated_heads)),
-)
+)  # fmt: skip
 _OF_TENSORFLOW = (
     *_OF_ALL,
     _mixed_dtypes("float64"),
@@ -234,38 +217,20 @@ def _with_lost_sum(arguments: Arguments) -> Arguments:
 
 
 _OF_TORCH = (
-    Deviation(
-        ("MASK-4", "GRAD-4", "GRAD-11"),
+    Deviation(("MASK-4", "GRAD-4", "GRAD-11"),
         "PyTorch takes a bias or is_causal, not both: one path raises, the other gives wrong results",
-        "torch/mask_and_causal",
-        (Raises("RuntimeError", ""), Variant("MASK-6", "")),
-        when=lambda arguments: "bias" in arguments and bool(arguments.get("is_causal")),
-    ),
-    Deviation(
-        ("MASK-6", "MASK-1", "MASK-4", "NUM-5"),
+        "torch/mask_and_causal", (Raises("RuntimeError", ""), Variant("MASK-6", "")),
+        when=lambda arguments: "bias" in arguments and bool(arguments.get("is_causal"))),
+    Deviation(("MASK-6", "MASK-1", "MASK-4", "NUM-5"),
         "in float16 a mask adds -45850, so that a query with nothing to attend to has weights of its scores",
-        "keras/torch_empty_row_half",
-        _HALF,
-        dtypes=("float16",),
-        when=has_empty_row_of_mask,
-    ),
-    Deviation(
-        ("MASK-12",),
-        "in float16 a mask adds -45850, and the score of a disallowed key may be larger",
-        "keras/torch_half_leaks",
-        _HALF,
-        dtypes=("float16",),
-        when=lambda arguments: "mask" in arguments and has_overflowing_score(arguments, "float16"),
-    ),
+        "keras/torch_empty_row_half", _HALF, dtypes=("float16",), when=has_empty_row_of_mask),
+    Deviation(("MASK-12",), "in float16 a mask adds -45850, and the score of a disallowed key may be larger",
+        "keras/torch_half_leaks", _HALF, dtypes=("float16",),
+        when=lambda arguments: "mask" in arguments and has_overflowing_score(arguments, "float16")),
     other_heads_of_value("keras/not_checked"),
-    Deviation(
-        ("GRAD-10",),
-        "a mask is added, so that a query with nothing to attend to has gradients",
-        "keras/torch_empty_row_gradient",
-        (_HALF, OtherCall(_with_lost_sum)),
-        when=has_empty_row_of_mask,
-    ),
-)
+    Deviation(("GRAD-10",), "a mask is added, so that a query with nothing to attend to has gradients",
+        "keras/torch_empty_row_gradient", (_HALF, OtherCall(_with_lost_sum)), when=has_empty_row_of_mask),
+)  # fmt: skip
 _OF_JAX = (
     LOWEST,
     bias_overflow("jax/bias_overflow"),

@@ -80,14 +80,8 @@ _DEVIATIONS = (
     DEPTH,
     bias_overflow("keras/bias_overflow"),
     one_key_head("ValueError", "Dimensions must be equal"),
-    Deviation(
-        ("SHAPE-7",),
-        "an axis of size 0 is refused",
-        "litert/empty_axes",
-        Raises("ValueError", "Invalid tensor size"),
-        when=has_empty_axis,
-    ),
-    Deviation(
-        ("ERR-2",), "integers, booleans and complex numbers are accepted", "keras/not_checked", OF_OTHER_TYPES
-    ),
-)
+    Deviation(("SHAPE-7",), "an axis of size 0 is refused", "litert/empty_axes",
+        Raises("ValueError", "Invalid tensor size"), when=has_empty_axis),
+    Deviation(("ERR-2",), "integers, booleans and complex numbers are accepted", "keras/not_checked",
+        OF_OTHER_TYPES),
+)  # fmt: skip

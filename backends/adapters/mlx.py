@@ -83,15 +83,9 @@ def to_numpy(array: mx.array) -> NDArray[Any]:
 _DEVIATIONS = (
     Deviation(("ERR-2",), "integers and booleans are converted", "mlx/integers", OF_OTHER_TYPES),
     Deviation(("ERR-5",), "a depth of 0 is accepted", "mlx/depth_zero", OF_NO_DEPTH),
-    Deviation(
-        ("ERR-6",), "a scale of NaN or infinity is accepted, and gives NaN", "mlx/scale_not_finite", OF_NAN
-    ),
+    Deviation(("ERR-6",), "a scale of NaN or infinity is accepted, and gives NaN", "mlx/scale_not_finite",
+        OF_NAN),
     bias_overflow("mlx/bias_overflow", "float16"),
-    Deviation(
-        ("NUM-1",),
-        "the output has the widest dtype of query, key and value",
-        "mlx/mixed_dtypes",
-        with_dtype(),
-        when=has_several_dtypes,
-    ),
-)
+    Deviation(("NUM-1",), "the output has the widest dtype of query, key and value", "mlx/mixed_dtypes",
+        with_dtype(), when=has_several_dtypes),
+)  # fmt: skip

@@ -75,28 +75,13 @@ def _is_not_finite(arguments: Mapping[str, Any]) -> bool:
 
 
 _DEVIATIONS = (
-    Deviation(
-        ("SHAPE-6", "HEAD-2", "ERR-15"),
-        "inputs that do not fit are not refused",
-        "ncnn/misfit",
-        Unwritten(every_element),
-    ),
-    Deviation(
-        ("SCORE-3", "MASK-4", "ERR-3", "ERR-13"),
-        "a scale of 0 is no scale",
-        "ncnn/scale_zero",
-        without("scale"),
-        when=has_scale_of_zero,
-    ),
+    Deviation(("SHAPE-6", "HEAD-2", "ERR-15"), "inputs that do not fit are not refused", "ncnn/misfit",
+        Unwritten(every_element)),
+    Deviation(("SCORE-3", "MASK-4", "ERR-3", "ERR-13"), "a scale of 0 is no scale", "ncnn/scale_zero",
+        without("scale"), when=has_scale_of_zero),
     bias_overflow("ncnn/bias_overflow"),
-    Deviation(
-        ("NUM-11",),
-        "a row with a score of NaN is numbers",
-        "ncnn/nan_key",
-        Unwritten(of_rows(rows_not_finite)),
-        when=_is_not_finite,
-    ),
-    Deviation(
-        ("ERR-6",), "a scale of NaN or infinity is accepted", "ncnn/scale_not_finite", without("scale")
-    ),
-)
+    Deviation(("NUM-11",), "a row with a score of NaN is numbers", "ncnn/nan_key",
+        Unwritten(of_rows(rows_not_finite)), when=_is_not_finite),
+    Deviation(("ERR-6",), "a scale of NaN or infinity is accepted", "ncnn/scale_not_finite",
+        without("scale")),
+)  # fmt: skip

@@ -252,53 +252,24 @@ def reference_backend() -> Backend:
 
 
 _DEVIATIONS = (
-    Deviation(
-        ("SHAPE-7", "MASK-6"),
-        "a call without keys is refused",
-        "onnx/no_keys",
-        Raises("ValueError", "zero-size array"),
-        when=has_empty_axis,
-    ),
+    Deviation(("SHAPE-7", "MASK-6"), "a call without keys is refused", "onnx/no_keys",
+        Raises("ValueError", "zero-size array"), when=has_empty_axis),
     repeated_batch("onnx/batch_repeated"),
-    Deviation(
-        ("MASK-4",),
+    Deviation(("MASK-4",),
         "beside is_causal a mask of one row for all queries takes the causal mask of the first",
-        "onnx/one_row_and_causal",
-        OtherCall(_with_first_row),
-        when=_has_one_row_beside_causality,
-    ),
-    Deviation(
-        ("NUM-2",),
-        "the square root of a given scale is taken in float32",
-        "onnx/float64_scale",
-        OtherCall(_with_short_root),
-        dtypes=("float64",),
-        when=has_scale_without_short_root,
-    ),
-    Deviation(
-        ("NUM-6",),
-        "exponentials are summed in bfloat16, where a sum stops to grow",
-        "onnx/half_sums",
-        Bound(1),
-        dtypes=("bfloat16",),
-    ),
-    Deviation(
-        ("ERR-2",), "integers are taken", "onnx/integers", (Special(_of_integers, (0.0,)), *OF_OTHER_TYPES)
-    ),
+        "onnx/one_row_and_causal", OtherCall(_with_first_row), when=_has_one_row_beside_causality),
+    Deviation(("NUM-2",), "the square root of a given scale is taken in float32", "onnx/float64_scale",
+        OtherCall(_with_short_root), dtypes=("float64",), when=has_scale_without_short_root),
+    Deviation(("NUM-6",), "exponentials are summed in bfloat16, where a sum stops to grow", "onnx/half_sums",
+        Bound(1), dtypes=("bfloat16",)),
+    Deviation(("ERR-2",), "integers are taken", "onnx/integers",
+        (Special(_of_integers, (0.0,)), *OF_OTHER_TYPES)),
     Deviation(("ERR-5",), "a depth of 0 is accepted", "onnx/depth_zero", OF_NO_DEPTH),
     Deviation(("ERR-6",), "a scale of NaN or infinity is accepted", "onnx/scale_not_finite", OF_NAN),
-    Deviation(
-        ("SCORE-6",),
-        "a softcap of 0 or below is none, and infinity is accepted",
-        "onnx/softcap_not_positive",
-        OF_SOFTCAP,
-    ),
+    Deviation(("SCORE-6",), "a softcap of 0 or below is none, and infinity is accepted",
+        "onnx/softcap_not_positive", OF_SOFTCAP),
     other_heads_of_value("onnx/heads_of_value", "values with other heads than the keys are repeated"),
-    Deviation(
-        ("ERR-15",),
-        "a mask with more axes than the scores is accepted",
-        "onnx/mask_of_more_axes",
-        OtherCall(_with_fitting_mask),
-    ),
+    Deviation(("ERR-15",), "a mask with more axes than the scores is accepted", "onnx/mask_of_more_axes",
+        OtherCall(_with_fitting_mask)),
     mask_overflow("onnx/masked_overflow", may_disallow, "float16"),
-)
+)  # fmt: skip

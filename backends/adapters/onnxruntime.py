@@ -131,35 +131,20 @@ def _with_fitting_mask(arguments: Arguments) -> Arguments:
 
 
 _OF_FLOAT64 = (
-    Deviation(
-        ("MASK-4",),
-        "in float64 a bias beside is_causal is refused",
-        "onnxruntime/float64_bias_and_causal",
-        Raises(REFUSED, "Type parameter (T) of Optype (Add)"),
-        dtypes=_DOUBLE,
-        when=lambda arguments: "bias" in arguments and bool(arguments.get("is_causal")),
-    ),
-    Deviation(
-        ("SCORE-6",),
-        "in float64 a softcap below 0 or of NaN is used",
-        "onnxruntime/float64_not_checked",
-        (*OF_NAN, OtherCall(_with_positive_softcap)),
-        dtypes=_DOUBLE,
-    ),
+    Deviation(("MASK-4",), "in float64 a bias beside is_causal is refused",
+        "onnxruntime/float64_bias_and_causal", Raises(REFUSED, "Type parameter (T) of Optype (Add)"),
+        dtypes=_DOUBLE, when=lambda arguments: "bias" in arguments and bool(arguments.get("is_causal"))),
+    Deviation(("SCORE-6",), "in float64 a softcap below 0 or of NaN is used",
+        "onnxruntime/float64_not_checked", (*OF_NAN, OtherCall(_with_positive_softcap)), dtypes=_DOUBLE),
     replace(
         other_heads_of_value(
             "onnxruntime/float64_not_checked", "in float64 values may have other heads than keys"
         ),
         dtypes=_DOUBLE,
     ),
-    Deviation(
-        ("ERR-15",),
-        "in float64 a mask with more axes or keys than the scores is accepted",
-        "onnxruntime/float64_not_checked",
-        OtherCall(_with_fitting_mask),
-        dtypes=_DOUBLE,
-    ),
-)
+    Deviation(("ERR-15",), "in float64 a mask with more axes or keys than the scores is accepted",
+        "onnxruntime/float64_not_checked", OtherCall(_with_fitting_mask), dtypes=_DOUBLE),
+)  # fmt: skip
 #: Of lengths, which opset 24 has.
 OF_LENGTHS = Deviation(
     ("CACHE-3",),
@@ -170,27 +155,13 @@ OF_LENGTHS = Deviation(
     when=lambda arguments: "key_lengths" in arguments and bool(arguments.get("is_causal")),
 )
 OF_ATTENTION = (
-    Deviation(
-        ("MASK-7", "CACHE-3"),
+    Deviation(("MASK-7", "CACHE-3"),
         "with a past the last query is aligned with the last key, whatever the number of past keys",
-        "onnxruntime/past_offset",
-        OtherCall(_with_last_at_last),
-        when=_aligns_with_the_last_key,
-    ),
-    Deviation(
-        ("MASK-1", "MASK-12"),
-        "a mask or a bias that repeats along queries or keys is refused",
-        "onnxruntime/broadcast_mask",
-        Raises(REFUSED, ""),
-        when=_has_broadcast_mask,
-    ),
-    Deviation(
-        ("SHAPE-7", "MASK-6"),
-        "an axis of size 0 is refused",
-        "onnxruntime/empty_axes",
-        Raises(REFUSED, ""),
-        when=has_empty_axis,
-    ),
+        "onnxruntime/past_offset", OtherCall(_with_last_at_last), when=_aligns_with_the_last_key),
+    Deviation(("MASK-1", "MASK-12"), "a mask or a bias that repeats along queries or keys is refused",
+        "onnxruntime/broadcast_mask", Raises(REFUSED, ""), when=_has_broadcast_mask),
+    Deviation(("SHAPE-7", "MASK-6"), "an axis of size 0 is refused", "onnxruntime/empty_axes",
+        Raises(REFUSED, ""), when=has_empty_axis),
     Deviation(
         (
             "SCORE-3",
@@ -209,24 +180,13 @@ OF_ATTENTION = (
         Raises(REFUSED, ""),
         when=has_scale_of_zero,
     ),
-    Deviation(
-        ("ERR-6",),
-        "a scale of NaN is none, and infinity is accepted",
-        "onnxruntime/scale_not_finite",
-        (OtherCall(_without_nan_scale), *OF_NAN),
-    ),
-    Deviation(
-        ("SCORE-6",),
-        "a softcap of 0 or below is none, and infinity is accepted",
-        "onnxruntime/softcap_not_positive",
-        OF_SOFTCAP,
-    ),
-    Deviation(
-        ("MASK-12",),
+    Deviation(("ERR-6",), "a scale of NaN is none, and infinity is accepted", "onnxruntime/scale_not_finite",
+        (OtherCall(_without_nan_scale), *OF_NAN)),
+    Deviation(("SCORE-6",), "a softcap of 0 or below is none, and infinity is accepted",
+        "onnxruntime/softcap_not_positive", OF_SOFTCAP),
+    Deviation(("MASK-12",),
         "a mask is added, and the score of a finite key may be infinite: the row is wrong",
         "onnxruntime/masked_overflow",
-        (Special(of_rows(rows_with_overflow("float16"))), OtherCall(_with_overflow)),
-        when=may_overflow,
-    ),
+        (Special(of_rows(rows_with_overflow("float16"))), OtherCall(_with_overflow)), when=may_overflow),
     *_OF_FLOAT64,
-)
+)  # fmt: skip

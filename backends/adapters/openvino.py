@@ -105,44 +105,19 @@ def _rows_beyond(arguments: Arguments) -> Rows:
 
 
 _DEVIATIONS = (
-    Deviation(
-        ("SHAPE-7", "MASK-6", "SHAPE-3"),
-        "without keys, the output is memory that was never written",
-        "openvino/no_keys",
-        Unwritten(every_element),
-        when=has_no_keys,
-    ),
-    Deviation(
-        ("SHAPE-7",),
-        "a model of float64 with an axis of size 0 is not compiled",
-        "openvino/float64_empty",
-        Raises("RuntimeError", ""),
-        dtypes=("float64",),
-    ),
-    other_heads_of_value(
-        "openvino/heads_of_value", "one head of values is repeated for several heads of keys"
-    ),
-    Deviation(
-        ("MASK-6",),
-        "a query of NaN without an allowed key gives NaN",
-        "openvino/float64_nan_query",
-        Special(of_rows(rows_of_nan)),
-        dtypes=("float64",),
-        when=has_nan_query,
-    ),
+    Deviation(("SHAPE-7", "MASK-6", "SHAPE-3"), "without keys, the output is memory that was never written",
+        "openvino/no_keys", Unwritten(every_element), when=has_no_keys),
+    Deviation(("SHAPE-7",), "a model of float64 with an axis of size 0 is not compiled",
+        "openvino/float64_empty", Raises("RuntimeError", ""), dtypes=("float64",)),
+    other_heads_of_value("openvino/heads_of_value",
+        "one head of values is repeated for several heads of keys"),
+    Deviation(("MASK-6",), "a query of NaN without an allowed key gives NaN", "openvino/float64_nan_query",
+        Special(of_rows(rows_of_nan)), dtypes=("float64",), when=has_nan_query),
     Deviation(("ERR-5",), "a depth of 0 is accepted", "openvino/depth_zero", Unwritten(every_element)),
-    Deviation(
-        ("ERR-6",),
-        "a scale of NaN or infinity is accepted, and gives NaN",
-        "openvino/scale_not_finite",
-        OF_NAN,
-    ),
-    Deviation(
-        ("ERR-15",),
-        "a mask with more batch entries or heads repeats the output",
-        "openvino/larger_mask",
-        OtherCall(with_more_axes),
-    ),
+    Deviation(("ERR-6",), "a scale of NaN or infinity is accepted, and gives NaN",
+        "openvino/scale_not_finite", OF_NAN),
+    Deviation(("ERR-15",), "a mask with more batch entries or heads repeats the output",
+        "openvino/larger_mask", OtherCall(with_more_axes)),
     mask_overflow("openvino/masked_overflow", is_masked),
     Deviation(
         ("NUM-13", "NUM-11", "MASK-5"),
@@ -156,4 +131,4 @@ _DEVIATIONS = (
         dtypes=("float64",),
         when=_has_infinity,
     ),
-)
+)  # fmt: skip

@@ -48,31 +48,15 @@ def attention(query: Any, key: Any, value: Any, *, attn_mask: Any = None, is_cau
 
 
 _DEVIATIONS = (
-    Deviation(
-        ("MASK-12",),
+    Deviation(("MASK-12",),
         "minus infinity is added to a disallowed score, which is infinite: the row is NaN",
-        "tinygrad/mask_overflow",
-        Special(of_rows(rows_with_overflow())),
-        when=has_overflowing_score,
-    ),
-    Deviation(
-        ("HEAD-2",),
-        "a value with fewer heads than the key is accepted",
-        "tinygrad/not_checked",
-        OtherCall(with_repeated_heads),
-    ),
-    Deviation(
-        ("SHAPE-6",),
-        "batch axes that do not fit are broadcast",
-        "tinygrad/not_checked",
-        OtherCall(with_broadcast_batch),
-    ),
-    Deviation(
-        ("NUM-1",),
-        "beside values of another dtype the output has that of the values",
-        "tinygrad/mixed_dtypes",
-        InDtype("value"),
-        when=lambda arguments: arguments["value"].dtype != arguments["query"].dtype,
-    ),
+        "tinygrad/mask_overflow", Special(of_rows(rows_with_overflow())), when=has_overflowing_score),
+    Deviation(("HEAD-2",), "a value with fewer heads than the key is accepted", "tinygrad/not_checked",
+        OtherCall(with_repeated_heads)),
+    Deviation(("SHAPE-6",), "batch axes that do not fit are broadcast", "tinygrad/not_checked",
+        OtherCall(with_broadcast_batch)),
+    Deviation(("NUM-1",), "beside values of another dtype the output has that of the values",
+        "tinygrad/mixed_dtypes", InDtype("value"),
+        when=lambda arguments: arguments["value"].dtype != arguments["query"].dtype),
     Deviation(("ERR-5",), "a depth of 0 is accepted", "tinygrad/not_checked", OF_NO_DEPTH),
-)
+)  # fmt: skip

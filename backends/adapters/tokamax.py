@@ -157,14 +157,10 @@ def _in_narrowest(arguments: Arguments) -> Arguments:
 
 
 _DEVIATIONS = (
-    Deviation(
-        ("SOFT-3", "SHAPE-2", "NUM-3", "NUM-5", "MASK-4"),
+    Deviation(("SOFT-3", "SHAPE-2", "NUM-3", "NUM-5", "MASK-4"),
         "one query and one key, and other products with two sizes of 1, have no algorithm on a CPU",
-        "tokamax/one_query_one_key",
-        Raises("JaxRuntimeError", "Algorithm not supported"),
-        dtypes=("bfloat16", "float64"),
-        when=_has_product_of_one_row,
-    ),
+        "tokamax/one_query_one_key", Raises("JaxRuntimeError", "Algorithm not supported"),
+        dtypes=("bfloat16", "float64"), when=_has_product_of_one_row),
     Deviation(
         (
             *("MASK-8", "MASK-4", "MASK-6", "NUM-4", "ERR-3", "ERR-13"),
@@ -185,20 +181,12 @@ _DEVIATIONS = (
         OtherCall(_with_all_for_past_queries),
         when=lambda arguments: "query_lengths" in arguments,
     ),
-    Deviation(
-        ("MASK-6", "SHAPE-7", "GRAD-10"),
-        "a call without keys fails",
-        "tokamax/no_keys",
-        Raises("ValueError or ZeroDivisionError", ""),
-        when=has_no_keys,
-    ),
-    Deviation(
-        ("MASK-5",),
+    Deviation(("MASK-6", "SHAPE-7", "GRAD-10"), "a call without keys fails", "tokamax/no_keys",
+        Raises("ValueError or ZeroDivisionError", ""), when=has_no_keys),
+    Deviation(("MASK-5",),
         "disallowed scores are replaced by the lowest number, and a bias of allowed keys may be as low",
-        "tokamax/masked_lowest",
-        with_number(),
-        when=lambda arguments: "mask" in arguments and has_bias_beyond_differences(arguments, 1e38),
-    ),
+        "tokamax/masked_lowest", with_number(),
+        when=lambda arguments: "mask" in arguments and has_bias_beyond_differences(arguments, 1e38)),
     bias_overflow("tokamax/bias_overflow"),
     empty_row_gradient("tokamax/empty_row_gradient_bias"),
     Deviation(
@@ -212,16 +200,8 @@ _DEVIATIONS = (
     Deviation(("ERR-4",), "a mask of numbers is accepted", "tokamax/not_checked", where_true("mask")),
     Deviation(("ERR-5",), "values of depth 0 are accepted", "tokamax/not_checked", OF_NO_DEPTH),
     Deviation(("ERR-6",), "a scale of NaN or infinity is accepted", "tokamax/not_checked", OF_NAN),
-    Deviation(
-        ("ERR-8",),
-        "lengths that are no integers are accepted",
-        "tokamax/not_checked",
-        OtherCall(_with_compared_lengths),
-    ),
-    Deviation(
-        ("SCORE-6",),
-        "any softcap is accepted",
-        "tokamax/not_checked",
-        (Special(_of_softcap), OtherCall(_with_any_softcap)),
-    ),
-)
+    Deviation(("ERR-8",), "lengths that are no integers are accepted", "tokamax/not_checked",
+        OtherCall(_with_compared_lengths)),
+    Deviation(("SCORE-6",), "any softcap is accepted", "tokamax/not_checked",
+        (Special(_of_softcap), OtherCall(_with_any_softcap))),
+)  # fmt: skip

@@ -126,59 +126,30 @@ _LOWEST = Deviation(
 _REPEATED = repeated_batch("torch/batch_repeated")
 _OF_EAGER = (
     mask_overflow("transformers/eager_overflow", has_mask_or_bias, "float16", rules=("MASK-12", "MASK-5")),
-    Deviation(
-        ("MASK-6",),
-        "a mask is added, so a query of NaN without an allowed key gives NaN",
-        "transformers/eager_nan_query",
-        Special(of_rows(rows_of_nan)),
-        when=lambda arguments: has_nan_query(arguments) and has_mask_or_bias(arguments),
-    ),
-    Deviation(
-        ("MASK-6", "MASK-1", "MASK-4"),
+    Deviation(("MASK-6",), "a mask is added, so a query of NaN without an allowed key gives NaN",
+        "transformers/eager_nan_query", Special(of_rows(rows_of_nan)),
+        when=lambda arguments: has_nan_query(arguments) and has_mask_or_bias(arguments)),
+    Deviation(("MASK-6", "MASK-1", "MASK-4"),
         "the lowest number of float64, which a mask adds, is minus infinity in the softmax of float32",
-        "transformers/eager_empty_row_float64",
-        (Variant("MASK-6", "nan"), Variant("GRAD-10", "nan")),
-        dtypes=("float64",),
-        when=has_empty_row_of_mask,
-    ),
-    Deviation(
-        ("MASK-5",),
+        "transformers/eager_empty_row_float64", (Variant("MASK-6", "nan"), Variant("GRAD-10", "nan")),
+        dtypes=("float64",), when=has_empty_row_of_mask),
+    Deviation(("MASK-5",),
         "a bias of float64 below the lowest number of float32 is minus infinity in the softmax",
-        "transformers/eager_empty_row_float64",
-        Special(of_rows(rows_below(1e38))),
-        dtypes=("float64",),
-        when=lambda arguments: has_bias_beyond_differences(arguments, 1e38),
-    ),
-    Deviation(
-        ("GRAD-10",),
-        "a mask is added, so that a query with nothing to attend to has gradients",
-        "transformers/eager_empty_row_gradient",
-        _LOWEST_NUMBER,
-        when=has_empty_row_of_mask,
-    ),
-    Deviation(
-        ("GRAD-10",),
-        "if a bias disallows all keys of a query, gradients of its head are NaN",
-        "transformers/eager_nan_gradient",
-        Special(of_rows(rows_without_keys("bias"))),
-        when=has_row_of_minus_infinity,
-    ),
+        "transformers/eager_empty_row_float64", Special(of_rows(rows_below(1e38))), dtypes=("float64",),
+        when=lambda arguments: has_bias_beyond_differences(arguments, 1e38)),
+    Deviation(("GRAD-10",), "a mask is added, so that a query with nothing to attend to has gradients",
+        "transformers/eager_empty_row_gradient", _LOWEST_NUMBER, when=has_empty_row_of_mask),
+    Deviation(("GRAD-10",), "if a bias disallows all keys of a query, gradients of its head are NaN",
+        "transformers/eager_nan_gradient", Special(of_rows(rows_without_keys("bias"))),
+        when=has_row_of_minus_infinity),
     Deviation(("ERR-2",), "a mask of integers is accepted", "transformers/eager_not_checked", OF_OTHER_TYPES),
     Deviation(("ERR-5",), "values of depth 0 are accepted", "transformers/eager_not_checked", OF_NO_DEPTH),
     Deviation(("ERR-6",), "a scale of NaN or infinity is accepted", "transformers/eager_not_checked", OF_NAN),
-    Deviation(
-        ("ERR-15",),
-        "a mask of more axes than the scores is accepted",
-        "transformers/eager_not_checked",
-        OtherCall(with_more_axes),
-    ),
-    Deviation(
-        ("HEAD-2",),
-        "values may have one head",
-        "transformers/eager_not_checked",
-        OtherCall(with_repeated_heads),
-    ),
-)
+    Deviation(("ERR-15",), "a mask of more axes than the scores is accepted",
+        "transformers/eager_not_checked", OtherCall(with_more_axes)),
+    Deviation(("HEAD-2",), "values may have one head", "transformers/eager_not_checked",
+        OtherCall(with_repeated_heads)),
+)  # fmt: skip
 
 
 def _has_no_rows(arguments: Arguments) -> bool:
@@ -197,40 +168,20 @@ def _with_keys_of_queries(arguments: Arguments) -> Arguments:
 
 
 _OF_SDPA = (
-    Deviation(
-        ("MASK-3", "MASK-4", "ERR-3", "ERR-13", "GRAD-9"),
-        "is_causal has no effect on a single query",
-        "transformers/sdpa_one_query",
-        without("is_causal"),
-        when=lambda arguments: bool(arguments.get("is_causal")) and arguments["query"].shape[-2] == 1,
-    ),
-    Deviation(
-        ("MASK-4", "MASK-6", "ERR-3", "GRAD-9"),
-        "is_causal has no effect beside a mask",
-        "transformers/sdpa_mask_and_causal",
-        without("is_causal"),
-        when=lambda arguments: bool(arguments.get("is_causal")) and "mask" in arguments,
-    ),
-    Deviation(
-        ("MASK-4",),
+    Deviation(("MASK-3", "MASK-4", "ERR-3", "ERR-13", "GRAD-9"), "is_causal has no effect on a single query",
+        "transformers/sdpa_one_query", without("is_causal"),
+        when=lambda arguments: bool(arguments.get("is_causal")) and arguments["query"].shape[-2] == 1),
+    Deviation(("MASK-4", "MASK-6", "ERR-3", "GRAD-9"), "is_causal has no effect beside a mask",
+        "transformers/sdpa_mask_and_causal", without("is_causal"),
+        when=lambda arguments: bool(arguments.get("is_causal")) and "mask" in arguments),
+    Deviation(("MASK-4",),
         "beside a bias the score of a key after the query is the lowest number, and a bias of -inf is lower",
-        "transformers/sdpa_bias_and_causal",
-        (_LOWEST_NUMBER, OtherCall(_with_keys_of_queries)),
-        when=lambda arguments: bool(arguments.get("is_causal")) and "bias" in arguments,
-    ),
-    Deviation(
-        ("MASK-4", "MASK-6"),
+        "transformers/sdpa_bias_and_causal", (_LOWEST_NUMBER, OtherCall(_with_keys_of_queries)),
+        when=lambda arguments: bool(arguments.get("is_causal")) and "bias" in arguments),
+    Deviation(("MASK-4", "MASK-6"),
         "beside a bias a mask is the lowest number, so that a query with nothing to attend to attends to all",
-        "transformers/sdpa_empty_row_beside_bias",
-        _LOWEST_NUMBER,
-        when=_has_empty_row_of_both,
-    ),
-    Deviation(
-        ("SHAPE-7", "GRAD-2", "GRAD-9"),
-        "a call without queries or batch entries fails",
-        "transformers/sdpa_no_queries",
-        Raises("RuntimeError", ""),
-        when=_has_no_rows,
-    ),
+        "transformers/sdpa_empty_row_beside_bias", _LOWEST_NUMBER, when=_has_empty_row_of_both),
+    Deviation(("SHAPE-7", "GRAD-2", "GRAD-9"), "a call without queries or batch entries fails",
+        "transformers/sdpa_no_queries", Raises("RuntimeError", ""), when=_has_no_rows),
     other_heads_of_value("torch/heads_of_value"),
-)
+)  # fmt: skip

@@ -131,36 +131,17 @@ def _past_the_end(arguments: Arguments) -> dict[str, NDArray[np.bool_]]:
 
 
 _DEVIATIONS = (
-    Deviation(
-        ("HEAD-1", "HEAD-2"),
+    Deviation(("HEAD-1", "HEAD-2"),
         "the numbers of heads are not checked: heads are paired in the order of memory, and past its end",
-        "tvm/other_heads",
-        (Unwritten(_past_the_end), OtherCall(_with_heads_in_memory)),
-        when=_has_other_heads,
-    ),
-    Deviation(
-        ("NUM-1",),
-        "beside a scale the output of float16 has the dtype float32",
-        "tvm/float16_scale",
-        InDtype("float32"),
-        dtypes=("float16",),
-        when=lambda arguments: arguments.get("scale") is not None,
-    ),
-    Deviation(
-        ("SOFT-2", "MASK-4"),
-        "beside causal_mask a row whose scores are all far below 0 is NaN",
-        "tvm/causal_maximum",
-        Special(of_rows(_rows_far_below)),
-        when=_is_far_below_zero,
-    ),
-    Deviation(
-        ("MASK-6", "SHAPE-7"),
-        "without keys the result is not written",
-        "tvm/no_keys",
-        Unwritten(every_element),
-        when=has_no_keys,
-    ),
+        "tvm/other_heads", (Unwritten(_past_the_end), OtherCall(_with_heads_in_memory)),
+        when=_has_other_heads),
+    Deviation(("NUM-1",), "beside a scale the output of float16 has the dtype float32", "tvm/float16_scale",
+        InDtype("float32"), dtypes=("float16",), when=lambda arguments: arguments.get("scale") is not None),
+    Deviation(("SOFT-2", "MASK-4"), "beside causal_mask a row whose scores are all far below 0 is NaN",
+        "tvm/causal_maximum", Special(of_rows(_rows_far_below)), when=_is_far_below_zero),
+    Deviation(("MASK-6", "SHAPE-7"), "without keys the result is not written", "tvm/no_keys",
+        Unwritten(every_element), when=has_no_keys),
     bias_overflow("tvm/bias_overflow", "float16", rules=("MASK-12", "MASK-4")),
     Deviation(("ERR-6",), "a scale of NaN or infinity is accepted", "tvm/not_checked", OF_NAN),
     Deviation(("ERR-5",), "a depth of 0 is accepted", "tvm/not_checked", OF_NAN),
-)
+)  # fmt: skip

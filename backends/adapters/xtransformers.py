@@ -142,37 +142,24 @@ _OF_ATTEND = (
             bool(_of_empty_rows(arguments)) and bool(_of_empty_rows(arguments)["output"].any())
         ),
     ),
-    Deviation(
-        ("MASK-5", "NUM-5"),
+    Deviation(("MASK-5", "NUM-5"),
         "the score of a disallowed key is the lowest number, and a bias of allowed keys may be as low",
-        "x-transformers/masked_lowest",
-        with_number(),
-        when=_has_lowest_bias,
-    ),
-    Deviation(
-        ("MASK-6", "MASK-4", "GRAD-10"),
+        "x-transformers/masked_lowest", with_number(), when=_has_lowest_bias),
+    Deviation(("MASK-6", "MASK-4", "GRAD-10"),
         "the lowest number of float64, which stands for a disallowed score, is minus infinity in float32",
-        "x-transformers/empty_row_float64",
-        (Variant("MASK-6", "nan"), Variant("GRAD-10", "nan")),
-        dtypes=("float64",),
-        when=lambda arguments: "mask" in arguments or bool(arguments.get("is_causal")),
-    ),
-    Deviation(
-        ("MASK-5",),
+        "x-transformers/empty_row_float64", (Variant("MASK-6", "nan"), Variant("GRAD-10", "nan")),
+        dtypes=("float64",), when=lambda arguments: "mask" in arguments or bool(arguments.get("is_causal"))),
+    Deviation(("MASK-5",),
         "a bias of float64 below the lowest number of float32 is minus infinity in the softmax",
-        "x-transformers/empty_row_float64",
-        Special(of_rows(rows_below(1e38))),
-        dtypes=("float64",),
-        when=lambda arguments: has_bias_beyond_differences(arguments, 1e38),
-    ),
+        "x-transformers/empty_row_float64", Special(of_rows(rows_below(1e38))), dtypes=("float64",),
+        when=lambda arguments: has_bias_beyond_differences(arguments, 1e38)),
     bias_overflow("x-transformers/bias_overflow", "float16"),
     empty_row_gradient("x-transformers/empty_row_gradient_bias"),
-    Deviation(
-        ("ERR-2",), "a bias and sinks of any type are taken", "x-transformers/not_checked", OF_OTHER_TYPES
-    ),
+    Deviation(("ERR-2",), "a bias and sinks of any type are taken", "x-transformers/not_checked",
+        OF_OTHER_TYPES),
     Deviation(("ERR-6",), "a scale of NaN or infinity is accepted", "x-transformers/not_checked", OF_NAN),
     Deviation(("SCORE-6",), "an infinite softcap is accepted", "x-transformers/not_checked", OF_NAN),
-)
+)  # fmt: skip
 
 
 def _has_more_queries(arguments: Arguments) -> bool:
@@ -210,13 +197,9 @@ _NOT_SHOWN = (
 )
 _OF_FLASH = (
     *_OF_BOTH,
-    Deviation(
-        ("MASK-3", "HEAD-1", "GRAD-1", "GRAD-9"),
+    Deviation(("MASK-3", "HEAD-1", "GRAD-1", "GRAD-9"),
         "with more queries than keys and neither mask nor bias, causality is aligned at the top left",
-        "x-transformers/flash_more_queries",
-        OtherCall(_with_top_left),
-        when=_has_more_queries,
-    ),
+        "x-transformers/flash_more_queries", OtherCall(_with_top_left), when=_has_more_queries),
     Deviation(
         ("MASK-4", "MASK-5", "MASK-6", "GRAD-10"),
         "beside a bias the score of a disallowed key is half of the lowest number",
@@ -229,4 +212,4 @@ _OF_FLASH = (
     OF_SCALE,
     OF_WIDE,
     *(deviation for deviation in (*OF_ALL, *_OF_TORCH_FLASH) if deviation.source not in _NOT_SHOWN),
-)
+)  # fmt: skip

@@ -173,41 +173,23 @@ _OF_SCALE = (
     Special(of_rows(rows_all_below), (0.0, -np.inf)),
 )
 _OF_EAGER = (
-    Deviation(
-        ("ERR-2",),
+    Deviation(("ERR-2",),
         "keys and values of other types are converted; with a query of integers, weights are integers",
-        "torch/flex_integers",
-        (Special(_of_integers, (0.0,)), *OF_OTHER_TYPES),
-    ),
+        "torch/flex_integers", (Special(_of_integers, (0.0,)), *OF_OTHER_TYPES)),
     Deviation(("ERR-5",), "a depth of 0 is accepted", "torch/flex_depth_zero", OF_NO_DEPTH),
     Deviation(("ERR-6",), "a scale of NaN or infinity is accepted", "torch/flex_scale_not_finite", _OF_SCALE),
-    other_heads_of_value(
-        "torch/flex_heads_of_value", "if values and keys differ in their number of heads, heads are repeated"
-    ),
-    Deviation(
-        ("SHAPE-7", "MASK-6"),
-        "it raises an error if there are no keys",
-        "torch/flex_no_keys",
-        Raises("RuntimeError or ValueError or IndexError", ""),
-        when=has_no_keys,
-    ),
-    Deviation(
-        ("SHAPE-7", "SHAPE-3"),
-        "the requested lse is None if there are no queries",
-        "torch/flex_no_queries",
-        NoArray("lse"),
-        when=lambda arguments: 0 in arguments["query"].shape[:-1],
-    ),
+    other_heads_of_value("torch/flex_heads_of_value",
+        "if values and keys differ in their number of heads, heads are repeated"),
+    Deviation(("SHAPE-7", "MASK-6"), "it raises an error if there are no keys", "torch/flex_no_keys",
+        Raises("RuntimeError or ValueError or IndexError", ""), when=has_no_keys),
+    Deviation(("SHAPE-7", "SHAPE-3"), "the requested lse is None if there are no queries",
+        "torch/flex_no_queries", NoArray("lse"), when=lambda arguments: 0 in arguments["query"].shape[:-1]),
     bias_overflow("torch/flex_bias_overflow"),
-    Deviation(
-        ("SOFT-6", "MASK-5", "NUM-5"),
+    Deviation(("SOFT-6", "MASK-5", "NUM-5"),
         "the lse of a row whose scores are all the lowest finite number is minus infinity",
-        "torch/flex_lse_of_lowest",
-        Special(of_rows(_rows_of_lowest), (-np.inf,)),
-        when=lambda arguments: has_row_below(arguments, 3.3e38),
-        outputs=("lse",),
-    ),
-)
+        "torch/flex_lse_of_lowest", Special(of_rows(_rows_of_lowest), (-np.inf,)),
+        when=lambda arguments: has_row_below(arguments, 3.3e38), outputs=("lse",)),
+)  # fmt: skip
 
 
 #: With more forms than this limit, PyTorch would continue without compilation.
@@ -275,32 +257,14 @@ def _not_after(_batch: Any, _head: Any, i: Any, j: Any) -> Any:
 
 
 _OF_COMPILED = (
-    Deviation(
-        ("NUM-11",),
-        "a query of NaN gives 0",
-        "torch/flex_compiled_nan_query",
-        Special(of_rows(rows_of_nan), (0.0,)),
-        when=has_nan_query,
-    ),
-    Deviation(
-        ("SHAPE-6",),
-        "a number of batch entries of value other than that of key is accepted",
-        "torch/flex_compiled_batch_of_value",
-        Unwritten(every_element),
-        when=lambda arguments: bool(arguments["key"].shape[:-3] != arguments["value"].shape[:-3]),
-    ),
-    Deviation(
-        ("SHAPE-6",),
+    Deviation(("NUM-11",), "a query of NaN gives 0", "torch/flex_compiled_nan_query",
+        Special(of_rows(rows_of_nan), (0.0,)), when=has_nan_query),
+    Deviation(("SHAPE-6",), "a number of batch entries of value other than that of key is accepted",
+        "torch/flex_compiled_batch_of_value", Unwritten(every_element),
+        when=lambda arguments: bool(arguments["key"].shape[:-3] != arguments["value"].shape[:-3])),
+    Deviation(("SHAPE-6",),
         "with fewer values than keys, values are read past their end; additional values are ignored",
-        "torch/flex_compiled_value_length",
-        Unwritten(every_element),
-        when=has_other_length_of_value,
-    ),
-    Deviation(
-        ("HEAD-2",),
-        "a number of heads of value other than that of key is accepted",
-        "torch/flex_compiled_heads_of_value",
-        Unwritten(every_element),
-        when=has_other_heads_of_value,
-    ),
-)
+        "torch/flex_compiled_value_length", Unwritten(every_element), when=has_other_length_of_value),
+    Deviation(("HEAD-2",), "a number of heads of value other than that of key is accepted",
+        "torch/flex_compiled_heads_of_value", Unwritten(every_element), when=has_other_heads_of_value),
+)  # fmt: skip

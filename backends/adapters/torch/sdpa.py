@@ -175,29 +175,17 @@ def _rows_by_axes(arguments: Arguments) -> Rows:
 #: The deviations of all paths.
 OF_ALL = (
     Deviation(("ERR-5",), "a depth of 0 is accepted", "torch/depth_zero", OF_NO_DEPTH),
-    Deviation(
-        ("SHAPE-6",),
-        "values without positions are accepted for any number of keys, and give 0",
-        "torch/value_of_no_positions",
-        Special(every_element, (0.0,)),
-        when=lambda arguments: bool(arguments["value"].shape[-2] == 0 != arguments["key"].shape[-2]),
-    ),
+    Deviation(("SHAPE-6",), "values without positions are accepted for any number of keys, and give 0",
+        "torch/value_of_no_positions", Special(every_element, (0.0,)),
+        when=lambda arguments: bool(arguments["value"].shape[-2] == 0 != arguments["key"].shape[-2])),
     mask_overflow("torch/masked_overflow", is_masked),
-    Deviation(
-        ("MASK-6",),
-        "a mask is added, so a query of NaN without an allowed key gives NaN",
-        "torch/masked_nan_query",
-        Special(of_rows(rows_of_nan)),
-        when=lambda arguments: has_nan_query(arguments) and has_mask_or_bias(arguments),
-    ),
-    Deviation(
-        ("HEAD-2",),
-        "zero key heads are accepted with one query head or more, and give 0",
-        "torch/no_key_heads",
-        Special(every_element, (0.0,)),
-        when=lambda arguments: 0 in arguments["key"].shape[:-2] and 0 not in arguments["query"].shape[:-2],
-    ),
-)
+    Deviation(("MASK-6",), "a mask is added, so a query of NaN without an allowed key gives NaN",
+        "torch/masked_nan_query", Special(of_rows(rows_of_nan)),
+        when=lambda arguments: has_nan_query(arguments) and has_mask_or_bias(arguments)),
+    Deviation(("HEAD-2",), "zero key heads are accepted with one query head or more, and give 0",
+        "torch/no_key_heads", Special(every_element, (0.0,)),
+        when=lambda arguments: 0 in arguments["key"].shape[:-2] and 0 not in arguments["query"].shape[:-2]),
+)  # fmt: skip
 #: For functions that take the fused path for arrays of any number of axes.
 OF_SCALE = of_scale(rows_without_scores)
 _OF_MATH = (
@@ -239,37 +227,24 @@ OF_WIDE = Deviation(
     when=lambda arguments: arguments["bias"].dtype == np.float32,
 )
 OF_FLASH = (
-    Deviation(
-        ("SHAPE-6",),
+    Deviation(("SHAPE-6",),
         "the number of positions is that of the values: with fewer keys, memory past their end is read",
-        "torch/flash_value_length",
-        (Unwritten(of_rows(_with_missing_keys)), OtherCall(_with_keys_of_values)),
-        when=has_other_length_of_value,
-    ),
-    Deviation(
-        ("SCORE-3", "MASK-3", "MASK-4"),
+        "torch/flash_value_length", (Unwritten(of_rows(_with_missing_keys)), OtherCall(_with_keys_of_values)),
+        when=has_other_length_of_value),
+    Deviation(("SCORE-3", "MASK-3", "MASK-4"),
         "a causal mask with a scale of 0 or below gives NaN, because the mask is multiplied by the scale",
-        "torch/flash_causal_scale",
-        Special(of_rows(rows_with_disallowed)),
-        when=lambda arguments: bool(arguments.get("is_causal") and arguments.get("scale", 1) <= 0),
-    ),
-    Deviation(
-        ("NUM-11",),
-        "without a mask, a query of NaN gives 0",
-        "torch/flash_nan_query",
+        "torch/flash_causal_scale", Special(of_rows(rows_with_disallowed)),
+        when=lambda arguments: bool(arguments.get("is_causal") and arguments.get("scale", 1) <= 0)),
+    Deviation(("NUM-11",), "without a mask, a query of NaN gives 0", "torch/flash_nan_query",
         Special(of_rows(rows_of_nan), (0.0,)),
-        when=lambda arguments: has_nan_query(arguments) and not has_mask_or_bias(arguments),
-    ),
-    Deviation(
-        ("NUM-11",),
+        when=lambda arguments: has_nan_query(arguments) and not has_mask_or_bias(arguments)),
+    Deviation(("NUM-11",),
         "from one vector of keys on (16 with AVX-512, 8 with AVX2), a score of infinity gives 0",
-        "torch/flash_half_infinity",
-        Special(of_rows(rows_of_infinity), (0.0,)),
+        "torch/flash_half_infinity", Special(of_rows(rows_of_infinity), (0.0,)),
         when=lambda arguments: has_infinity(arguments) and arguments["key"].shape[-2] >= _VECTOR,
-        dtypes=("float16", "bfloat16"),
-    ),
+        dtypes=("float16", "bfloat16")),
     SUMS_OF_GRADIENTS,
-)
+)  # fmt: skip
 
 
 def seeded_dropout_attention(
@@ -298,23 +273,15 @@ def seeded_dropout_attention(
 
 
 _OF_DROPOUT = (
-    Deviation(
-        ("DROP-12",),
-        "a probability below 0 and one of NaN are accepted, and drop nothing",
-        "torch/dropout_p_not_checked",
-        OtherCall(lambda arguments: {**arguments, "dropout_p": 0.0}),
-        when=lambda arguments: not arguments.get("dropout_p", 0) >= 0,
-    ),
-)
+    Deviation(("DROP-12",), "a probability below 0 and one of NaN are accepted, and drop nothing",
+        "torch/dropout_p_not_checked", OtherCall(lambda arguments: {**arguments, "dropout_p": 0.0}),
+        when=lambda arguments: not arguments.get("dropout_p", 0) >= 0),
+)  # fmt: skip
 _OF_NESTED = (
-    Deviation(
-        ("PACK-2", "PACK-7"),
+    Deviation(("PACK-2", "PACK-7"),
         "sequences of nested tensors that have queries and no keys raise, but for some places among others",
-        "torch/nested_no_keys",
-        Raises("RuntimeError or ValueError", ""),
-        when=has_queries_without_keys,
-    ),
-)
+        "torch/nested_no_keys", Raises("RuntimeError or ValueError", ""), when=has_queries_without_keys),
+)  # fmt: skip
 
 
 def packed_attention(
