@@ -73,7 +73,7 @@ def _by_form(backend: Backend, form: str, operation: str) -> Callable[..., Any]:
         return outputs if len(outputs) > 1 else outputs[0]
 
     kinds = [Parameter(name, Parameter.POSITIONAL_ONLY) for name in whole.arrays]
-    kinds += [Parameter(name, Parameter.KEYWORD_ONLY, default=None) for name in storage.offered(operation)]
+    kinds += [Parameter(name, Parameter.KEYWORD_ONLY, default=None) for name in storage.options(operation)]
     signature = {"__signature__": Signature(kinds), "copies": True, "form": form}  # which callers read
     compute.__dict__ |= signature
     return compute
@@ -102,13 +102,13 @@ class _Storage:
         )
 
     @property
-    def taken(self) -> frozenset[str]:
+    def parameters(self) -> frozenset[str]:
         """The arguments that the function takes."""
         function = self.backend.function(self.form)
         assert function is not None  # noqa: S101 - for the type checker: the caller has asked
         return parameters(function)
 
-    def offered(self, operation: str) -> list[str]:
+    def options(self, operation: str) -> list[str]:
         """Name the options of an operation that the function takes, or that the storage stands for."""
         whole = OPERATIONS[operation]
         apart = {"query_offset"}
@@ -116,7 +116,7 @@ class _Storage:
         apart |= {"key_lengths"} if "paged" in self.layers else set()
         apart |= {*MASKS} if "listed" in self.layers else set()
         names = (*whole.options, *(argument.name for argument in whole.forward))
-        return [name for name in names if name in self.taken | apart and name != "return_weights"]
+        return [name for name in names if name in self.parameters | apart and name != "return_weights"]
 
     def results(self, rows: Rows, latent: Latent | None, given: dict[str, Any]) -> dict[str, Any]:
         """Call the function with the first of several encodings that it takes. Return the results by name."""
@@ -137,7 +137,7 @@ class _Storage:
 
     def _calls(self, rows: Rows, latent: Latent | None, given: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """Yield the calls that stand for one of attention: one, or one for each encoding of codes."""
-        taken, arrays = self.taken, OPERATIONS[self.plain].arrays
+        taken, arrays = self.parameters, OPERATIONS[self.plain].arrays
         blocks = blocks_of_call(rows, given, taken) if "block_sparse" in self.layers else {}
         if "listed" in self.layers:
             given = with_lists(rows, given, taken, latent=latent is not None)

@@ -255,7 +255,7 @@ def _gradients_of(function: Callable[..., Any], library: Library, operation: str
             return function(*positional, **call)
 
         cotangents = [d_first] if d_lse is None else [d_first, d_lse]
-        gradients = _differentiated(library, run, [every[name] for name in of], cotangents)
+        gradients = _differentiate(library, run, [every[name] for name in of], cotangents)
         return gradients if len(gradients) > 1 else gradients[0]
 
     names = [*form.arrays, *(name for name in form.options if name in known or _asks(name, known))]
@@ -280,7 +280,7 @@ def _asks(name: str, known: Any) -> bool:
     return name.startswith("d_") and f"return_{name.removeprefix('d_')}" in known
 
 
-def _differentiated(
+def _differentiate(
     library: Library, run: Callable[..., Any], arrays: Sequence[Any], cotangents: Sequence[Any]
 ) -> tuple[Any, ...]:
     assert library.differentiate is not None  # noqa: S101 - for the type checker: asked for before

@@ -23,7 +23,7 @@ def capture(backend: Backend, operation: str) -> Function | None:
     if own is not None:
         return _fresh(own, function)
     compiler = backend.array_library.capture
-    return None if function is None or compiler is None else _compiled(function, compiler)
+    return None if function is None or compiler is None else _compile(function, compiler)
 
 
 def pass_on(run: Function, function: Function, adapt: Callable[[Function], Function]) -> None:
@@ -44,7 +44,7 @@ def _fresh(own: Callable[[], Function], function: Any) -> Function:
     return run
 
 
-def _compiled(function: Function, compiler: Callable[[Function], Function]) -> Function:
+def _compile(function: Function, compiler: Callable[[Function], Function]) -> Function:
     """Compile a function of its arrays. All else is fixed by the first call."""
     compiled: list[Function] = []
 
@@ -58,7 +58,7 @@ def _compiled(function: Function, compiler: Callable[[Function], Function]) -> F
     return run
 
 
-def replaying(backend: Backend, operation: str) -> Backend:
+def replay_backend(backend: Backend, operation: str) -> Backend:
     """Make a backend that captures the first call of each set of options, and replays it in its arrays.
 
     Numbers are written into the arrays of the first call where the library can write them.
@@ -80,7 +80,7 @@ def replaying(backend: Backend, operation: str) -> Backend:
             assert made is not None  # noqa: S101 - for the type checker: there was one above
             known[key] = made, moving
         replay, placed = known[key]
-        placed = moving if first else {name: _written(placed[name], x) for name, x in moving.items()}
+        placed = moving if first else {name: _write(placed[name], x) for name, x in moving.items()}
         now = given | placed
         own = [now.pop(name) for name in names[: len(arrays)]]
         try:
@@ -95,7 +95,7 @@ def replaying(backend: Backend, operation: str) -> Backend:
     return backend.with_function(operation, run)
 
 
-def _written(place: Any, array: Any) -> Any:
+def _write(place: Any, array: Any) -> Any:
     """Write numbers into an array, or return them in another one if the library writes none."""
     try:
         place[...] = array

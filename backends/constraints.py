@@ -164,11 +164,11 @@ def fits(constraints: Constraints, arguments: Mapping[str, Any], operation: str 
             return ""
         for place, letter in enumerate(reversed(argument.shape), start=1):
             sizes.setdefault(letter, []).append(shape[-place] if place <= len(shape) else 1)
-    misfit = _of_shapes(constraints, sizes) or _of_slopes(constraints, arguments)
-    misfit = misfit or _of_scales(constraints, arguments)
+    misfit = _shape_misfit(constraints, sizes) or _slope_misfit(constraints, arguments)
+    misfit = misfit or _scale_misfit(constraints, arguments)
     if misfit or not set(_OPERATION.arrays) <= set(OPERATIONS[operation].arrays):
         return misfit
-    return _of_axes(constraints, arguments) or _of_options(constraints, arguments)
+    return _axes_misfit(constraints, arguments) or _option_misfit(constraints, arguments)
 
 
 def _arrays(operation: str) -> list[Argument]:
@@ -177,14 +177,14 @@ def _arrays(operation: str) -> list[Argument]:
     return [declared.arguments[name] for name in declared.arrays if not declared.arguments[name].turns]
 
 
-def _of_axes(constraints: Constraints, arguments: Mapping[str, Any]) -> str:
+def _axes_misfit(constraints: Constraints, arguments: Mapping[str, Any]) -> str:
     axes = max(arguments[name].ndim for name in _OPERATION.arrays)
     if constraints.axes is None or axes <= constraints.axes:
         return ""
     return f"takes only arrays of {constraints.axes} axes, got {axes}"
 
 
-def _of_shapes(constraints: Constraints, sizes: Mapping[str, Sequence[int]]) -> str:
+def _shape_misfit(constraints: Constraints, sizes: Mapping[str, Sequence[int]]) -> str:
     for size in (size for letter in _DEPTHS for size in sizes.get(letter, ())):
         if constraints.depths and size not in constraints.depths:
             said = " or ".join(map(str, constraints.depths))
@@ -206,7 +206,7 @@ def _of_shapes(constraints: Constraints, sizes: Mapping[str, Sequence[int]]) -> 
     return ""
 
 
-def _of_options(constraints: Constraints, arguments: Mapping[str, Any]) -> str:
+def _option_misfit(constraints: Constraints, arguments: Mapping[str, Any]) -> str:
     bias, dtype = arguments.get("bias"), arguments["query"].dtype
     if constraints.bias_dtype == "query" and bias is not None and bias.dtype != dtype:
         return f"takes only a bias of the query's dtype, got {bias.dtype} for {dtype}"
@@ -217,7 +217,7 @@ def _of_options(constraints: Constraints, arguments: Mapping[str, Any]) -> str:
     return ""
 
 
-def _of_slopes(constraints: Constraints, arguments: Mapping[str, Any]) -> str:
+def _slope_misfit(constraints: Constraints, arguments: Mapping[str, Any]) -> str:
     from attnspec.backends.user.slopes import slopes_of
 
     if not constraints.slopes or arguments.get("bias") is None:
@@ -229,7 +229,7 @@ def _of_slopes(constraints: Constraints, arguments: Mapping[str, Any]) -> str:
     return ""
 
 
-def _of_scales(constraints: Constraints, arguments: Mapping[str, Any]) -> str:
+def _scale_misfit(constraints: Constraints, arguments: Mapping[str, Any]) -> str:
     from attnspec.backends.user.scales import misfit_of
 
     return misfit_of(constraints.scales, arguments) if constraints.scales else ""

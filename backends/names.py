@@ -110,7 +110,7 @@ UNTRUSTED = "untrusted:"
 WORKER = "ATTNSPEC_WORKER"
 
 
-def registered() -> "dict[str, tuple[EntryPoint, ...]]":
+def entry_points_of_packages() -> "dict[str, tuple[EntryPoint, ...]]":
     """Return the entry points of installed packages by name; `load` refuses a name with two.
 
     A package cannot replace a name of this project.
@@ -157,10 +157,10 @@ def expand(wanted: str) -> tuple[str, ...]:
         names = _OF_LIBRARY.get(place) or _OF_SEPARATE[place]
         return tuple(with_options(name, options) for name in names)
     if is_folder(place):
-        return tuple(add_options(name, options) for name in _of_folder(place))
+        return tuple(add_options(name, options) for name in _folder_backends(place))
     if place in NAMES or place in APART or place in SEPARATE or ":" in place:
         return (wanted,)
-    if place in (others := registered()):
+    if place in (others := entry_points_of_packages()):
         return (wanted,)
     functions = functions_in(place)
     if functions:
@@ -177,7 +177,7 @@ def expand(wanted: str) -> tuple[str, ...]:
     )
 
 
-def _of_folder(name: str) -> tuple[str, ...]:
+def _folder_backends(name: str) -> tuple[str, ...]:
     """Return the backends of the matrix of a folder's configuration.
 
     Without a matrix it is the function of the configuration if `load` finds it from here, else the folder.
@@ -229,7 +229,7 @@ def name_program(
     return with_options(f"{PROGRAM}{command}", limit | ({"dtype": ",".join(dtypes)} if dtypes else {}))
 
 
-def distrusted(name: str, call_limit: float | None = None) -> str:
+def distrust(name: str, call_limit: float | None = None) -> str:
     """Return the name of a backend whose code is not trusted."""
     place, options = split_options(name.removeprefix(UNTRUSTED))
     limit = {"call_limit": f"{call_limit:g}"} if call_limit is not None else {}

@@ -98,7 +98,7 @@ def every_element(_: Arguments) -> Mapping[str, NDArray[np.bool_]]:
     return dict.fromkeys(outputs, np.ones((), np.bool_))
 
 
-def of_rows(rows: Callable[[Arguments], NDArray[np.bool_]]) -> Elements:
+def row_elements(rows: Callable[[Arguments], NDArray[np.bool_]]) -> Elements:
     """Mean some rows of scores ``(*B, Hq, L)``, and of gradients what is summed over a row among others."""
 
     def where(arguments: Arguments) -> Mapping[str, NDArray[np.bool_]]:

@@ -24,11 +24,11 @@ from attnspec.backends.names import (
     PROGRAM,
     SEPARATE,
     UNTRUSTED,
+    entry_points_of_packages,
     environment_of,
     expand,
     is_folder,
     own_options,
-    registered,
     split_options,
 )
 from attnspec.backends.ranks.load import load_ranks
@@ -164,7 +164,7 @@ def _with_scale(vjp: Callable[..., Any], formulas: Callable[..., Any]) -> Callab
 
 def _load_registered(name: str) -> Backend:
     """Load the entry point of a package; any error is a BackendError of that name."""
-    entries = registered()[name]
+    entries = entry_points_of_packages()[name]
     packages = [entry.dist.name if entry.dist else "an unknown package" for entry in entries]
     places = [f"{entry.value} of {package}" for entry, package in zip(entries, packages, strict=True)]
     origins = " and ".join(sorted(places))

@@ -77,12 +77,12 @@ class Latent:
         latent = xp.concat(
             [self._wider(key[..., :own], self.parts[0]), self._wider(value, self.parts[1])], axis=-1
         )
-        call |= {"query": query[..., :own], "latent": self._joined(latent)}
+        call |= {"query": query[..., :own], "latent": self._join(latent)}
         if self.rotary:
-            places = self._like(query, self._of_key_head()[:, None, :, None])
+            places = self._like(query, self._key_heads()[:, None, :, None])
             apart = query[..., None, own:] * places  # (*B, Hq, L, Hkv, R)
             call["query_rotary"] = xp.reshape(apart, (*query.shape[:-1], -1))
-            call["key_rotary"] = self._joined(key[..., own:])
+            call["key_rotary"] = self._join(key[..., own:])
         else:  # it is 0 in each key
             call["query_rotary"] = self._like(query, np.ones((*query.shape[:-1], _BLOCK)))
             call["key_rotary"] = self._like(query, np.zeros((*key.shape[:-3], key.shape[-2], _BLOCK)))
@@ -105,23 +105,23 @@ class Latent:
         if self.rotary:
             key = xp.concat([key, self._apart(rotary)], axis=-1)
             of_query = xp.reshape(of_query, (*of_query.shape[:-1], self.key_heads, -1))
-            places = self._like(query, self._of_key_head()[:, None, :, None])
+            places = self._like(query, self._key_heads()[:, None, :, None])
             query = xp.concat([query, xp.sum(of_query * places, axis=-2)], axis=-1)
         first = self.parts[0]
         value = latent[..., first : first + self.value_depth]
         return results | {"d_query": query, "d_key": key, "d_value": value}
 
-    def _of_key_head(self) -> Any:
+    def _key_heads(self) -> Any:
         """Say which key head each query head has, ``(Hq, Hkv)``."""
         return np.arange(self.heads)[:, None] // (self.heads // self.key_heads) == np.arange(self.key_heads)
 
     def _weight(self, first: int, depth: int) -> Any:
         """Make the weight that takes features of each head out of a latent vector, ``(Hq, Dc, depth)``."""
         features = np.arange(sum(self.parts))[:, None] == first + np.arange(depth)
-        heads = self._of_key_head()[:, :, None, None] & features
+        heads = self._key_heads()[:, :, None, None] & features
         return heads.reshape(self.heads, self.width, depth)
 
-    def _joined(self, array: Any) -> Any:
+    def _join(self, array: Any) -> Any:
         """Join the features of all key heads, ``(*B, S, Hkv * depth)``."""
         array = self.backend.xp.moveaxis(array, -3, -2)
         return self.backend.xp.reshape(array, (*array.shape[:-2], -1))

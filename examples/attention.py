@@ -77,7 +77,7 @@ def check(query, key, value, mask, scale, offset, window):
         refuse_unless(good, f"window: expected a pair of None or integers, got {window}")
 
 
-def weighted(query, key, value, mask=None, scale=None, is_causal=None, query_offset=None, window=None):
+def weighted_rows(query, key, value, mask=None, scale=None, is_causal=None, query_offset=None, window=None):
     """Each row: where it and its first key stand, the weights of its allowed keys, the scale and the lse."""
     if scale is None:
         scale = 1 / math.sqrt(query["shape"][-1] or 1)
@@ -112,7 +112,7 @@ def weighted(query, key, value, mask=None, scale=None, is_causal=None, query_off
 
 def attention(query, key, value, **options):
     output, lses, width = [], [], value["shape"][-1]
-    for _, start, weights, _, lse in weighted(query, key, value, **options):
+    for _, start, weights, _, lse in weighted_rows(query, key, value, **options):
         columns = ([value["data"][(start + j) * width + d] for j in weights] for d in range(width))
         output += [dot(weights.values(), column) for column in columns]
         lses.append(lse)
@@ -122,7 +122,7 @@ def attention(query, key, value, **options):
 
 def attention_vjp(query, key, value, d_output, d_lse=None, **options):
     """The gradients of the queries, the keys and the values."""
-    rows = weighted(query, key, value, **options)
+    rows = weighted_rows(query, key, value, **options)
     first = list(itertools.islice(rows, 1))  # checks the arguments of the forward pass
     expected = [*query["shape"][:-1], value["shape"][-1]]
     for name, tensor, shape in (("d_output", d_output, expected), ("d_lse", d_lse, expected[:-1])):

@@ -39,6 +39,6 @@ def test_functions_and_the_judge_of_sizes_are_timed_and_windows_attend_to_their_
     arrays = np.random.default_rng(0).normal(size=(3, 2, 600, 4))
     options = {"is_causal": True, "window": (255, None), "return_lse": True}
     for got, expected in zip(
-        benchmark.windowed(*arrays, **options), attention(*arrays, **options), strict=True
+        benchmark.attend_in_windows(*arrays, **options), attention(*arrays, **options), strict=True
     ):
         np.testing.assert_allclose(got, expected, rtol=1e-10)

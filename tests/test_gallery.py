@@ -89,7 +89,7 @@ def test_every_wrong_entry_breaks_its_rule_in_the_case_that_is_stored(part):
     left = {name: kill.case for name, kill in stored.items() if kill.case}
     # A busy machine may run threads one after the other, so a race may need several tries.
     for _ in range(10):
-        left = {name: left[name] for name in kill_matrix.unconfirmed(left)} if left else {}
+        left = {name: left[name] for name in kill_matrix.unconfirmed_entries(left)} if left else {}
     assert left == {}
 
 
@@ -115,7 +115,7 @@ def test_what_is_not_confirmed_is_named():
     }
     assert list(kill_matrix.unconfirmed_kills(named)) == ["masks_counted", "values_one_late"]
     named = {"values_one_late": "masking-no-keys-float32", "empty_rows_are_nan": "no-such-case"}
-    assert list(kill_matrix.unconfirmed(named)) == ["values_one_late", "empty_rows_are_nan"]
+    assert list(kill_matrix.unconfirmed_entries(named)) == ["values_one_late", "empty_rows_are_nan"]
 
 
 def test_every_entry_takes_the_arguments_of_its_step():

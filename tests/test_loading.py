@@ -13,7 +13,7 @@ from tests_support import command
 
 from attnspec.backends import BackendError, expand, load
 from attnspec.backends.constraints import Constraints
-from attnspec.backends.names import registered
+from attnspec.backends.names import entry_points_of_packages
 from attnspec.backends.user.configuration import KEYS, find_configuration
 from attnspec.backends.user.convention import LAYOUTS, Convention
 
@@ -339,7 +339,7 @@ def test_a_registered_backend_is_found_by_its_name(name):
 def test_registered_backends_are_listed_and_our_names_are_not_theirs():
     assert load("acme-dated").dialect == {}
     assert "declarations are for >=1.0,<1.1" in load("acme-dated").notes[0]
-    assert not {"torch", "numpy-portable"} & set(registered())
+    assert not {"torch", "numpy-portable"} & set(entry_points_of_packages())
     assert load("numpy-portable").has("attention", "window")
     assert len(expand("torch")) > 1
     with pytest.raises(BackendError, match="acme-called"):

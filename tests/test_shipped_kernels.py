@@ -10,8 +10,8 @@ from attnspec.conformance.suite.datasets import Problem, problem
 from attnspec.dtypes import numpy_dtype
 from attnspec.reference import attention
 from attnspec.reference.budget.budget import budget
-from tools.algorithms import ALGORITHMS, EXCEEDING, Algorithm, divided, finite, run
-from tools.units import SHORT_WEIGHTS, UNITS, aligned_sum, multiplied, split_by_cutting, split_in_three
+from tools.algorithms import ALGORITHMS, EXCEEDING, Algorithm, divide, finite, run
+from tools.units import SHORT_WEIGHTS, UNITS, aligned_sum, multiply, split_by_cutting, split_in_three
 
 LOG2E = np.float32(np.log2(np.e))
 
@@ -43,18 +43,18 @@ def fused(head, *, tile=16, maximum=np.float32, result="output"):
         weights = exp2(scores, finite(top))
         total = total * kept + weights.sum(axis=-1, keepdims=True)
         output = output * kept + weights.astype(head.storage).astype(np.float32) @ head.value[part]
-    return (np.log(total) + top)[:, 0] if result == "lse" else divided(output, total)
+    return (np.log(total) + top)[:, 0] if result == "lse" else divide(output, total)
 
 
 def capped(head, *, cap, tanh, result="output"):
     """Apply a softcap."""
-    scores = head.masked((cap * tanh(head.scores / np.float32(cap))).astype(np.float32))
+    scores = head.mask((cap * tanh(head.scores / np.float32(cap))).astype(np.float32))
     top = scores.max(axis=-1, keepdims=True)
     exponentials = np.exp(scores - top)
     total = exponentials.sum(axis=-1, keepdims=True)
     if result == "lse":
         return (np.log(total) + top)[:, 0]
-    return divided(exponentials.astype(head.storage).astype(np.float32) @ head.value, total)
+    return divide(exponentials.astype(head.storage).astype(np.float32) @ head.value, total)
 
 
 def approximate_tanh(x):
@@ -85,7 +85,7 @@ class Biased:
             kept, weights = exponential(before - top), exponential(scores - top)
             total = total * kept + weights.sum(axis=-1, keepdims=True)
             output = output * kept + weights @ head.value[part]
-        return (np.log(total) + top)[:, 0] if result == "lse" else divided(output, total)
+        return (np.log(total) + top)[:, 0] if result == "lse" else divide(output, total)
 
 
 def rising(keys=1024):
@@ -190,7 +190,7 @@ def test_subnormal_factors_may_be_flushed_where_it_is_declared_and_not_otherwise
         key = np.array([[1.0, *[2.0 ** (8 - digits) * (1 - 2.0**-4)] * (4 * block - 1)]])
         arguments = {"query": query, "key": key, "scale": 1.0}
         allowed = budget("scores", arguments, "float32", profile="fp8-14")["scores"][0, 0]
-        got = multiplied([(query, key.T)], block=block, add=partial(aligned_sum, digits=digits))[0, 0]
+        got = multiply([(query, key.T)], block=block, add=partial(aligned_sum, digits=digits))[0, 0]
         assert bool(abs(got - (query * key).sum()) <= allowed) is within
 
 
@@ -199,7 +199,7 @@ def test_scores_by_six_products_of_bfloat16_are_full_and_by_three_of_tf32_need_t
     random = np.random.default_rng(0)
     query, key = (random.normal(size=(size, 1)).astype(np.float32) for size in (150, 40))
     arguments = {"query": query.astype(float), "key": key.astype(float), "scale": 1.0}
-    got = multiplied(split(query, key.T.copy()), block=4, add=partial(aligned_sum, digits=24))
+    got = multiply(split(query, key.T.copy()), block=4, add=partial(aligned_sum, digits=24))
     shares = {
         profile: (np.abs(got - arguments["query"] @ arguments["key"].T) / allowed["scores"]).max()
         for profile in ("", "tf32x3")

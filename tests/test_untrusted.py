@@ -12,7 +12,7 @@ from tests_support import attnspec as run_command
 
 import attnspec
 from attnspec.backends import BackendError, Broken, load
-from attnspec.backends.names import distrusted, expand
+from attnspec.backends.names import distrust, expand
 from attnspec.backends.untrusted.confine import can_confine
 from attnspec.backends.untrusted.hidden import hidden_places
 from attnspec.backends.untrusted.remote import Refused, read_again, read_result, write_array
@@ -66,7 +66,7 @@ def test_a_cheat_passes_where_it_is_trusted(name):
 
 def test_what_is_right_has_the_same_verdicts():
     own = f"{CHEATS / 'honest.py'}:honest"
-    here, apart = load(own), load(distrusted(own))
+    here, apart = load(own), load(distrust(own))
     found = []
     for name in (*CASES, *MORE):
         item = find(name, 7)
@@ -101,7 +101,7 @@ def test_names_and_layout_of_a_configuration_are_applied_by_the_judge(here):
     table = '[backend]\nfunction = "own:attention"\nlayout = "BSHD"\naxes = 4\n[backend.names]\n'
     names = 'query = "q"\nkey = "k"\nvalue = "v"\nis_causal = "causal"\n'
     (here / "attnspec.toml").write_text(table + names)
-    backend = load(distrusted(*expand(".")))
+    backend = load(distrust(*expand(".")))
     assert judge(backend, find("masking-causal-5-float32")).status == "pass"
     (here / "attnspec.toml").write_text(table.replace("axes", 'to_numpy = "own:attention"\naxes') + names)
     with pytest.raises(BackendError, match="to_numpy: expected no such key with --untrusted"):

@@ -17,14 +17,14 @@ SPEC = Path(version.__file__).parents[1] / "spec"
 @pytest.mark.parametrize("page", sorted(SPEC.glob("*.md")), ids=lambda page: page.stem)
 def test_each_page_has_the_version_and_its_status(page):
     text = page.read_text(encoding="utf-8")
-    assert version.stamped(page.stem, text, __version__) == text
+    assert version.stamp(page.stem, text, __version__) == text
     assert f"attnspec {__version__}, " in text.splitlines()[2]
 
 
 def test_nothing_normative_has_changed_since_the_version_of_the_citation():
     assert f"version: {__version__}\n" in (SPEC.parent / "CITATION.cff").read_text(encoding="utf-8")
     # Mended by `python -m tools.version VERSION`.
-    assert (version.changes(), version.stored()["version"]) == ([], __version__)
+    assert (version.changes(), version.read_version()["version"]) == ([], __version__)
 
 
 def test_a_change_of_each_part_is_seen_and_needs_a_newer_version(monkeypatch):
@@ -46,7 +46,7 @@ def test_a_release_a_patch_and_a_draft():
         ("2026.11.25.1", "release"),
         ("2026.11.26.dev2", "draft"),
     ):
-        page = version.stamped("masking", "# Masking\n\n*attnspec 1, draft.*\n\nText\n", name)
+        page = version.stamp("masking", "# Masking\n\n*attnspec 1, draft.*\n\nText\n", name)
         assert page == f"# Masking\n\n*attnspec {name}, {status}. This page is normative.*\n\nText\n"
 
 

@@ -39,21 +39,21 @@ class Head:
         """The scores before the mask, ``(L, S)``."""
         return self.scale * (self.query @ self.key.T)
 
-    def masked(self, scores: Array) -> Array:
+    def mask(self, scores: Array) -> Array:
         """Put minus infinity where a key is not allowed."""
         return np.where(self.allowed, scores, np.full_like(scores, -np.inf))
 
     def exponentials(self, scores: Array) -> Array:
         """Return the exponentials of scores, relative to the largest of each row."""
         exponentials: Array = np.exp(
-            self.masked(scores) - finite(self.masked(scores).max(axis=-1, keepdims=True))
+            self.mask(scores) - finite(self.mask(scores).max(axis=-1, keepdims=True))
         )
         return exponentials
 
     def weights(self, scores: Array) -> Array:
         """Return the softmax of scores."""
         exponentials = self.exponentials(scores)
-        return divided(exponentials, exponentials.sum(axis=-1, keepdims=True))
+        return divide(exponentials, exponentials.sum(axis=-1, keepdims=True))
 
     def parts(self, count: int) -> Iterator["Head"]:
         """Split the keys."""
@@ -89,11 +89,11 @@ def dense(head: Head) -> Array:
     return head.weights(head.scores) @ head.value
 
 
-def summed_by(head: Head, *, total: Function) -> Array:
+def sum_by(head: Head, *, total: Function) -> Array:
     """Follow the formula, with a given function for every sum over the last axis."""
     exponentials = head.exponentials(head.scale * total(head.query[:, None, :] * head.key))  # (L, S)
     # (L, Dv, S): the sum over keys is the last axis too
-    return divided(total(exponentials[:, None, :] * head.value.T), total(exponentials)[:, None])
+    return divide(total(exponentials[:, None, :] * head.value.T), total(exponentials)[:, None])
 
 
 def sequential(terms: Array) -> Array:
@@ -131,10 +131,10 @@ def online(
         shift = finite(top)
         # The short exponential is not used here: if the maximum does not change, the factor must be 1.
         kept, exponentials = np.exp(before - shift), exponential(scores - shift)
-        weights = rounded(exponentials, head.storage) if cast else exponentials
+        weights = round_to(exponentials, head.storage) if cast else exponentials
         total = total * kept + (weights if summed else exponentials).sum(axis=-1, keepdims=True)
         output = output * kept + weights @ head.value[part]
-    return (np.log(total) + top)[:, 0] if result == "lse" else divided(output, total)
+    return (np.log(total) + top)[:, 0] if result == "lse" else divide(output, total)
 
 
 def short_exponential(x: Array) -> Array:
@@ -158,7 +158,7 @@ def _part(head: Head) -> Part:
     top = finite(scores.max(axis=-1, keepdims=True, initial=-np.inf))
     exponentials = np.exp(scores - top)
     total = exponentials.sum(axis=-1, keepdims=True)
-    return divided(exponentials @ head.value, total), np.log(total) + top
+    return divide(exponentials @ head.value, total), np.log(total) + top
 
 
 def split(head: Head, *, parts: int, by_sum: bool) -> Array:
@@ -169,7 +169,7 @@ def split(head: Head, *, parts: int, by_sum: bool) -> Array:
     if not by_sum:  # as in the combining kernel of FlashAttention, which assumes that they add up to 1
         weights = np.exp(lse - finite(np.log(weights.sum(axis=0)) + top))
     merged: Array = (weights * outputs).sum(axis=0)
-    return divided(merged, weights.sum(axis=0)) if by_sum else merged
+    return divide(merged, weights.sum(axis=0)) if by_sum else merged
 
 
 def base_two(head: Head, *, early: bool) -> Array:
@@ -178,10 +178,10 @@ def base_two(head: Head, *, early: bool) -> Array:
     scores = np.where(head.allowed, (head.query * factor if early else head.query) @ head.key.T, -np.inf)
     top = finite(scores.max(axis=-1, keepdims=True))
     exponentials = np.exp2(scores - top if early else scores * factor - top * factor)
-    return divided(exponentials @ head.value, exponentials.sum(axis=-1, keepdims=True))
+    return divide(exponentials @ head.value, exponentials.sum(axis=-1, keepdims=True))
 
 
-def scaled_first(head: Head, *, share: float) -> Array:
+def scale_first(head: Head, *, share: float) -> Array:
     """Scale before the product: only the query, or query and key by the root, as PyTorch does."""
     query, key = head.scale**share * head.query, head.scale ** (1 - share) * head.key
     return head.weights(query @ key.T) @ head.value
@@ -193,28 +193,28 @@ def backwards(head: Head, *, tile: int) -> Array:
     return online(turned, tile=tile)
 
 
-def stored(head: Head, *, scores_too: bool) -> Array:
+def store(head: Head, *, scores_too: bool) -> Array:
     """Round the normalised weights to the storage dtype, as JAX does, or the result of every step."""
     scores = head.scores
     if scores_too:
-        scores = rounded(rounded(head.query @ head.key.T, head.storage) * head.scale, head.storage)
-    return rounded(head.weights(scores), head.storage) @ head.value
+        scores = round_to(round_to(head.query @ head.key.T, head.storage) * head.scale, head.storage)
+    return round_to(head.weights(scores), head.storage) @ head.value
 
 
-def stored_sums(head: Head) -> Array:
+def store_sums(head: Head) -> Array:
     """Compute every operation in the storage dtype, sums included."""
     query, key, value = (array.astype(head.storage) for array in (head.query, head.key, head.value))
     scores = sequential(query[:, None, :] * key) * head.storage.type(head.scale)
     exponentials = head.exponentials(scores)
-    return divided(sequential(exponentials[:, None, :] * value.T), sequential(exponentials)[:, None])
+    return divide(sequential(exponentials[:, None, :] * value.T), sequential(exponentials)[:, None])
 
 
-def rounded(array: Array, storage: Any) -> Array:
+def round_to(array: Array, storage: Any) -> Array:
     """Round to the storage dtype, and convert back."""
     return array.astype(storage).astype(array.dtype)
 
 
-def divided(total: Array, by: Array) -> Array:
+def divide(total: Array, by: Array) -> Array:
     """Divide. A row with no allowed key is 0."""
     return total / np.where(by == 0, np.ones_like(by), by)
 
@@ -266,8 +266,8 @@ def _online(tile: int, *more: Any, **options: Any) -> Algorithm:
 ALGORITHMS: Mapping[str, Algorithm] = MappingProxyType(
     {
         "dense": Algorithm(dense),
-        "sequential sums": Algorithm(partial(summed_by, total=sequential)),
-        "pairwise sums": Algorithm(partial(summed_by, total=pairwise)),
+        "sequential sums": Algorithm(partial(sum_by, total=sequential)),
+        "pairwise sums": Algorithm(partial(sum_by, total=pairwise)),
         "online, tile 16": _online(16),
         "online, tile 32": _online(32),
         "online, tile 64": _online(64),
@@ -278,17 +278,17 @@ ALGORITHMS: Mapping[str, Algorithm] = MappingProxyType(
         "split in 3, divided by sum": Algorithm(partial(split, parts=3, by_sum=True)),
         "base 2": Algorithm(partial(base_two, early=False)),
         "base 2, scaled query": Algorithm(partial(base_two, early=True)),
-        "scaled query": Algorithm(partial(scaled_first, share=1.0)),
-        "scaled query and key": Algorithm(partial(scaled_first, share=0.5)),
-        "weights cast": Algorithm(partial(stored, scores_too=False), "cast"),
+        "scaled query": Algorithm(partial(scale_first, share=1.0)),
+        "scaled query and key": Algorithm(partial(scale_first, share=0.5)),
+        "weights cast": Algorithm(partial(store, scores_too=False), "cast"),
         "exponentials cast, tile 32": _online(32, "cast", cast=True),
         "exponentials cast and summed": _online(64, "cast", cast=True, summed=True),
         "exponentials short and cast": _online(64, "cast", SHORT, cast=True, exponential=short_exponential),
         "lse, tile 16": _online(16, "full", DTYPES, "lse"),
         "lse, key by key": _online(1, "full", DTYPES, "lse"),
         "lse, exponentials short": _online(64, "cast", SHORT, "lse", exponential=short_exponential),
-        "all stored": Algorithm(partial(stored, scores_too=True), "storage"),
-        "all stored, sums too": Algorithm(stored_sums, "storage"),
+        "all stored": Algorithm(partial(store, scores_too=True), "storage"),
+        "all stored, sums too": Algorithm(store_sums, "storage"),
         "split in 8, merged by sigmoids": Algorithm(partial(chain, parts=8, merge=by_sigmoids)),
     }
 )

@@ -138,7 +138,7 @@ def time_functions(
         yield name, min(seconds[name]), np.nan if "torch" in name else peak / _MIB
 
 
-def windowed(
+def attend_in_windows(
     query: NDArray[Any],
     key: NDArray[Any],
     value: NDArray[Any],
@@ -203,7 +203,7 @@ def size_rows(powers: Iterable[int]) -> Iterable[tuple[str, ...]]:
             raise RuntimeError(f"judge: expected to accept the exact values, got {judge[0]}")
         del exact
         window = (_WINDOW - 1, None)
-        own = measure(partial(windowed, **arguments, window=window, return_lse=True))
+        own = measure(partial(attend_in_windows, **arguments, window=window, return_lse=True))
         numbers = (made, judge[1], judge[2], own[1], own[2])
         yield (f"{size:,}", *(f"{number:.2f}" for number in numbers), f"{judge[3]:.0f}", f"{own[3]:.0f}")
 

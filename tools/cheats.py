@@ -80,7 +80,7 @@ def judge_trusted(cheat: Cheat, folder: Path) -> str:
         if not run.returncode:
             return ""
         found = read([file]) if file.exists() and run.returncode == 1 else None
-        text = found_in(found.verdicts) if found else ""
+        text = describe_bad(found.verdicts) if found else ""
         return text or f"exit status {run.returncode}"
 
 
@@ -93,20 +93,20 @@ def judge_untrusted(cheat: Cheat, folder: Path, seed: int = SEED) -> str:
         backend = load(f"{UNTRUSTED}{folder / cheat.file}:{cheat.name}?call_limit=2")
     except BackendError as error:
         return one_line(str(error).partition(": ")[2])
-    return found_in([judge_again(backend, item) for item in (*asked, *rows(seed))])
+    return describe_bad([judge_again(backend, item) for item in (*asked, *rows(seed))])
 
 
-def found_in(verdicts: Sequence[Verdict]) -> str:
+def describe_bad(verdicts: Sequence[Verdict]) -> str:
     """Say how many verdicts are bad, and what the most frequent one is about; empty if none is."""
     bad = [verdict for verdict in verdicts if verdict.bad]
     if not bad:
         good = any(verdict.status == "pass" and not verdict.refusal for verdict in verdicts)
         return "" if good else "nothing is computed"
-    (said, _), *_ = Counter(map(_said, bad)).most_common(1)
+    (said, _), *_ = Counter(map(_say, bad)).most_common(1)
     return f"{len(bad)} of {len(verdicts)} cases: {said}"
 
 
-def _said(verdict: Verdict) -> str:
+def _say(verdict: Verdict) -> str:
     reason = f"raised {verdict.raised.type}" if verdict.raised and verdict.raised.type else verdict.reason
     words = one_line(reason.partition("; its standard error")[0])
     return f"{verdict.rule}, {words[:100]}" if words else f"{verdict.rule}, wrong numbers"

@@ -111,19 +111,19 @@ def _whole(shape: tuple[int, ...], whole: tuple[int, ...]) -> bool:
     return shape == whole
 
 
-def _of_heads(shape: tuple[int, ...], whole: tuple[int, ...]) -> bool:
+def _is_by_heads(shape: tuple[int, ...], whole: tuple[int, ...]) -> bool:
     return shape[-3] == whole[-3] and max(shape[:-3], default=1) == 1 and shape[-2:] != (1, 1)
 
 
-def _of_batch_entries(shape: tuple[int, ...], whole: tuple[int, ...]) -> bool:
+def _is_by_batch_entries(shape: tuple[int, ...], whole: tuple[int, ...]) -> bool:
     return shape[:-3] == whole[:-3] and shape[-3] == 1
 
 
-def _of_queries(shape: tuple[int, ...], whole: tuple[int, ...]) -> bool:
+def _is_by_queries(shape: tuple[int, ...], whole: tuple[int, ...]) -> bool:
     return shape[-2:] == (whole[-2], 1)
 
 
-def _of_keys(shape: tuple[int, ...], whole: tuple[int, ...]) -> bool:
+def _is_by_keys(shape: tuple[int, ...], whole: tuple[int, ...]) -> bool:
     return max(shape[:-1], default=1) == 1 and shape[-1] == whole[-1]
 
 
@@ -147,7 +147,7 @@ def _empty_row(case: Case) -> bool:
     return not allowed.any(axis=-1).all()
 
 
-def _judged(case: Case, output: str) -> bool:
+def _is_judged(case: Case, output: str) -> bool:
     return not case.outputs or output in case.outputs
 
 
@@ -178,17 +178,17 @@ FORMS: Mapping[str, Form] = MappingProxyType(
         "negative scale": _form("scale", holds=lambda case: case.arguments["scale"] < 0),
         "softcap": _form("softcap"),
         "bias": _form("bias", holds=_finite_bias),
-        "bias of heads": _form("bias", holds=_array("bias", _of_heads)),
+        "bias of heads": _form("bias", holds=_array("bias", _is_by_heads)),
         "bias of minus infinity": _form(
             "bias", holds=lambda case: _minus_infinity(case) and not _empty_row(case)
         ),
         "bias of an empty row": _form("bias", holds=_empty_row),
         "bias of another dtype": _form("bias", holds=lambda case: not _same_dtype(case)),
         "mask": _form("mask", holds=lambda case: _whole_mask(case) and not _empty_row(case)),
-        "mask of heads": _form("mask", holds=_array("mask", _of_heads)),
-        "mask of batch entries": _form("mask", holds=_array("mask", _of_batch_entries)),
-        "mask of queries": _form("mask", holds=_array("mask", _of_queries)),
-        "mask of keys": _form("mask", holds=_array("mask", _of_keys)),
+        "mask of heads": _form("mask", holds=_array("mask", _is_by_heads)),
+        "mask of batch entries": _form("mask", holds=_array("mask", _is_by_batch_entries)),
+        "mask of queries": _form("mask", holds=_array("mask", _is_by_queries)),
+        "mask of keys": _form("mask", holds=_array("mask", _is_by_keys)),
         "mask of an empty row": _form("mask", holds=lambda case: _whole_mask(case) and _empty_row(case)),
         "key_lengths of 0": _form(
             "key_lengths", holds=lambda case: not np.all(case.arguments["key_lengths"])
@@ -201,9 +201,9 @@ FORMS: Mapping[str, Form] = MappingProxyType(
         "sinks": _form("sinks"),
         "dropout": _form("dropout_mask"),
         "dropout_rate": _form("dropout_mask", "dropout_rate"),
-        "lse": _form(holds=lambda case: _judged(case, "lse")),
-        "weights": _form(holds=lambda case: _judged(case, "weights")),
-        "weights beside is_causal": _form("is_causal", holds=lambda case: _judged(case, "weights")),
+        "lse": _form(holds=lambda case: _is_judged(case, "lse")),
+        "weights": _form(holds=lambda case: _is_judged(case, "weights")),
+        "weights beside is_causal": _form("is_causal", holds=lambda case: _is_judged(case, "weights")),
     }
     | {name: _form(*given, holds=_one(name)) for name, given in _INTEGERS.items()}
     | {"negative query_offset": _form(*_OFFSET, holds=_behind)}
@@ -251,7 +251,7 @@ def calls_of(items: Iterable[Item]) -> Iterator[Case]:
 
 def covered_forms(items: Iterable[Item]) -> set[tuple[str, str, str]]:
     """Return the combinations that the calls of some items have, in the form of `missing`."""
-    return {combination for case in calls_of(items) for combination in _met(case)}
+    return {combination for case in calls_of(items) for combination in _combinations(case)}
 
 
 def missing_forms(items: Iterable[Item]) -> list[tuple[str, str, str]]:
@@ -260,10 +260,10 @@ def missing_forms(items: Iterable[Item]) -> list[tuple[str, str, str]]:
     Pairs of sources of masking and the edges of tiles are listed in the same way.
     """
     found = covered_forms(items)
-    return sorted(combination for combination in _wanted() if combination not in found)
+    return sorted(combination for combination in _required() if combination not in found)
 
 
-def _wanted() -> Iterator[tuple[str, str, str]]:
+def _required() -> Iterator[tuple[str, str, str]]:
     pairs = [" and ".join(pair) for pair in combinations(sorted(SOURCES), 2)]
     # Offsets and positions come with a causal mask, and exclude each other.
     for pair in ("is_causal and query_offset", "is_causal and positions", "positions and query_offset"):
@@ -278,14 +278,14 @@ def _wanted() -> Iterator[tuple[str, str, str]]:
             yield from ((name, f"edge at {edge}", kind) for kind in ("float32", "half"))
 
 
-def _met(case: Case) -> Iterator[tuple[str, str, str]]:
+def _combinations(case: Case) -> Iterator[tuple[str, str, str]]:
     kind = "half" if case.dtype in SHORT else case.dtype
     given = {name for name, x in case.arguments.items() if x is not None}
     given -= {*OPERATIONS["attention"].arrays}
     s = sizes_of(case.arguments)
     classes = [name for name, holds in SIZE_CLASSES.items() if holds(s)]
     for name, form in FORMS.items() if classes else ():
-        judged = _judged(case, "output") or name.startswith("weights")
+        judged = _is_judged(case, "output") or name.startswith("weights")
         if judged and given == form.given and form.holds(case):
             yield from ((name, size_class, kind) for size_class in classes)
     for first, second in combinations(sorted(SOURCES), 2):

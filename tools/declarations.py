@@ -34,7 +34,7 @@ Outputs = dict[str, NDArray[Any]]
 Change = Callable[[Mapping[str, Any], Outputs], Outputs]
 
 
-def doubled(_: Mapping[str, Any], outputs: Outputs) -> Outputs:
+def double(_: Mapping[str, Any], outputs: Outputs) -> Outputs:
     """Double all results."""
     return {name: (array + array).astype(array.dtype) for name, array in outputs.items()}
 
@@ -64,14 +64,14 @@ def one_more(_: Mapping[str, Any], outputs: Outputs) -> Outputs:
 
 
 #: The wrong libraries.
-MUTANTS: Mapping[str, Change] = {"doubled": doubled, "zeros": zeros, "one row": one_row, "one more": one_more}
+MUTANTS: Mapping[str, Change] = {"doubled": double, "zeros": zeros, "one row": one_row, "one more": one_more}
 
 
 def with_results(backend: Backend, change: Change) -> tuple[Backend, list[bool]]:
     """Change the results of a backend. Return it with a list: whether each of its calls has other results."""
     differ: list[bool] = []
 
-    def wrapped(operation: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def wrap(operation: str, function: Callable[..., Any]) -> Callable[..., Any]:
         names = [*OPERATIONS[operation].arrays]
 
         @wraps(function)
@@ -79,7 +79,7 @@ def with_results(backend: Backend, change: Change) -> tuple[Backend, list[bool]]
             try:
                 returned = function(*arrays, **options)
             except Exception as error:
-                if change is not raising or isinstance(error, Unsupported):
+                if change is not leave_results or isinstance(error, Unsupported):
                     raise
                 differ.append(True)
                 raise OtherError from error
@@ -102,8 +102,8 @@ def with_results(backend: Backend, change: Change) -> tuple[Backend, list[bool]]
     for operation in OPERATIONS:
         function = backend.function(operation)
         if operation != "attention" and function is not None:
-            companions[operation] = wrapped(operation, function)
-    attention = wrapped("attention", backend.attention)
+            companions[operation] = wrap(operation, function)
+    attention = wrap("attention", backend.attention)
     return replace(backend, attention=attention, companions=companions), differ
 
 
@@ -116,7 +116,7 @@ class OtherError(Exception):
     """An exception that no library raises."""
 
 
-def raising(_: Mapping[str, Any], outputs: Outputs) -> Outputs:
+def leave_results(_: Mapping[str, Any], outputs: Outputs) -> Outputs:
     """Leave results as they are: another exception is raised in place of one."""
     return outputs
 
@@ -153,7 +153,7 @@ def try_mutants(backend: Backend, deviation: Deviation, cases: list[Judgeable]) 
     """Judge wrong results inside of a deviation."""
     changes = dict(MUTANTS)
     if any(isinstance(outcome, Raises) for outcome in deviation.outcomes):
-        changes["raising"] = raising
+        changes["raising"] = leave_results
     tried, survived = 0, []
     for case in cases:
         if deviation.id not in judge(backend, case).declared:
@@ -162,7 +162,7 @@ def try_mutants(backend: Backend, deviation: Deviation, cases: list[Judgeable]) 
             mutant, differ = with_results(backend, change)
             verdict = judge(mutant, case)
             # A call that raises as before has no result that is judged.
-            if any(differ) and (change is raising or verdict.raised is None):
+            if any(differ) and (change is leave_results or verdict.raised is None):
                 tried += 1
                 if verdict.status == "deviation" and deviation.id in verdict.declared:
                     survived.append(f"{case.name} {name}")

@@ -62,7 +62,7 @@ def declarations_table(backends: Sequence[Backend]) -> str:
         f"| --- | --- |{' --- |' * len(backends)}",
     ]
     for rule in rules():
-        if rule.variants or any(_of(rule, backend) for backend in backends):
+        if rule.variants or any(_deviations(rule, backend) for backend in backends):
             cells = " | ".join(declared_cell(rule, backend, numbers) for backend in backends)
             lines.append(f"| [{rule.id}] | {rule.title} | {cells} |")
     return "\n".join(lines)
@@ -70,7 +70,7 @@ def declarations_table(backends: Sequence[Backend]) -> str:
 
 def declared_cell(rule: Rule, backend: Backend, numbers: Mapping[Deviation, int]) -> str:
     """Return the cell of a rule and a backend."""
-    theirs = _of(rule, backend)
+    theirs = _deviations(rule, backend)
     if rule.id in backend.dialect:
         said = f"`{described(backend.dialect)[rule.id]}`"
     elif any(deviation.is_general for deviation in theirs):
@@ -124,7 +124,7 @@ def _numbers(backends: Sequence[Backend]) -> dict[Deviation, int]:
     return {deviation: number for number, deviation in enumerate(sorted_by_rule, start=1)}
 
 
-def _of(rule: Rule, backend: Backend) -> list[Deviation]:
+def _deviations(rule: Rule, backend: Backend) -> list[Deviation]:
     return [deviation for deviation in backend.deviations if deviation.rules[0] == rule.id]
 
 
@@ -133,7 +133,7 @@ def _takes(backend: Backend, rule: Rule, case: Case) -> bool:
     found = next(each, None)
     if found is None:
         return False
-    given = (found.arguments, _of_one_depth(found.arguments))
+    given = (found.arguments, _with_one_depth(found.arguments))
     return any(_offers(backend, case.operation, arguments) for arguments in given)
 
 
@@ -144,7 +144,7 @@ def _is_asked(backend: Backend, rule: Rule, case: Case) -> bool:
         return False
 
 
-def _of_one_depth(arguments: Mapping[str, Any]) -> dict[str, Any]:
+def _with_one_depth(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Give the values the depth of the keys, because some libraries require it and few rules are about it."""
     if not {"key", "value"} <= set(arguments):
         return dict(arguments)
@@ -214,7 +214,7 @@ def _empty(**options: Any) -> Callable[[Backend], str]:
     return ask
 
 
-def _padded(**options: Any) -> Callable[[Backend], str]:
+def _describe_padding(**options: Any) -> Callable[[Backend], str]:
     """Describe whether NaN in a key and a value that no query attends to reaches a gradient."""
 
     def ask(backend: Backend) -> str:
@@ -228,7 +228,7 @@ def _padded(**options: Any) -> Callable[[Backend], str]:
     return ask
 
 
-def _of_lse(backend: Backend) -> str:
+def _describe_lse(backend: Backend) -> str:
     arguments = _problem(d_lse=np.array([[[0.5, -2.0]]], np.float32))
     got = call(backend, _VJP, arguments)
     for said, dialect in (("counts", {}), ("ignored", {"GRAD-6": "ignored"})):
@@ -237,7 +237,7 @@ def _of_lse(backend: Backend) -> str:
     return _kind(got)
 
 
-def _of_bias(backend: Backend) -> str:
+def _describe_bias(backend: Backend) -> str:
     bias = np.array([[0.5, -np.inf, 1.0], [0.0, 1.0, -1.0]], np.float32)
     got = call(backend, _VJP, _problem(bias=bias))["d_bias"][0, 1]
     return "0" if got == 0 else "NaN" if np.isnan(got) else "not 0"
@@ -260,12 +260,12 @@ QUESTIONS: Mapping[str, Callable[[Backend], str]] = {
     ),
     "a query past its length": _empty(query_lengths=1),
     "no key within the length": _empty(key_lengths=0),
-    "NaN in a key and a value past the length": _padded(key_lengths=2),
-    "NaN in a key and a value that a mask disallows for all queries": _padded(
+    "NaN in a key and a value past the length": _describe_padding(key_lengths=2),
+    "NaN in a key and a value that a mask disallows for all queries": _describe_padding(
         mask=np.array([True, True, False])
     ),
-    "a cotangent of the lse": _of_lse,
-    "a bias of minus infinity, at its place in `d_bias`": _of_bias,
+    "a cotangent of the lse": _describe_lse,
+    "a bias of minus infinity, at its place in `d_bias`": _describe_bias,
 }
 
 

@@ -19,7 +19,7 @@ from attnspec.reference.budget.budget import Accuracy, budget
 from attnspec.reference.exact.evaluate import evaluate
 from tools.algorithms import ALGORITHMS, EXCEEDING, Algorithm, Array, run
 from tools.faults import FAULTS
-from tools.gradient_evidence import exceeded, largest, share_of
+from tools.gradient_evidence import describe_excess, largest, share_of
 from tools.gradient_evidence import tables as tables_of_gradients
 from tools.libraries import libraries
 from tools.units import SHORT_WEIGHTS, UNITS
@@ -64,14 +64,14 @@ def subjects() -> list[Subject]:
     """List the correct algorithms, the installed libraries, and the faults."""
     slow = {**UNITS, **SHORT_WEIGHTS}  # to simulate
 
-    def made(some: Mapping[str, Algorithm], seeds: int = max(SEEDS.values())) -> list[Subject]:
+    def make(some: Mapping[str, Algorithm], seeds: int = max(SEEDS.values())) -> list[Subject]:
         return [
-            Subject(name, each.accuracy, partial(_computed, each, seeds=seeds), each.output, each.profile)
+            Subject(name, each.accuracy, partial(_compute, each, seeds=seeds), each.output, each.profile)
             for name, each in some.items()
         ]
 
     of_libraries = [Subject(*library) for library in libraries()]
-    return [*made(ALGORITHMS), *made(slow, seeds=1), *of_libraries, *made(EXCEEDING), *made(FAULTS)]
+    return [*make(ALGORITHMS), *make(slow, seeds=1), *of_libraries, *make(EXCEEDING), *make(FAULTS)]
 
 
 def trials(some: Iterable[Problem], of: Sequence[Subject]) -> Iterator[Trial]:
@@ -97,7 +97,7 @@ def survey(*, quick: bool = False) -> list[Trial]:
     ]
 
 
-def _computed(algorithm: Algorithm, given: Problem, *, seeds: int = max(SEEDS.values())) -> Array | None:
+def _compute(algorithm: Algorithm, given: Problem, *, seeds: int = max(SEEDS.values())) -> Array | None:
     return run(algorithm, given) if given.dtype in algorithm.dtypes and given.seed < seeds else None
 
 
@@ -113,11 +113,11 @@ def _judge(given: Problem) -> Callable[[Array, Subject], dict[str, float]]:
         slack = budget("attention", wide, "float64")
 
     @cache
-    def allowed(accuracy: Accuracy, working: str | None = None, profile: str = "") -> dict[str, Array]:
+    def budget_of(accuracy: Accuracy, working: str | None = None, profile: str = "") -> dict[str, Array]:
         found = budget("attention", wide, given.dtype, accuracy=accuracy, working=working, profile=profile)
         return {name: np.asarray(found[name] + slack[name]) for name in ("output", "lse")}
 
-    budgets = {accuracy: allowed(accuracy) for accuracy in ("full", "cast", "storage")}
+    budgets = {accuracy: budget_of(accuracy) for accuracy in ("full", "cast", "storage")}
     baseline = np.abs(run(ALGORITHMS["all stored"], given).astype(np.float64) - exact["output"]).max()
 
     # With far fewer elements even truncation could be chance.
@@ -127,11 +127,13 @@ def _judge(given: Problem) -> Callable[[Array, Subject], dict[str, float]]:
         expected = exact[subject.output]
         allowances = {name: found[subject.output] for name, found in budgets.items()}
         if subject.name == "jax.nn" and given.dtype == "float64":  # by NUM-2, the variant `float32`
-            allowances["cast"] = allowed("cast", "float32")[subject.output]
+            allowances["cast"] = budget_of("cast", "float32")[subject.output]
         allowances["own"] = allowances[subject.accuracy or "full"]
         if subject.profile:
             own: Accuracy = "cast" if given.dtype in SHORT else "full"
-            allowances["own"] = allowances["profile"] = allowed(own, profile=subject.profile)[subject.output]
+            allowances["own"] = allowances["profile"] = budget_of(own, profile=subject.profile)[
+                subject.output
+            ]
         for name, (atol, rtol) in FIXED.items():
             allowances[name] = atol + rtol * np.abs(expected)
         shares = {name: share_of(got, expected, most) for name, most in allowances.items()}
@@ -164,7 +166,7 @@ def passes(done: Sequence[Trial]) -> Table:
         own = [trial for trial in done if trial.subject is subject]
         cells = [largest(_shares(own, "own", dtype)) for dtype in DTYPES]
         biases = [trial.shares["signed mean"] for trial in own if "signed mean" in trial.shares]
-        bias, where = f"{max(biases):.2f}" if biases else "", _where(own, "own")
+        bias, where = f"{max(biases):.2f}" if biases else "", _place(own, "own")
         table.add_row(subject.name, subject.profile or subject.accuracy, str(len(own)), *cells, bias, where)
     return table
 
@@ -196,8 +198,8 @@ def excesses(done: Sequence[Trial]) -> Table:
     table = Table("algorithm in use", "problems", *DTYPES, "where most, (L, S, D)")
     for name in EXCEEDING:
         own = [trial for trial in done if trial.subject.name == name]
-        cells = [exceeded(_shares(own, "full", dtype)) for dtype in DTYPES]
-        table.add_row(name, str(len(own)), *cells, _where(own, "full"))
+        cells = [describe_excess(_shares(own, "full", dtype)) for dtype in DTYPES]
+        table.add_row(name, str(len(own)), *cells, _place(own, "full"))
     return table
 
 
@@ -205,7 +207,7 @@ def _shares(own: Sequence[Trial], rule: str, dtype: str) -> list[float]:
     return [trial.shares[rule] for trial in own if trial.problem.dtype == dtype]
 
 
-def _where(own: Sequence[Trial], rule: str) -> str:
+def _place(own: Sequence[Trial], rule: str) -> str:
     at = max(own, key=lambda trial: trial.shares[rule]).problem
     return f"{at.dtype} {at.dataset} {(len(at.query), *at.key.shape)}"
 

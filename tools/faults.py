@@ -8,7 +8,7 @@ import numpy as np
 
 from attnspec.conformance.gallery.numerics import truncate
 from attnspec.dtypes import DTYPES, FORMATS, SHORT
-from tools.algorithms import Algorithm, Array, Function, Head, dense, divided, finite, rounded, sequential
+from tools.algorithms import Algorithm, Array, Function, Head, dense, divide, finite, round_to, sequential
 
 
 def softmax_in_half(head: Head, *, result: str = "output") -> Array:
@@ -17,14 +17,14 @@ def softmax_in_half(head: Head, *, result: str = "output") -> Array:
     exponentials = _exponentials(head, scores)
     if result == "lse":
         return _lse(head, scores, exponentials, sequential)
-    weights = divided(exponentials, sequential(exponentials)[:, None])
+    weights = divide(exponentials, sequential(exponentials)[:, None])
     return weights.astype(head.query.dtype) @ head.value
 
 
 def scores_in_half(head: Head) -> Array:
     """Round the scores to the storage dtype, and continue in the working precision."""
-    exponentials = _exponentials(head, rounded(head.scores, head.storage))
-    return divided(exponentials @ head.value, exponentials.sum(axis=-1, keepdims=True))
+    exponentials = _exponentials(head, round_to(head.scores, head.storage))
+    return divide(exponentials @ head.value, exponentials.sum(axis=-1, keepdims=True))
 
 
 def sums_in_half(head: Head, *, result: str = "output") -> Array:
@@ -34,7 +34,7 @@ def sums_in_half(head: Head, *, result: str = "output") -> Array:
     if result == "lse":
         return _lse(head, head.scores, short, sequential)
     terms = (exponentials[:, None, :] * head.value.T).astype(head.storage)  # (L, Dv, S)
-    return divided(sequential(terms), sequential(short)[:, None])
+    return divide(sequential(terms), sequential(short)[:, None])
 
 
 def in_float32(head: Head) -> Array:
@@ -53,7 +53,7 @@ def rough_exponential(head: Head, *, result: str = "output") -> Array:
     rough = _exponentials(head, scores) * (1 + 1e-3 * wave)
     if result == "lse":
         return _lse(head, scores, rough)
-    return divided(rough @ head.value, rough.sum(axis=-1, keepdims=True))
+    return divide(rough @ head.value, rough.sum(axis=-1, keepdims=True))
 
 
 def missing_key(head: Head, *, result: str = "output") -> Array:
@@ -74,7 +74,7 @@ def truncated_weights(head: Head) -> Array:
     """Truncate the exponentials where a kernel rounds them to the storage dtype."""
     exponentials = _exponentials(head, head.scores)
     total = exponentials.sum(axis=-1, keepdims=True)
-    return divided(truncate(exponentials, head.storage) @ head.value, total)
+    return divide(truncate(exponentials, head.storage) @ head.value, total)
 
 
 def _sum(terms: Array) -> Array:
@@ -83,7 +83,7 @@ def _sum(terms: Array) -> Array:
 
 
 def _top(head: Head, scores: Array) -> Array:
-    return finite(head.masked(scores).max(axis=-1, keepdims=True))
+    return finite(head.mask(scores).max(axis=-1, keepdims=True))
 
 
 def _lse(head: Head, scores: Array, exponentials: Array, total: Function = _sum) -> Array:

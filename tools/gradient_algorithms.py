@@ -13,7 +13,7 @@ import numpy as np
 from attnspec.dtypes import DTYPES, FORMATS, SHORT, numpy_dtype
 from attnspec.reference.budget.budget import Accuracy
 from tools import units
-from tools.algorithms import Array, Function, divided, rounded, sequential, short_exponential
+from tools.algorithms import Array, Function, divide, round_to, sequential, short_exponential
 from tools.gradient_calls import (
     Call,
     Forward,
@@ -42,11 +42,11 @@ def backward(
 ) -> dict[str, Array]:
     """Compute the gradients by tiles from the results of the forward pass."""
     left = forward(call, exponential=exponential, cast=cast, product=product)
-    short = partial(rounded, storage=call.storage) if cast else _as_it_is
+    short = partial(round_to, storage=call.storage) if cast else _as_it_is
 
     def cotangents(at: tuple[slice, slice]) -> Array:
         r = product(call.g[..., at[0], :], np.swapaxes(call.value[..., at[1], :], -1, -2))
-        return (rounded(r, call.storage) if cast_cotangents else r) * call.kept[..., at[0], at[1]]
+        return (round_to(r, call.storage) if cast_cotangents else r) * call.kept[..., at[0], at[1]]
 
     queries, keys = call.allowed.shape[-2:]
     tiles = list(pairs(_parts(queries, rows), _parts(keys, columns)))[:: -1 if reverse else 1]
@@ -113,9 +113,9 @@ def division_last(call: Call) -> dict[str, Array]:
     top = np.where(np.isfinite(top), top, np.zeros_like(top))
     e, of_sink = np.exp(s - top), np.exp(call.sink - top)
     total = e.sum(axis=-1, keepdims=True) + of_sink
-    output = divided((e * call.kept) @ call.value, total)
-    g = divided(call.g, total)
-    d_total = divided(call.h, total) - (g * output).sum(axis=-1, keepdims=True)
+    output = divide((e * call.kept) @ call.value, total)
+    g = divide(call.g, total)
+    d_total = divide(call.h, total) - (g * output).sum(axis=-1, keepdims=True)
     t = e * (call.kept * (g @ np.swapaxes(call.value, -1, -2)) + d_total)
     u = t * slope * s.dtype.type(call.scale)
     found = {
@@ -150,28 +150,28 @@ class Backward:
     products: int = 2**40
 
 
-def run(one: Backward, arguments: Mapping[str, Any]) -> dict[str, Array]:
+def run(algorithm: Backward, arguments: Mapping[str, Any]) -> dict[str, Array]:
     """Convert the inputs to the working precision, and compute the gradients."""
     dtype = str(arguments["query"].dtype)
     with np.errstate(all="ignore"):  # a row may have no allowed key, and a fault may overflow
-        return one.function(prepare_call(arguments, dtype, numpy_dtype(FORMATS[dtype].working).type))
+        return algorithm.function(prepare_call(arguments, dtype, numpy_dtype(FORMATS[dtype].working).type))
 
 
-def multiplied_in_order(left: Array, right: Array) -> Array:
+def multiply_in_order(left: Array, right: Array) -> Array:
     """Multiply matrices, and add the products one after the other."""
     return sequential(left[..., :, None, :] * np.swapaxes(right, -1, -2)[..., None, :, :])
 
 
-def multiplied_on_units(left: Array, right: Array, *, split: units.Split, block: int = 4) -> Array:
+def multiply_on_units(left: Array, right: Array, *, split: units.Split, block: int = 4) -> Array:
     """Multiply stacks of matrices on simulated matrix units."""
     of_heads = zip(left.reshape(-1, *left.shape[-2:]), right.reshape(-1, *right.shape[-2:]), strict=True)
     add = partial(units.aligned_sum, digits=24)
-    found = [units.multiplied(split(a, b), block=block, add=add) for a, b in of_heads]
+    found = [units.multiply(split(a, b), block=block, add=add) for a, b in of_heads]
     return np.stack(found).reshape(*left.shape[:-1], right.shape[-1])
 
 
 def _on_units(split: units.Split, profile: str, *, block: int = 4, **options: Any) -> Backward:
-    product = partial(multiplied_on_units, split=split, block=block)
+    product = partial(multiply_on_units, split=split, block=block)
     dtypes = SHORT if profile == "matrix" else ("float32",)
     function = partial(backward, product=product, **options)
     return Backward(function, "cast" if dtypes == SHORT else "full", dtypes, profile, 2**17)
@@ -189,7 +189,7 @@ BACKWARDS: Mapping[str, Backward] = MappingProxyType(
         "recomputed, delta of the keys": Backward(partial(backward, delta="keys")),
         "recomputed to base 2": Backward(partial(backward, weights="base 2", folded=True)),
         "sequential sums": Backward(
-            partial(backward, delta="keys", product=multiplied_in_order), products=2**17
+            partial(backward, delta="keys", product=multiply_in_order), products=2**17
         ),
         "scaled first": Backward(partial(backward, scaled_first=True)),
         "division last": Backward(division_last),
@@ -214,6 +214,6 @@ BACKWARDS: Mapping[str, Backward] = MappingProxyType(
         "matrix units, blocks of 16": _on_units(units.as_they_are, "matrix", block=16, cast=True),
         "bf16x3, blocks of 4": _on_units(units.split_in_two, "bf16x3"),
         "tf32 cut off, blocks of 4": _on_units(partial(units.cut_off, digits=11), "tf32"),
-        "bf16, blocks of 4": _on_units(units.rounded_to_bfloat16, "bf16"),
+        "bf16, blocks of 4": _on_units(units.round_to_bfloat16, "bf16"),
     }
 )

@@ -13,7 +13,7 @@ from attnspec.conformance.suite.options import normal_option
 from attnspec.dtypes import FORMATS, numpy_dtype
 from attnspec.operations import OPERATIONS
 from attnspec.reference.masking import allowed_keys
-from tools.algorithms import Array, Function, Mask, divided, rounded
+from tools.algorithms import Array, Function, Mask, divide, round_to
 
 #: A product of two matrices, or of stacks of them.
 Product = Callable[[Array, Array], Array]
@@ -111,10 +111,10 @@ def forward(
     top = np.where(np.isfinite(top), top, 0).astype(s.dtype)
     weights = exponential(s - top)
     total = weights.sum(axis=-1, keepdims=True) + np.exp(call.sink - top)
-    weights = divided(weights, total)
-    dropped = rounded(weights * call.kept, call.storage) if cast else weights * call.kept
-    output = rounded(product(dropped, call.value), call.storage)
-    return Forward(weights, output, rounded(np.log(total) + top, call.lse))
+    weights = divide(weights, total)
+    dropped = round_to(weights * call.kept, call.storage) if cast else weights * call.kept
+    output = round_to(product(dropped, call.value), call.storage)
+    return Forward(weights, output, round_to(np.log(total) + top, call.lse))
 
 
 def round_gradients(call: Call, found: Mapping[str, Array], *, narrow: bool = True) -> dict[str, Array]:
@@ -142,7 +142,7 @@ def exact(arguments: Mapping[str, Any], dtype: str) -> dict[str, Array]:
     top = np.maximum(s.max(axis=-1, keepdims=True, initial=-np.inf), call.sink)
     top = np.where(np.isfinite(top), top, 0)
     total = np.exp(s - top).sum(axis=-1, keepdims=True) + np.exp(call.sink - top)
-    p = divided(np.exp(s - top), total)
+    p = divide(np.exp(s - top), total)
     r = call.kept * (call.g @ np.swapaxes(call.value, -1, -2))
     delta = (p * r).sum(axis=-1, keepdims=True)
     t = p * (r - delta + call.h)
@@ -152,7 +152,7 @@ def exact(arguments: Mapping[str, Any], dtype: str) -> dict[str, Array]:
         "d_key": np.swapaxes(u, -1, -2) @ call.query,
         "d_value": np.swapaxes(call.kept * p, -1, -2) @ call.g,
         "d_scores": t,
-        "d_sinks": divided(np.exp(call.sink - top), total) * (call.h - delta),
+        "d_sinks": divide(np.exp(call.sink - top), total) * (call.h - delta),
     }
     return round_gradients(call, found, narrow=False)
 
@@ -229,7 +229,7 @@ def flat(*draw: Any) -> Drawn:
     return drawn | {"query": drawn["query"] * 2**-10}
 
 
-def peaked(random: np.random.Generator, *size: int) -> Drawn:
+def draw_peaks(random: np.random.Generator, *size: int) -> Drawn:
     """Draw each query as a multiple of one key, which gets most of the weight of its row."""
     drawn = plain(random, *size)
     key = np.repeat(drawn["key"], size[1] // size[2], axis=1)  # (B, Hq, S, D)
@@ -262,7 +262,7 @@ def common_shift(random: np.random.Generator, *size: int) -> Drawn:
     return drawn | {"query": query, "key": drawn["key"] / 16 + 32 / np.sqrt(depth) * direction}
 
 
-def scaled(*draw: Any, amplitude: float) -> Drawn:
+def scale_draw(*draw: Any, amplitude: float) -> Drawn:
     """Multiply all inputs by an amplitude. From 4 on, a few keys get all of the weight of a row."""
     return {name: x * amplitude for name, x in plain(*draw).items()}
 
@@ -293,14 +293,14 @@ DATASETS: Mapping[str, Callable[..., Drawn]] = MappingProxyType(
     {
         "plain": plain,
         "flat": flat,
-        "peaked": peaked,
+        "peaked": draw_peaks,
         "similar-values": similar_values,
         "positive": positive,
         "rising-keys": rising_keys,
         "common-shift": common_shift,
         "tiny-cotangents": tiny_cotangents,
     }
-    | {f"amplitude-{amplitude:g}": partial(scaled, amplitude=amplitude) for amplitude in AMPLITUDES}
+    | {f"amplitude-{amplitude:g}": partial(scale_draw, amplitude=amplitude) for amplitude in AMPLITUDES}
     | {
         name.replace(" ", "-"): partial(with_options, of=(name,))
         for name in (*_ALL, "window", "empty rows", "full bias", "lse alone")

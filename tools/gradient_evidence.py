@@ -87,14 +87,14 @@ def _judge(given: Problem) -> Callable[[Mapping[str, Array], Backward], dict[str
     slack = {name: _LONGER * x for name, x in budget("attention_vjp", given.arguments, "float64").items()}
 
     @cache
-    def allowed(accuracy: Accuracy, profile: str = "") -> dict[str, Any]:
+    def budget_of(accuracy: Accuracy, profile: str = "") -> dict[str, Any]:
         found = budget("attention_vjp", given.arguments, given.dtype, accuracy=accuracy, profile=profile)
         return {name: x + slack[name] for name, x in found.items()}
 
     def judge(got: Mapping[str, Array], backward_pass: Backward) -> dict[str, dict[str, float]]:
-        rules = {"own": allowed(backward_pass.accuracy or "full", backward_pass.profile)}
+        rules = {"own": budget_of(backward_pass.accuracy or "full", backward_pass.profile)}
         if backward_pass.accuracy is None:
-            rules |= {"full": allowed("full"), "cast": allowed("cast")}
+            rules |= {"full": budget_of("full"), "cast": budget_of("cast")}
             for name, tolerance in FIXED.items():
                 rules[name] = {of: tolerance * (1 + np.abs(x)) for of, x in expected.items()}
         return {
@@ -119,7 +119,7 @@ def largest(shares: Sequence[float]) -> str:
     return f"{most}, {wrong} TOO LARGE" if wrong else most
 
 
-def exceeded(shares: Sequence[float]) -> str:
+def describe_excess(shares: Sequence[float]) -> str:
     """Write how many shares of an algorithm in use are rejected, and the largest."""
     return f"{sum(share > 1 for share in shares)}, {max(shares, default=0):.3g} budgets"
 
@@ -141,7 +141,7 @@ def passes(done: Sequence[Trial]) -> Table:
         cells = [largest([t.most() for t in own if t.problem.dtype == dtype]) for dtype in DTYPES]
         at = max(own, key=Trial.most)
         table.add_row(
-            name, backward_pass.profile or backward_pass.accuracy, str(len(own)), *cells, _where(at, "own")
+            name, backward_pass.profile or backward_pass.accuracy, str(len(own)), *cells, _place(at, "own")
         )
     return table
 
@@ -151,8 +151,10 @@ def excesses(done: Sequence[Trial]) -> Table:
     table = Table("in use", "problems", *SHORT, "where most, (B, Hq, Hkv, L, S, D, Dv)")
     for name in EXCEEDING:
         own = [t for t in done if t.name == name and t.problem.dtype in SHORT]
-        cells = [exceeded([t.most("cast") for t in own if t.problem.dtype == dtype]) for dtype in SHORT]
-        where = _where(max(own, key=lambda t: t.most("cast")), "cast") if own else ""
+        cells = [
+            describe_excess([t.most("cast") for t in own if t.problem.dtype == dtype]) for dtype in SHORT
+        ]
+        where = _place(max(own, key=lambda t: t.most("cast")), "cast") if own else ""
         table.add_row(name, str(len(own)), *cells, where)
     return table
 
@@ -200,7 +202,7 @@ def _gradient(at: Trial, rule: str) -> str:
     return max(at.shares[rule], key=lambda name: at.shares[rule][name])
 
 
-def _where(at: Trial, rule: str) -> str:
+def _place(at: Trial, rule: str) -> str:
     return f"{at.problem.dtype} {_gradient(at, rule)} {at.problem.dataset} {at.problem.size}"
 
 

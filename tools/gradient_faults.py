@@ -9,9 +9,9 @@ import numpy as np
 
 from attnspec.dtypes import SHORT
 from tools import units
-from tools.algorithms import Array, rounded, sequential
+from tools.algorithms import Array, round_to, sequential
 from tools.faults import truncate
-from tools.gradient_algorithms import Backward, backward, multiplied_on_units
+from tools.gradient_algorithms import Backward, backward, multiply_on_units
 from tools.gradient_calls import Call, forward, prepare_call, round_gradients, scores
 
 #: The steps of a backward pass that a fault changes, by name.
@@ -66,7 +66,7 @@ def _first_of_group(call: Call, parts: Array, total: Callable[[Array], Array]) -
     return summed.reshape(parts.shape)
 
 
-def _summed(terms: Array, storage: Any) -> Array:
+def _sum(terms: Array, storage: Any) -> Array:
     """Add over the last axis in a shorter dtype, one after the other."""
     total: Array = sequential(terms.astype(storage)).astype(terms.dtype)
     return total
@@ -74,11 +74,11 @@ def _summed(terms: Array, storage: Any) -> Array:
 
 def _product(left: Array, right: Array, storage: Any) -> Array:
     """Multiply matrices, and accumulate in a shorter dtype."""
-    return _summed(left[..., :, None, :] * np.swapaxes(right, -1, -2)[..., None, :, :], storage)
+    return _sum(left[..., :, None, :] * np.swapaxes(right, -1, -2)[..., None, :, :], storage)
 
 
 def _means(_: Array, p: Array, r: Array, storage: Any) -> Array:
-    return _summed(rounded(p, storage) * rounded(r, storage), storage)[..., None]
+    return _sum(round_to(p, storage) * round_to(r, storage), storage)[..., None]
 
 
 def _softmax_backward(p: Array, r: Array, delta: Array, storage: Any) -> Array:
@@ -93,7 +93,7 @@ def _difference(p: Array, r: Array, delta: Array) -> Array:
 
 def _slope(slope: Array, storage: Any) -> Array:
     """Compute the slope of the softcap again, from a tanh that was kept in a shorter dtype."""
-    tanh = rounded(np.sqrt(1 - slope), storage)
+    tanh = round_to(np.sqrt(1 - slope), storage)
     again: Array = 1 - tanh * tanh
     return again
 
@@ -114,8 +114,8 @@ def _without_last_query(call: Call) -> dict[str, Array]:
     return stepwise(call, {"down": lambda left, right: left[..., :count] @ right[..., :count, :]})
 
 
-def _rounded_parts(parts: Array, storage: Any) -> Array:
-    total: Array = rounded(parts, storage).sum(axis=-1)
+def _round_parts(parts: Array, storage: Any) -> Array:
+    total: Array = round_to(parts, storage).sum(axis=-1)
     return total
 
 
@@ -124,11 +124,11 @@ def _in_blocks(left: Array, right: Array, storage: Any, rows: int) -> Array:
     total = np.zeros((*left.shape[:-1], right.shape[-1]), left.dtype)
     for start in range(0, left.shape[-1], rows):
         part = slice(start, start + rows)
-        total = rounded(total + rounded(left[..., part], storage) @ right[..., part, :], storage)
+        total = round_to(total + round_to(left[..., part], storage) @ right[..., part, :], storage)
     return total
 
 
-_TF32 = partial(multiplied_on_units, split=partial(units.cut_off, digits=11))
+_TF32 = partial(multiply_on_units, split=partial(units.cut_off, digits=11))
 
 
 def _short(
@@ -148,12 +148,12 @@ GRADIENT_FAULTS: Mapping[str, Backward] = MappingProxyType(
     {
         "delta in half": _short("delta", _means),
         "softmax backward in half": _short("cotangents", _softmax_backward),
-        "weights of scores in half": _short("scores", rounded),
-        "lse in half": _short("lse", rounded),
+        "weights of scores in half": _short("scores", round_to),
+        "lse in half": _short("lse", round_to),
         "tanh in half": _short("slope", _slope),
         "sums over queries in half": _short("down", _product, 2**21),
         "sums over keys in half": _short("across", _product, 2**21),
-        "group summed in half": _short("heads", _summed),
+        "group summed in half": _short("heads", _sum),
         "results truncated": _short("result", truncate),
         "exponentials off by 1e-3": Backward(partial(stepwise, steps={"weights": _rough}), None),
         "last query missing": Backward(_without_last_query, None),
@@ -165,7 +165,7 @@ GRADIENT_FAULTS: Mapping[str, Backward] = MappingProxyType(
 #: These are in use. They round partial sums to the storage dtype before they add them up.
 IN_USE: Mapping[str, Backward] = MappingProxyType(
     {
-        "parts of a group rounded": _short("heads", _rounded_parts),
+        "parts of a group rounded": _short("heads", _round_parts),
         "sums over queries rounded after each 32": _short("down", _in_blocks, rows=32),
     }
 )

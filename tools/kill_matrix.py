@@ -122,7 +122,7 @@ def matrix(
     return convicted + [_join([part[name] for part in acquitted]) for name in correct]
 
 
-def unconfirmed(killed_by: Mapping[str, str]) -> Iterator[str]:
+def unconfirmed_entries(killed_by: Mapping[str, str]) -> Iterator[str]:
     """Yield the wrong entries for which the named case does not report the expected rule."""
     found = {item.name: item for item in items(names=set(killed_by.values()))}
     for name, case in killed_by.items():

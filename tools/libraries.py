@@ -135,7 +135,7 @@ def _torch_gradients(path: str) -> Callable[[Call], dict[str, Array]]:
             output = torch.nn.functional.scaled_dot_product_attention(*arrays[:3], attn_mask=mask)
             output.backward(arrays[3])
         pairs = zip(_ARRAYS, arrays[:3], strict=True)
-        return {f"d_{name}": one.grad.double().numpy().astype(call.storage) for name, one in pairs}
+        return {f"d_{name}": array.grad.double().numpy().astype(call.storage) for name, array in pairs}
 
     return run
 
@@ -149,11 +149,11 @@ def _jax_gradients() -> Callable[[Call], dict[str, Array]]:
         mask: Any = None if call.allowed.all() else call.allowed
 
         def attend(*arrays: Any) -> Any:
-            turned = (jax.numpy.swapaxes(one, 1, 2) for one in arrays)  # (B, S, H, D)
+            turned = (jax.numpy.swapaxes(array, 1, 2) for array in arrays)  # (B, S, H, D)
             return jax.numpy.swapaxes(jax.nn.dot_product_attention(*turned, mask=mask), 1, 2)
 
         arrays = (jax.numpy.asarray(call.given[name]) for name in _ARRAYS)
         gradients = jax.vjp(attend, *arrays)[1](jax.numpy.asarray(call.given["d_output"]))
-        return {f"d_{name}": np.asarray(one) for name, one in zip(_ARRAYS, gradients, strict=True)}
+        return {f"d_{name}": np.asarray(gradient) for name, gradient in zip(_ARRAYS, gradients, strict=True)}
 
     return run

@@ -161,7 +161,7 @@ def _octets(folder: Path) -> dict[str, int]:
     return octets
 
 
-def killed_in_order(selection: Selection, names: Iterable[str]) -> Iterator[str]:
+def kill_in_order(selection: Selection, names: Iterable[str]) -> Iterator[str]:
     """Name the entries that fail a case of the pack after the calls before it."""
     with TemporaryDirectory() as folder:
         write_raw(pack_calls(selection), Path(folder))
@@ -215,7 +215,7 @@ def main(*, workers: int, add: bool) -> None:
     more = choose({**octets, **dict.fromkeys(golden, 0)}, kills, room)
     chosen = Selection({**always.cases, **more}, weights=before.weights)
     chosen = _existing(chosen)  # a golden vector and another case may be one call
-    in_order = tuple(killed_in_order(chosen, sorted({*ordinary} - catches_of(chosen))))
+    in_order = tuple(kill_in_order(chosen, sorted({*ordinary} - catches_of(chosen))))
     caught = {*in_order} | catches_of(chosen)
     left = {name: _reason(name) for name in ordinary if name not in caught}
     chosen = replace(chosen, in_order=in_order, left=left)

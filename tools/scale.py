@@ -102,10 +102,12 @@ def table(found: Iterator[Merging]) -> str:
     columns = ("parts", "order", "lse about", "error of the output", "its bound", "error of the lse")
     head = f"| {' | '.join((*columns, 'its bound', 'one part lost'))} |"
     lines = [head, "|" + " --- |" * 8]
-    for one in found:
-        numbers = (one.output, one.output_bound, one.lse, one.lse_bound, one.lost)
+    for merging in found:
+        numbers = (merging.output, merging.output_bound, merging.lse, merging.lse_bound, merging.lost)
         cells = " | ".join(f"{number:,.0f}" for number in numbers)
-        lines.append(f"| {one.parts:,} | {one.order} | {one.shift + np.log(KEYS):.0f} | {cells} |")
+        lines.append(
+            f"| {merging.parts:,} | {merging.order} | {merging.shift + np.log(KEYS):.0f} | {cells} |"
+        )
     return "\n".join(lines)
 
 

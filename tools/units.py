@@ -14,8 +14,8 @@ import numpy as np
 
 from attnspec.dtypes import FORMATS, SHORT, numpy_dtype
 from attnspec.reference.budget.budget import Accuracy
-from tools.algorithms import Algorithm, Array, Head, divided
-from tools.algorithms import rounded as narrowed
+from tools.algorithms import Algorithm, Array, Head, divide
+from tools.algorithms import round_to as narrowed
 
 #: Splits the factors of a product into pairs of shorter factors, whose products add up to it.
 Split = Callable[[Array, Array], list[tuple[Array, Array]]]
@@ -43,7 +43,7 @@ def attend(
 
     def product(left: Array, right: Array) -> Array:
         form = FORMATS[str(head.storage)]
-        return multiplied([*split(*(x.astype(form.working) for x in (left, right)))], block=block, add=sum_of)
+        return multiply([*split(*(x.astype(form.working) for x in (left, right)))], block=block, add=sum_of)
 
     scores = np.where(
         head.allowed, np.float32(head.scale) * product(head.query, head.key.T), np.float32(-np.inf)
@@ -56,10 +56,10 @@ def attend(
     weights = (
         to_nearest(exponentials * np.float32(factor)) if factor else narrowed(exponentials, head.storage)
     )
-    return divided(product(weights, head.value), total * np.float32(factor or 1))
+    return divide(product(weights, head.value), total * np.float32(factor or 1))
 
 
-def multiplied(pairs: list[tuple[Array, Array]], *, block: int, add: Add) -> Array:
+def multiply(pairs: list[tuple[Array, Array]], *, block: int, add: Add) -> Array:
     """Add products of matrices to one sum, which starts at 0."""
     total = np.zeros((len(pairs[0][0]), pairs[0][1].shape[-1]))
     for left, right in ((a.astype(np.float64), b.astype(np.float64)) for a, b in pairs):
@@ -107,7 +107,7 @@ def _exponent(x: Array) -> Array:
     return np.where(x == 0, -126, np.frexp(x)[1] - 1)
 
 
-def flushed(left: Array, right: Array, *, least: float = 0.0) -> list[tuple[Array, Array]]:
+def flush(left: Array, right: Array, *, least: float = 0.0) -> list[tuple[Array, Array]]:
     """Take subnormal factors of float16 as 0, as CDNA 2 does, or factors below another number."""
     return [_both(left, right, lambda x: np.where(np.abs(x) < (least or 2.0**-14), np.float32(0), x))]
 
@@ -123,7 +123,7 @@ def cut_off(left: Array, right: Array, *, digits: int) -> list[tuple[Array, Arra
     return [_both(left, right, lambda x: ((x.view(np.uint32) >> shift) << shift).view(np.float32))]
 
 
-def rounded_to_bfloat16(left: Array, right: Array) -> list[tuple[Array, Array]]:
+def round_to_bfloat16(left: Array, right: Array) -> list[tuple[Array, Array]]:
     """Round float32 to bfloat16."""
     return [_both(left, right, _short)]
 
@@ -179,11 +179,11 @@ UNITS: Mapping[str, Algorithm] = MappingProxyType(
         "matrix units, blocks of 16": _unit(as_they_are, "matrix", block=16),
         "bf16x3, blocks of 4": _unit(split_in_two, "bf16x3"),
         "tf32 cut off, blocks of 4": _unit(partial(cut_off, digits=11), "tf32"),
-        "bf16, blocks of 4": _unit(rounded_to_bfloat16, "bf16"),
+        "bf16, blocks of 4": _unit(round_to_bfloat16, "bf16"),
         "bf16x6, blocks of 8": _unit(split_in_three, "", block=8, dtypes=("float32",)),
         "tf32x3 cut off, blocks of 4": _unit(split_by_cutting, "tf32x3"),
         "CDNA 1": _unit(as_they_are, "", add=paired_sum),
-        "CDNA 2": _unit(flushed, "flushed", **_CDNA),
+        "CDNA 2": _unit(flush, "flushed", **_CDNA),
         "CDNA 3": _unit(as_they_are, "matrix", block=8, add=sum_rounded_down),
         "CDNA 3, tf32": _unit(partial(cut_off, digits=11), "tf32", add=sum_rounded_down),
         "fp8 weights, sums of 14 digits, Hopper": _unit(
@@ -197,14 +197,14 @@ UNITS: Mapping[str, Algorithm] = MappingProxyType(
             partial(split_by_cutting, crossed=False), "tf32x3", correct=False
         ),
         "CDNA 2, factors flushed below 2^-8": _unit(
-            partial(flushed, least=2.0**-8), "flushed", correct=False, **_CDNA
+            partial(flush, least=2.0**-8), "flushed", correct=False, **_CDNA
         ),
         "matrix units, sums of 14 digits": _unit(as_they_are, "matrix", digits=14, correct=False),
         "bf16x3, one cross term missing": _unit(
             partial(split_in_two, crossed=False), "bf16x3", correct=False
         ),
-        "bf16 declared as tf32": _unit(rounded_to_bfloat16, "tf32", correct=False),
-        "bf16, sums of 8 digits": _unit(rounded_to_bfloat16, "bf16", digits=8, correct=False),
+        "bf16 declared as tf32": _unit(round_to_bfloat16, "tf32", correct=False),
+        "bf16, sums of 8 digits": _unit(round_to_bfloat16, "bf16", digits=8, correct=False),
     }
 )
 
@@ -247,7 +247,7 @@ def dense(
         )
     short = rounded(exponentials * np.float32(factor))
     below = short.sum(axis=-1, keepdims=True) if summed else total * np.float32(factor)
-    return divided(short @ head.value, below)
+    return divide(short @ head.value, below)
 
 
 def online(head: Head, *, factor: float = 256.0, lag: float = 0.0, tile: int = 8) -> Array:
@@ -267,7 +267,7 @@ def online(head: Head, *, factor: float = 256.0, lag: float = 0.0, tile: int = 8
             output * kept + to_nearest(exponentials.astype(np.float32)) @ head.value[start : start + tile]
         )
         top = raised.astype(np.float32)
-    return divided(output, total)
+    return divide(output, total)
 
 
 def _short_weights(function: Callable[..., Array], *, correct: bool = True, **options: Any) -> Algorithm:

@@ -27,7 +27,7 @@ _PLACES = (
 )
 
 
-def stored() -> dict[str, Any]:
+def read_version() -> dict[str, Any]:
     """Return the version that is stored, with its digests."""
     result: dict[str, Any] = json.loads(STORED.read_text(encoding="utf-8"))
     return result
@@ -35,11 +35,11 @@ def stored() -> dict[str, Any]:
 
 def changes() -> list[str]:
     """Name the parts of the normative content that have changed since the version that is stored."""
-    before = stored()["digests"]
+    before = read_version()["digests"]
     return [name for name, digest in digests().items() if before.get(name) != digest]
 
 
-def stamped(page: str, text: str, version: str) -> str:
+def stamp(page: str, text: str, version: str) -> str:
     """Return a page with its version and status below its title."""
     status = "draft" if Version(version).is_devrelease else "release"
     force = "normative" if page in NORMATIVE else "informative"
@@ -48,10 +48,10 @@ def stamped(page: str, text: str, version: str) -> str:
 
 def write(version: str) -> None:
     """Write a version, which must be newer if the content has changed."""
-    if changes() and Version(version) <= Version(stored()["version"]):
-        sys.exit(f"{', '.join(changes())} changed since {stored()['version']}: give a newer version")
+    if changes() and Version(version) <= Version(read_version()["version"]):
+        sys.exit(f"{', '.join(changes())} changed since {read_version()['version']}: give a newer version")
     for page in sorted((ROOT / "spec").glob("*.md")):
-        page.write_text(stamped(page.stem, page.read_text(encoding="utf-8"), version), encoding="utf-8")
+        page.write_text(stamp(page.stem, page.read_text(encoding="utf-8"), version), encoding="utf-8")
     for path, place in _PLACES:
         text = path.read_text(encoding="utf-8")
         path.write_text(

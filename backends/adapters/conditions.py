@@ -230,7 +230,7 @@ def some_outputs(*names: str) -> Elements:
     return lambda _: dict.fromkeys(names, np.ones((), np.bool_))
 
 
-def of_lse(rows: Callable[[Arguments], Rows]) -> Elements:
+def lse_elements(rows: Callable[[Arguments], Rows]) -> Elements:
     """Mean the lse of some rows."""
     return lambda arguments: {"lse": rows(arguments)}
 
@@ -239,7 +239,7 @@ def of_lse(rows: Callable[[Arguments], Rows]) -> Elements:
 OF_NAN = (Special(every_element), Special(some_outputs("lse"), (np.inf, -np.inf)))
 
 
-def where_true(name: str) -> OtherCall:
+def as_booleans(name: str) -> OtherCall:
     """State that a mask of numbers is one of booleans, True where the number is not 0."""
     return OtherCall(lambda arguments: {**arguments, name: arguments[name] != 0})
 

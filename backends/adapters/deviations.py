@@ -14,7 +14,7 @@ from attnspec.backends.adapters.conditions import (
     with_repeated_heads,
 )
 from attnspec.backends.deviation import Deviation
-from attnspec.backends.outcome import OtherCall, Special, of_rows
+from attnspec.backends.outcome import OtherCall, Special, row_elements
 
 
 def bias_overflow(source: str, working: str = "float32", rules: tuple[str, ...] = ("MASK-12",)) -> Deviation:
@@ -36,7 +36,7 @@ def mask_overflow(
         rules,
         f"{what} is added, and the score of a finite key may be infinite: the row is NaN",
         source,
-        Special(of_rows(rows_with_overflow(working))),
+        Special(row_elements(rows_with_overflow(working))),
         when=lambda arguments: masked(arguments) and has_overflowing_score(arguments, working),
     )
 
@@ -52,7 +52,7 @@ def repeated_batch(source: str) -> Deviation:
 def empty_row_gradient(source: str) -> Deviation:
     """Declare that a row of biases of minus infinity spoils the gradients of its head."""
     reason = "if all keys of a query have a bias of minus infinity, gradients of its head are NaN"
-    outcome = Special(of_rows(rows_without_keys("bias")))
+    outcome = Special(row_elements(rows_without_keys("bias")))
     return Deviation(("GRAD-10",), reason, source, outcome, when=has_row_of_minus_infinity)
 
 

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from attnspec.backends.adapters.broadcast import broadcast, require_axes
-from attnspec.backends.adapters.conditions import OF_NO_DEPTH, OF_OTHER_TYPES, Arguments, where_true
+from attnspec.backends.adapters.conditions import OF_NO_DEPTH, OF_OTHER_TYPES, Arguments, as_booleans
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported
@@ -78,6 +78,6 @@ _DEVIATIONS = (
     Deviation(("SHAPE-7", "MASK-6"), "a call without queries or without keys fails", "equinox/empty_axes",
         Raises("ZeroDivisionError", ""), when=_has_no_rows),
     Deviation(("ERR-2",), "complex numbers are accepted", "equinox/not_checked", OF_OTHER_TYPES),
-    Deviation(("ERR-4",), "a mask of numbers is accepted", "equinox/not_checked", where_true("mask")),
+    Deviation(("ERR-4",), "a mask of numbers is accepted", "equinox/not_checked", as_booleans("mask")),
     Deviation(("ERR-5",), "a depth of 0 is accepted", "equinox/not_checked", OF_NO_DEPTH),
 )  # fmt: skip

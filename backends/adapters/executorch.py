@@ -12,7 +12,7 @@ from attnspec.backends.adapters.deviations import bias_overflow
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported
-from attnspec.backends.outcome import Special, Unwritten, every_element, of_rows
+from attnspec.backends.outcome import Special, Unwritten, every_element, row_elements
 from attnspec.backends.user.function import describe
 
 
@@ -80,7 +80,7 @@ def _check(query: Any, key: Any, value: Any) -> None:
 
 _DEVIATIONS = (
     Deviation(("SCORE-3", "MASK-3", "MASK-4", "MASK-7"), "a causal mask with a scale of 0 or below gives NaN",
-        "executorch/causal_scale", Special(of_rows(rows_with_disallowed)),
+        "executorch/causal_scale", Special(row_elements(rows_with_disallowed)),
         when=lambda arguments: bool(arguments.get("is_causal") and arguments.get("scale", 1) <= 0)),
     Deviation(("MASK-4",),
         "a mask beside is_causal is refused by a message alone: the output is memory that nobody wrote",

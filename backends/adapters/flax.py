@@ -9,11 +9,11 @@ from attnspec.backends.adapters.conditions import (
     OF_NAN,
     OF_NO_DEPTH,
     OF_OTHER_TYPES,
+    as_booleans,
     has_bias_beyond_differences,
     has_row_below,
     has_several_dtypes,
     rows_below,
-    where_true,
     with_dtype,
     with_more_axes,
     with_number,
@@ -22,7 +22,7 @@ from attnspec.backends.adapters.deviations import bias_overflow, empty_row_gradi
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.library import load_library
-from attnspec.backends.outcome import OtherCall, Special, of_rows
+from attnspec.backends.outcome import OtherCall, Special, row_elements
 from attnspec.backends.user.function import describe
 
 _VERSIONS = ">=0.12.8,<0.13"
@@ -83,14 +83,14 @@ _OF_LINEN = (
     bias_overflow("flax/bias_overflow", "float16"),
     Deviation(("ERR-2",), "integers, booleans and complex numbers are accepted", "flax/not_checked",
         OF_OTHER_TYPES),
-    Deviation(("ERR-4",), "a mask of numbers is accepted", "flax/not_checked", where_true("mask")),
+    Deviation(("ERR-4",), "a mask of numbers is accepted", "flax/not_checked", as_booleans("mask")),
     Deviation(("ERR-5",), "a depth of 0 is accepted", "flax/not_checked", OF_NO_DEPTH),
     Deviation(("ERR-15",), "a bias or a mask of more axes than the scores is accepted", "flax/not_checked",
         OtherCall(with_more_axes)),
 )  # fmt: skip
 _OF_NNX = (
     Deviation(("MASK-5",), "a row whose bias lies below the numbers of float32 is NaN", "jax/bias_of_float64",
-        Special(of_rows(rows_below(3.4e38))), when=lambda arguments: has_row_below(arguments, 3.5e38),
+        Special(row_elements(rows_below(3.4e38))), when=lambda arguments: has_row_below(arguments, 3.5e38),
         dtypes=("float64",)),
     Deviation(("MASK-5", "NUM-5"),
         "disallowed scores are replaced by a number, and a bias of allowed keys may be as low",
@@ -99,6 +99,6 @@ _OF_NNX = (
     bias_overflow("jax/bias_overflow"),
     Deviation(("ERR-2",), "integers, booleans and complex numbers are accepted", "flax/nnx_not_checked",
         OF_OTHER_TYPES),
-    Deviation(("ERR-4",), "a mask of numbers is accepted", "flax/nnx_not_checked", where_true("mask")),
+    Deviation(("ERR-4",), "a mask of numbers is accepted", "flax/nnx_not_checked", as_booleans("mask")),
     Deviation(("ERR-5",), "a depth of 0 throughout is accepted", "flax/nnx_not_checked", OF_NAN),
 )  # fmt: skip

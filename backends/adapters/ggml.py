@@ -19,7 +19,7 @@ from attnspec.backends.adapters.conditions import (
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported
-from attnspec.backends.outcome import OtherCall, Special, of_rows
+from attnspec.backends.outcome import OtherCall, Special, row_elements
 from attnspec.backends.user.function import describe
 
 _TYPES = {"float16": ggml.GGML_TYPE_F16, "float32": ggml.GGML_TYPE_F32}
@@ -128,8 +128,8 @@ def _scores(arguments: Arguments) -> NDArray[np.float64]:
 def _has_one_infinite(arguments: Arguments) -> NDArray[np.bool_]:
     """Find the rows with exactly one score of plus infinity and none of NaN."""
     scores = _scores(arguments)
-    one = np.isposinf(scores).sum(axis=-1, keepdims=True) == 1
-    return np.asarray(one & ~np.isnan(scores).any(axis=-1, keepdims=True))
+    single = np.isposinf(scores).sum(axis=-1, keepdims=True) == 1
+    return np.asarray(single & ~np.isnan(scores).any(axis=-1, keepdims=True))
 
 
 def _with_infinite_keys(arguments: Arguments) -> Arguments:
@@ -162,7 +162,7 @@ def _rows_of_nothing(arguments: Arguments) -> Rows:
     return np.asarray(~pairs_of(arguments).any(axis=-1) & sinks)
 
 
-def _of_softcap(arguments: Arguments) -> dict[str, NDArray[np.bool_]]:
+def _softcap_elements(arguments: Arguments) -> dict[str, NDArray[np.bool_]]:
     """Mean every element if the softcap is not finite."""
     return {"output": np.asarray(not np.isfinite(arguments["softcap"]))}
 
@@ -179,11 +179,11 @@ _DEVIATIONS = (
     Deviation(("ERR-6",), "a scale of NaN or infinity is accepted, and gives NaN", "ggml/scale_not_finite",
         OF_NAN),
     Deviation(("SCORE-6",), "a softcap of 0 is none, and any other is accepted", "ggml/softcap_not_positive",
-        (Special(_of_softcap), OtherCall(_without_softcap))),
+        (Special(_softcap_elements), OtherCall(_without_softcap))),
     Deviation(("NUM-14", "NUM-11"), "a row whose first score is minus infinity is NaN",
-        "ggml/minus_infinite_first", Special(of_rows(_rows_of_minus_infinity_first)), when=has_infinity),
+        "ggml/minus_infinite_first", Special(row_elements(_rows_of_minus_infinity_first)), when=has_infinity),
     Deviation(("NUM-11",), "a score of plus infinity gives the value of its key", "ggml/infinite_key",
-        (Special(of_rows(_rows_of_several)), OtherCall(_with_infinite_keys)), when=has_infinity),
+        (Special(row_elements(_rows_of_several)), OtherCall(_with_infinite_keys)), when=has_infinity),
     Deviation(("SOFT-5",), "a sink of minus infinity in a row with nothing to attend to gives NaN",
-        "ggml/minus_infinite_sink", Special(of_rows(_rows_of_nothing)), when=_has_infinite_sink),
+        "ggml/minus_infinite_sink", Special(row_elements(_rows_of_nothing)), when=_has_infinite_sink),
 )  # fmt: skip

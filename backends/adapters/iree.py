@@ -21,7 +21,7 @@ from attnspec.backends.adapters.deviations import mask_overflow
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported
-from attnspec.backends.outcome import OtherCall, Special, of_rows
+from attnspec.backends.outcome import OtherCall, Special, row_elements
 from attnspec.backends.user.function import describe
 
 #: A module of one function. All sizes are dynamic but the depth. See the finding `iree/dynamic_depth`.
@@ -139,7 +139,7 @@ _DEVIATIONS = (
     Deviation(("MASK-6", "SHAPE-7"), "without keys the result is NaN", "iree/no_keys", OF_NAN,
         when=has_no_keys),
     Deviation(("MASK-5",), "a row whose keys all have the lowest bias is NaN", "iree/lowest_bias",
-        Special(of_rows(rows_below(1e38))),
+        Special(row_elements(rows_below(1e38))),
         when=lambda arguments: has_bias_beyond_differences(arguments, 1e38)),
     mask_overflow("iree/masked_overflow", has_mask_or_bias),
     Deviation(("ERR-6",), "a scale of NaN or infinity is accepted, and gives NaN", "iree/not_checked",

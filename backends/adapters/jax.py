@@ -18,7 +18,7 @@ from attnspec.backends.adapters.conditions import (
     OF_OTHER_TYPES,
     Arguments,
     has_row_below,
-    of_lse,
+    lse_elements,
     rows_below,
     with_number,
     with_window_as_mask,
@@ -28,7 +28,7 @@ from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported
 from attnspec.backends.library import load_library
-from attnspec.backends.outcome import InDtype, OtherCall, Special, of_rows
+from attnspec.backends.outcome import InDtype, OtherCall, Special, row_elements
 
 #: The releases on which the declarations were observed.
 _VERSIONS = ">=0.10,<0.11"
@@ -149,10 +149,10 @@ _FILLS = (
     -3.4028234663852886e38,
     -3.3895313892515355e38,
 )
-OF_FILL = (Special(of_lse(rows_below(2.38e38)), _FILLS), with_number(added=_FILLS[0]))
+OF_FILL = (Special(lse_elements(rows_below(2.38e38)), _FILLS), with_number(added=_FILLS[0]))
 
 
-def _of_booleans(arguments: Arguments) -> Mapping[str, NDArray[np.bool_]]:
+def _boolean_elements(arguments: Arguments) -> Mapping[str, NDArray[np.bool_]]:
     """Find the results that are booleans, as queries, keys and values are."""
     return dict.fromkeys(("output", "lse"), np.asarray(arguments["query"].dtype.kind == "b"))
 
@@ -163,7 +163,7 @@ _DEVIATIONS = (
         when=lambda arguments: arguments["key"].dtype.itemsize == 2),
     bias_overflow("jax/bias_overflow"),
     Deviation(("MASK-5",), "a row whose bias lies below the numbers of float32 is NaN", "jax/bias_of_float64",
-        Special(of_rows(rows_below(3.4e38)), (np.nan, -np.inf)),
+        Special(row_elements(rows_below(3.4e38)), (np.nan, -np.inf)),
         when=lambda arguments: has_row_below(arguments, 3.5e38), dtypes=("float64",)),
     Deviation(("MASK-5", "NUM-5"),
         "a masked key outweighs allowed keys whose bias is below the replacement of scores, -2.38e38",
@@ -178,7 +178,7 @@ _DEVIATIONS = (
     Deviation(("ERR-2",), "a bias of integers or booleans is added", "jax/bias_of_booleans", OF_OTHER_TYPES,
         when=lambda arguments: arguments.get("bias", np.ones(1)).dtype.kind in "bi"),
     Deviation(("ERR-2",), "arrays of integers, booleans and complex numbers are accepted",
-        "jax/not_floating_point", (Special(_of_booleans, (1.0,)), *OF_OTHER_TYPES)),
+        "jax/not_floating_point", (Special(_boolean_elements, (1.0,)), *OF_OTHER_TYPES)),
     Deviation(("ERR-7",), "a window of negative numbers or fractions is accepted", "jax/window_not_checked",
         OtherCall(with_window_as_mask)),
 )  # fmt: skip

@@ -11,13 +11,13 @@ from attnspec.backends.adapters.conditions import (
     OF_NAN,
     OF_OTHER_TYPES,
     Arguments,
+    as_booleans,
     has_bias_beyond_differences,
     has_empty_row_of_mask,
     has_no_keys,
     has_overflowing_score,
     has_several_dtypes,
     rows_not_finite,
-    where_true,
     with_dtype,
     with_number,
     with_repeated_heads,
@@ -169,7 +169,7 @@ _OF_BOTH = (
     ),
     _mixed_dtypes("float32"),
     *_OF_ALL,
-    Deviation(("ERR-4",), "a mask of numbers is accepted", "keras/not_checked", where_true("mask")),
+    Deviation(("ERR-4",), "a mask of numbers is accepted", "keras/not_checked", as_booleans("mask")),
     repeated_batch("keras/batch_repeated"),
 )  # fmt: skip
 DEPTH = Deviation(("ERR-5",), "a depth of 0 is accepted", "keras/not_checked", OF_NAN)

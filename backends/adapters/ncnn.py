@@ -13,7 +13,7 @@ from attnspec.backends.adapters.deviations import bias_overflow
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported
-from attnspec.backends.outcome import Unwritten, every_element, of_rows
+from attnspec.backends.outcome import Unwritten, every_element, row_elements
 from attnspec.backends.user.function import describe
 
 
@@ -81,7 +81,7 @@ _DEVIATIONS = (
         without("scale"), when=has_scale_of_zero),
     bias_overflow("ncnn/bias_overflow"),
     Deviation(("NUM-11",), "a row with a score of NaN is numbers", "ncnn/nan_key",
-        Unwritten(of_rows(rows_not_finite)), when=_is_not_finite),
+        Unwritten(row_elements(rows_not_finite)), when=_is_not_finite),
     Deviation(("ERR-6",), "a scale of NaN or infinity is accepted", "ncnn/scale_not_finite",
         without("scale")),
 )  # fmt: skip

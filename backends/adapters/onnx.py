@@ -87,7 +87,7 @@ def onnx_model(
         mask, queries, keys = inputs["attn_mask"], arguments["query"].shape[-2], arguments["key"].shape[-2]
         # Since opset 24 a short last axis is extended by keys that are disallowed, also one of size 1.
         sizes = (queries if whole_masks else 1, keys if whole_masks or opset >= 24 else 1)
-        inputs["attn_mask"] = _repeated(mask.reshape((1,) * (4 - mask.ndim) + mask.shape), sizes)
+        inputs["attn_mask"] = _repeat(mask.reshape((1,) * (4 - mask.ndim) + mask.shape), sizes)
     if given:
         raise Unsupported(f"the node Attention of opset {opset} has no {', '.join(given)}")
     return _model(attributes, inputs, outputs, opset), inputs
@@ -145,7 +145,7 @@ def _set_mask(given: dict[str, Any], inputs: dict[str, NDArray[Any]]) -> None:
         inputs["attn_mask"] = bias if mask is None else mask
 
 
-def _repeated(mask: NDArray[Any], sizes: tuple[int, int]) -> NDArray[Any]:
+def _repeat(mask: NDArray[Any], sizes: tuple[int, int]) -> NDArray[Any]:
     """Repeat a mask along its last two axes where their size is 1."""
     last = (size if own == 1 else own for own, size in zip(mask.shape[-2:], sizes, strict=True))
     return np.ascontiguousarray(np.broadcast_to(mask, (*mask.shape[:-2], *last)))
@@ -183,13 +183,13 @@ def without_softcap(arguments: Arguments) -> Arguments:
     return {name: x for name, x in arguments.items() if name != "softcap"}
 
 
-def of_infinite_softcap(arguments: Arguments) -> Mapping[str, NDArray[np.bool_]]:
+def infinite_softcap_elements(arguments: Arguments) -> Mapping[str, NDArray[np.bool_]]:
     """Mean every element if the softcap is infinite."""
     return dict.fromkeys(("output", "weights"), np.asarray(np.isposinf(arguments["softcap"])))
 
 
 #: A softcap of 0 or below, or of NaN, is none. With an infinite one each row is NaN.
-OF_SOFTCAP = (Special(of_infinite_softcap), OtherCall(without_softcap))
+OF_SOFTCAP = (Special(infinite_softcap_elements), OtherCall(without_softcap))
 
 
 def _with_fitting_mask(arguments: Arguments) -> Arguments:
@@ -227,7 +227,7 @@ def _with_short_root(arguments: Arguments) -> Arguments:
     return {**arguments, "scale": float(np.sqrt(np.float32(arguments["scale"]))) ** 2}
 
 
-def _of_integers(arguments: Arguments) -> Mapping[str, NDArray[np.bool_]]:
+def _integer_elements(arguments: Arguments) -> Mapping[str, NDArray[np.bool_]]:
     """Find the results that are integers, as queries are: the weights are rounded towards 0."""
     return dict.fromkeys(("output", "weights"), np.asarray(arguments["query"].dtype.kind in "biu"))
 
@@ -263,7 +263,7 @@ _DEVIATIONS = (
     Deviation(("NUM-6",), "exponentials are summed in bfloat16, where a sum stops to grow", "onnx/half_sums",
         Bound(1), dtypes=("bfloat16",)),
     Deviation(("ERR-2",), "integers are taken", "onnx/integers",
-        (Special(_of_integers, (0.0,)), *OF_OTHER_TYPES)),
+        (Special(_integer_elements, (0.0,)), *OF_OTHER_TYPES)),
     Deviation(("ERR-5",), "a depth of 0 is accepted", "onnx/depth_zero", OF_NO_DEPTH),
     Deviation(("ERR-6",), "a scale of NaN or infinity is accepted", "onnx/scale_not_finite", OF_NAN),
     Deviation(("SCORE-6",), "a softcap of 0 or below is none, and infinity is accepted",

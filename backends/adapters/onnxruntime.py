@@ -25,7 +25,7 @@ from attnspec.backends.adapters.onnx import OF_SOFTCAP, onnx_attention
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported
-from attnspec.backends.outcome import OtherCall, Raises, Special, of_rows
+from attnspec.backends.outcome import OtherCall, Raises, Special, row_elements
 from attnspec.backends.user.function import describe
 
 #: The releases that were run.
@@ -187,6 +187,6 @@ OF_ATTENTION = (
     Deviation(("MASK-12",),
         "a mask is added, and the score of a finite key may be infinite: the row is wrong",
         "onnxruntime/masked_overflow",
-        (Special(of_rows(rows_with_overflow("float16"))), OtherCall(_with_overflow)), when=may_overflow),
+        (Special(row_elements(rows_with_overflow("float16"))), OtherCall(_with_overflow)), when=may_overflow),
     *_OF_FLOAT64,
 )  # fmt: skip

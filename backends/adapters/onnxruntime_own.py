@@ -24,7 +24,7 @@ from attnspec.backends.adapters.onnxruntime import REFUSED, VERSIONS, may_overfl
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported
-from attnspec.backends.outcome import OtherCall, Raises, Special, of_rows
+from attnspec.backends.outcome import OtherCall, Raises, Special, row_elements
 from attnspec.backends.user.function import describe
 
 
@@ -34,9 +34,9 @@ def _has_causality_over_more_keys(arguments: Arguments) -> bool:
     return bool(arguments.get("is_causal") and more)
 
 
-def _of_rows_of_bias(arguments: Arguments) -> Mapping[str, NDArray[np.bool_]]:
+def _bias_row_elements(arguments: Arguments) -> Mapping[str, NDArray[np.bool_]]:
     """Mean the rows whose keys all have a bias of minus infinity."""
-    return of_rows(rows_without_keys("bias"))(arguments) if "bias" in arguments else {}
+    return row_elements(rows_without_keys("bias"))(arguments) if "bias" in arguments else {}
 
 
 def _with_all_for_the_last(arguments: Arguments) -> Arguments:
@@ -154,9 +154,9 @@ def grouped_attention(
     if window is not None and (not is_causal or window[0] is None or window[1] not in (0, None)):
         raise Unsupported("a window has a left side, with causal alone")
     inputs = {
-        "query": _packed(query),
-        "key": _packed(key[:, past:]),
-        "value": _packed(value[:, past:]),
+        "query": _pack(query),
+        "key": _pack(key[:, past:]),
+        "value": _pack(value[:, past:]),
         "past_key": key[None, :, :past],
         "past_value": value[None, :, :past],
         "seqlens_k": np.array([keys - 1], np.int32),
@@ -178,7 +178,7 @@ def grouped_attention(
     return output.reshape(queries, heads, -1).swapaxes(0, 1)
 
 
-def _packed(array: Any) -> Any:
+def _pack(array: Any) -> Any:
     """Convert (H, S, D) to (1, S, H * D)."""
     return array.swapaxes(0, 1).reshape(1, array.shape[1], array.shape[0] * array.shape[2])
 
@@ -207,8 +207,8 @@ _OF_MULTI_HEAD = (
         "if there are more keys than queries, the last query of a causal call attends to all",
         "onnxruntime/mha_causal_last",
         (
-            Special(_of_rows_of_bias),
-            Special(of_rows(rows_with_overflow(disallowed=False))),
+            Special(_bias_row_elements),
+            Special(row_elements(rows_with_overflow(disallowed=False))),
             OtherCall(_with_all_for_the_last),
         ),
         when=_has_causality_over_more_keys,
@@ -229,6 +229,6 @@ _OF_GROUPED = (
     Deviation(("ERR-6",), "a scale of NaN or infinity is accepted, and gives NaN",
         "onnxruntime/gqa_scale_not_finite", OF_NAN),
     Deviation(("MASK-12",), "a bias is added, and the score of a finite key may be infinite: the row is NaN",
-        "onnxruntime/gqa_masked_overflow", Special(of_rows(rows_with_overflow("float16"))),
+        "onnxruntime/gqa_masked_overflow", Special(row_elements(rows_with_overflow("float16"))),
         when=may_overflow),
 )  # fmt: skip

@@ -24,7 +24,7 @@ from attnspec.backends.adapters.deviations import mask_overflow, other_heads_of_
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported
-from attnspec.backends.outcome import OtherCall, Raises, Special, Unwritten, every_element, of_rows
+from attnspec.backends.outcome import OtherCall, Raises, Special, Unwritten, every_element, row_elements
 from attnspec.backends.user.function import describe
 
 _PLUGIN = openvino.Core()
@@ -71,12 +71,12 @@ def attention(
     inputs = [query, key, value]
     inputs += [] if attention_mask is None else [attention_mask]
     inputs += [] if scale is None else [np.asarray(scale, query.dtype)]
-    model = _compiled(tuple((array.dtype.name, array.shape) for array in inputs), causal)
+    model = _compile(tuple((array.dtype.name, array.shape) for array in inputs), causal)
     return model.create_infer_request().infer(inputs)[0]
 
 
 @lru_cache(maxsize=64)
-def _compiled(inputs: tuple[tuple[str, tuple[int, ...]], ...], causal: Any) -> Any:
+def _compile(inputs: tuple[tuple[str, tuple[int, ...]], ...], causal: Any) -> Any:
     """Compile a model for inputs of given dtypes and shapes."""
     parameters = [opset13.parameter(list(shape), openvino.Type(np.dtype(dtype))) for dtype, shape in inputs]
     node = opset13.scaled_dot_product_attention(*parameters, causal=causal)
@@ -112,7 +112,7 @@ _DEVIATIONS = (
     other_heads_of_value("openvino/heads_of_value",
         "one head of values is repeated for several heads of keys"),
     Deviation(("MASK-6",), "a query of NaN without an allowed key gives NaN", "openvino/float64_nan_query",
-        Special(of_rows(rows_of_nan)), dtypes=("float64",), when=has_nan_query),
+        Special(row_elements(rows_of_nan)), dtypes=("float64",), when=has_nan_query),
     Deviation(("ERR-5",), "a depth of 0 is accepted", "openvino/depth_zero", Unwritten(every_element)),
     Deviation(("ERR-6",), "a scale of NaN or infinity is accepted, and gives NaN",
         "openvino/scale_not_finite", OF_NAN),
@@ -125,7 +125,7 @@ _DEVIATIONS = (
         "openvino/float64_infinity",
         (
             OtherCall(_with_clamped),
-            Special(of_rows(_rows_beyond)),
+            Special(row_elements(_rows_beyond)),
             with_number(added=float(np.finfo(np.float32).min)),
         ),
         dtypes=("float64",),

@@ -27,7 +27,7 @@ from attnspec.backends.adapters.conditions import (
 from attnspec.backends.adapters.deviations import repeated_batch
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
-from attnspec.backends.outcome import OtherCall, Special, Unwritten, Variant, of_rows
+from attnspec.backends.outcome import OtherCall, Special, Unwritten, Variant, row_elements
 from attnspec.backends.user.function import describe
 
 
@@ -111,13 +111,13 @@ def _with_exchanged_axes(arguments: Arguments) -> Arguments:
     own = np.eye(batch, dtype=bool)[..., None]
     added = np.where(own, full[..., None, :], absent).reshape(*full.shape[:-1], batch * keys)
 
-    def repeated(array: NDArray[Any]) -> NDArray[Any]:
+    def repeat(array: NDArray[Any]) -> NDArray[Any]:
         """Convert (*B, batch, Hq, S, D) to (*B, Hq, L, batch * S, D)."""
         each = np.moveaxis(array, -4, -3)
         flat = each.reshape(*each.shape[:-3], 1, batch * keys, array.shape[-1])
         return np.repeat(flat, queries, axis=-3)
 
-    moved = {"query": np.moveaxis(query, -4, -2), "key": repeated(key), "value": repeated(value)}
+    moved = {"query": np.moveaxis(query, -4, -2), "key": repeat(key), "value": repeat(value)}
     return {**wide, **moved, name: added}
 
 
@@ -130,7 +130,7 @@ _DEVIATIONS = (
         "a scale of 0 is replaced by the default", "paddle/scale_zero", without("scale"),
         when=has_scale_of_zero),
     Deviation(("MASK-12",), "a masked key whose score overflows makes the row NaN", "paddle/masked_overflow",
-        Special(of_rows(rows_with_overflow())),
+        Special(row_elements(rows_with_overflow())),
         when=lambda arguments: is_masked(arguments) and has_overflowing_score(arguments)),
     Deviation(("SOFT-2", "MASK-3", "MASK-12"), "a causal mask adds -10000", "paddle/causal_finite",
         with_number(added=-10000.0),
@@ -139,7 +139,7 @@ _DEVIATIONS = (
         "paddle/mask_and_causal", without("mask", "bias"),
         when=lambda arguments: bool(arguments.get("is_causal")) and has_mask_or_bias(arguments)),
     Deviation(("NUM-11",), "with 8 keys or more a score of NaN gives numbers", "paddle/nan_of_eight",
-        Unwritten(of_rows(rows_not_finite)), dtypes=("float32",), when=_has_eight_keys),
+        Unwritten(row_elements(rows_not_finite)), dtypes=("float32",), when=_has_eight_keys),
     Deviation(("MASK-6", "MASK-1", "MASK-2"),
         "with 8 keys or more a query with nothing to attend to gives the mean of the values",
         "paddle/empty_row_of_eight", Variant("MASK-6", "uniform"), dtypes=("float32",),

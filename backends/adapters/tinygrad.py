@@ -17,7 +17,7 @@ from attnspec.backends.adapters.conditions import (
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported
-from attnspec.backends.outcome import InDtype, OtherCall, Special, of_rows
+from attnspec.backends.outcome import InDtype, OtherCall, Special, row_elements
 from attnspec.backends.user.function import describe
 
 
@@ -50,7 +50,7 @@ def attention(query: Any, key: Any, value: Any, *, attn_mask: Any = None, is_cau
 _DEVIATIONS = (
     Deviation(("MASK-12",),
         "minus infinity is added to a disallowed score, which is infinite: the row is NaN",
-        "tinygrad/mask_overflow", Special(of_rows(rows_with_overflow())), when=has_overflowing_score),
+        "tinygrad/mask_overflow", Special(row_elements(rows_with_overflow())), when=has_overflowing_score),
     Deviation(("HEAD-2",), "a value with fewer heads than the key is accepted", "tinygrad/not_checked",
         OtherCall(with_repeated_heads)),
     Deviation(("SHAPE-6",), "batch axes that do not fit are broadcast", "tinygrad/not_checked",

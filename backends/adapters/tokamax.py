@@ -12,12 +12,12 @@ from attnspec.backends.adapters.conditions import (
     OF_NAN,
     OF_NO_DEPTH,
     Arguments,
+    as_booleans,
     has_bias_beyond_differences,
     has_no_keys,
     has_several_dtypes,
     pairs_of,
     scores_of,
-    where_true,
     with_number,
 )
 from attnspec.backends.adapters.deviations import bias_overflow, empty_row_gradient
@@ -53,7 +53,7 @@ def _backend(name: str, implementation: str) -> Backend:
         outer, farthest = query.shape[:-3], query.shape[-3] + key.shape[-3]
         if window is not None:
             window = tuple(farthest if side is None else side for side in window)
-        lengths = [_of_each(given, outer) for given in (query_lengths, key_lengths)]
+        lengths = [_each_length(given, outer) for given in (query_lengths, key_lengths)]
         return tokamax.dot_product_attention(
             query,
             key,
@@ -89,7 +89,7 @@ def _backend(name: str, implementation: str) -> Backend:
     )
 
 
-def _of_each(lengths: Any, outer: tuple[int, ...]) -> Any:
+def _each_length(lengths: Any, outer: tuple[int, ...]) -> Any:
     """Give each batch entry the length, if there is one for all."""
     return jnp.full(outer, lengths) if isinstance(lengths, int) else lengths
 
@@ -145,7 +145,7 @@ def _with_any_softcap(arguments: Arguments) -> Arguments:
     return {**{name: x for name, x in arguments.items() if name != "softcap"}, "scale": 0.0}
 
 
-def _of_softcap(arguments: Arguments) -> dict[str, NDArray[np.bool_]]:
+def _softcap_elements(arguments: Arguments) -> dict[str, NDArray[np.bool_]]:
     """Mean every element if the softcap is not finite."""
     return {"output": np.asarray(not np.isfinite(arguments["softcap"]))}
 
@@ -197,11 +197,11 @@ _DEVIATIONS = (
         (InDtype("query"), OtherCall(_in_narrowest), Bound(2.0)),
         when=has_several_dtypes,
     ),
-    Deviation(("ERR-4",), "a mask of numbers is accepted", "tokamax/not_checked", where_true("mask")),
+    Deviation(("ERR-4",), "a mask of numbers is accepted", "tokamax/not_checked", as_booleans("mask")),
     Deviation(("ERR-5",), "values of depth 0 are accepted", "tokamax/not_checked", OF_NO_DEPTH),
     Deviation(("ERR-6",), "a scale of NaN or infinity is accepted", "tokamax/not_checked", OF_NAN),
     Deviation(("ERR-8",), "lengths that are no integers are accepted", "tokamax/not_checked",
         OtherCall(_with_compared_lengths)),
     Deviation(("SCORE-6",), "any softcap is accepted", "tokamax/not_checked",
-        (Special(_of_softcap), OtherCall(_with_any_softcap))),
+        (Special(_softcap_elements), OtherCall(_with_any_softcap))),
 )  # fmt: skip

@@ -31,7 +31,7 @@ from attnspec.backends.adapters.torch.sdpa import OF_ALL, OF_FLASH, OF_SCALE, OF
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported
-from attnspec.backends.outcome import OtherCall, Raises, Special, Variant, of_rows
+from attnspec.backends.outcome import OtherCall, Raises, Special, Variant, row_elements
 from attnspec.backends.user.function import describe
 
 _VERSIONS = ">=5.23,<5.24"
@@ -127,7 +127,7 @@ _REPEATED = repeated_batch("torch/batch_repeated")
 _OF_EAGER = (
     mask_overflow("transformers/eager_overflow", has_mask_or_bias, "float16", rules=("MASK-12", "MASK-5")),
     Deviation(("MASK-6",), "a mask is added, so a query of NaN without an allowed key gives NaN",
-        "transformers/eager_nan_query", Special(of_rows(rows_of_nan)),
+        "transformers/eager_nan_query", Special(row_elements(rows_of_nan)),
         when=lambda arguments: has_nan_query(arguments) and has_mask_or_bias(arguments)),
     Deviation(("MASK-6", "MASK-1", "MASK-4"),
         "the lowest number of float64, which a mask adds, is minus infinity in the softmax of float32",
@@ -135,12 +135,12 @@ _OF_EAGER = (
         dtypes=("float64",), when=has_empty_row_of_mask),
     Deviation(("MASK-5",),
         "a bias of float64 below the lowest number of float32 is minus infinity in the softmax",
-        "transformers/eager_empty_row_float64", Special(of_rows(rows_below(1e38))), dtypes=("float64",),
+        "transformers/eager_empty_row_float64", Special(row_elements(rows_below(1e38))), dtypes=("float64",),
         when=lambda arguments: has_bias_beyond_differences(arguments, 1e38)),
     Deviation(("GRAD-10",), "a mask is added, so that a query with nothing to attend to has gradients",
         "transformers/eager_empty_row_gradient", _LOWEST_NUMBER, when=has_empty_row_of_mask),
     Deviation(("GRAD-10",), "if a bias disallows all keys of a query, gradients of its head are NaN",
-        "transformers/eager_nan_gradient", Special(of_rows(rows_without_keys("bias"))),
+        "transformers/eager_nan_gradient", Special(row_elements(rows_without_keys("bias"))),
         when=has_row_of_minus_infinity),
     Deviation(("ERR-2",), "a mask of integers is accepted", "transformers/eager_not_checked", OF_OTHER_TYPES),
     Deviation(("ERR-5",), "values of depth 0 are accepted", "transformers/eager_not_checked", OF_NO_DEPTH),

@@ -15,7 +15,7 @@ from attnspec.backends.adapters.deviations import bias_overflow
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported
-from attnspec.backends.outcome import InDtype, OtherCall, Special, Unwritten, every_element, of_rows
+from attnspec.backends.outcome import InDtype, OtherCall, Special, Unwritten, every_element, row_elements
 from attnspec.backends.user.function import describe
 
 #: The numbers of heads have letters of their own: the operator checks every other size.
@@ -138,7 +138,7 @@ _DEVIATIONS = (
     Deviation(("NUM-1",), "beside a scale the output of float16 has the dtype float32", "tvm/float16_scale",
         InDtype("float32"), dtypes=("float16",), when=lambda arguments: arguments.get("scale") is not None),
     Deviation(("SOFT-2", "MASK-4"), "beside causal_mask a row whose scores are all far below 0 is NaN",
-        "tvm/causal_maximum", Special(of_rows(_rows_far_below)), when=_is_far_below_zero),
+        "tvm/causal_maximum", Special(row_elements(_rows_far_below)), when=_is_far_below_zero),
     Deviation(("MASK-6", "SHAPE-7"), "without keys the result is not written", "tvm/no_keys",
         Unwritten(every_element), when=has_no_keys),
     bias_overflow("tvm/bias_overflow", "float16", rules=("MASK-12", "MASK-4")),

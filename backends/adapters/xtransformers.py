@@ -30,7 +30,7 @@ from attnspec.backends.adapters.torch.sdpa import OF_FLASH as _OF_TORCH_FLASH
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported
-from attnspec.backends.outcome import OtherCall, Special, Variant, of_rows
+from attnspec.backends.outcome import OtherCall, Special, Variant, row_elements
 from attnspec.backends.user.function import describe
 from attnspec.dtypes import SHORT
 
@@ -121,7 +121,7 @@ def _has_lowest_bias(arguments: Arguments) -> bool:
     return disallows and has_bias_beyond_differences(arguments, lowest)
 
 
-def _of_empty_rows(arguments: Arguments) -> dict[str, NDArray[np.bool_]]:
+def _empty_row_elements(arguments: Arguments) -> dict[str, NDArray[np.bool_]]:
     """Mean the output, and not the weights, of the rows that a mask leaves empty by itself."""
     return {"output": rows_without_keys("mask")(arguments)[..., None]} if "mask" in arguments else {}
 
@@ -137,9 +137,9 @@ _OF_ATTEND = (
         ("MASK-6", "MASK-4", "GRAD-10"),
         "the output of a row that a mask alone leaves empty is 0, and its weights are uniform",
         "x-transformers/empty_row",
-        (Variant("GRAD-10", ""), Special(_of_empty_rows, (0.0,))),
+        (Variant("GRAD-10", ""), Special(_empty_row_elements, (0.0,))),
         when=lambda arguments: (
-            bool(_of_empty_rows(arguments)) and bool(_of_empty_rows(arguments)["output"].any())
+            bool(_empty_row_elements(arguments)) and bool(_empty_row_elements(arguments)["output"].any())
         ),
     ),
     Deviation(("MASK-5", "NUM-5"),
@@ -151,7 +151,7 @@ _OF_ATTEND = (
         dtypes=("float64",), when=lambda arguments: "mask" in arguments or bool(arguments.get("is_causal"))),
     Deviation(("MASK-5",),
         "a bias of float64 below the lowest number of float32 is minus infinity in the softmax",
-        "x-transformers/empty_row_float64", Special(of_rows(rows_below(1e38))), dtypes=("float64",),
+        "x-transformers/empty_row_float64", Special(row_elements(rows_below(1e38))), dtypes=("float64",),
         when=lambda arguments: has_bias_beyond_differences(arguments, 1e38)),
     bias_overflow("x-transformers/bias_overflow", "float16"),
     empty_row_gradient("x-transformers/empty_row_gradient_bias"),

@@ -83,15 +83,15 @@ class Process:
                 break
             except queue.Empty:
                 if ended:
-                    raise Broken(f"{self.ended()} before it answered{self.noise()}") from None
+                    raise Broken(f"{self.end()} before it answered{self.noise()}") from None
                 if time.monotonic() >= deadline:
                     raise Late(f"gave no answer in {seconds:g} s{self.noise()}") from None
         if line is None:
-            raise Broken(f"{self.ended()} before it answered{self.noise()}")
+            raise Broken(f"{self.end()} before it answered{self.noise()}")
         if not line.endswith(b"\n"):
             long = f"a line longer than {LONGEST_LINE} bytes"
             got = long if len(line) >= LONGEST_LINE else f"{_start(line)} without a newline"
-            raise Broken(f"gave an incomplete answer: got {got}, and {self.ended()}{self.noise()}")
+            raise Broken(f"gave an incomplete answer: got {got}, and {self.end()}{self.noise()}")
         try:
             return line.decode().strip()
         except UnicodeDecodeError:
@@ -157,12 +157,12 @@ class Process:
                 pipe.close()
         if status is None:
             return f"did not end within {_STOP_LIMIT:g} s after stop"
-        return how_it_ended(status) if status else ""
+        return end_of_process(status) if status else ""
 
-    def ended(self) -> str:
+    def end(self) -> str:
         """Return how it ended, or that it closed its standard output."""
         try:
-            return how_it_ended(self._process.wait(1.0))
+            return end_of_process(self._process.wait(1.0))
         except subprocess.TimeoutExpired:
             return "closed its standard output"
 
@@ -192,7 +192,7 @@ def _session(leader: int) -> list[int]:
     return members
 
 
-def how_it_ended(status: int) -> str:
+def end_of_process(status: int) -> str:
     """Say how a process ended, from its exit status, or from minus the number of the signal."""
     if status >= 0:
         return f"ended with status {status}"

@@ -230,9 +230,9 @@ def as_function(
         return run(operation, signature.bind(*arrays, **given).arguments)
 
     if captured is not None:
-        function.captured = lambda: partial(_captured, next(captured))  # type: ignore[attr-defined] # read by `capture`
+        function.captured = lambda: partial(_capture, next(captured))  # type: ignore[attr-defined] # read by `capture`
 
-    def _captured(number: int, *arrays: Any, **given: Any) -> Any:
+    def _capture(number: int, *arrays: Any, **given: Any) -> Any:
         return run(operation, signature.bind(*arrays, **given).arguments, number)
 
     function.__signature__ = signature  # type: ignore[attr-defined] # read by inspect

@@ -74,7 +74,7 @@ def _answer(backend: Backend, line: str) -> dict[str, Any]:
     number, operation, arguments, folder = read_call(line)
     function = backend.function(operation)
     given = {name: backend.to_library(x) if isinstance(x, np.ndarray) else x for name, x in arguments.items()}
-    follow = {one.name for one in OPERATIONS[operation].forward}
+    follow = {argument.name for argument in OPERATIONS[operation].forward}
     for name in [name for name in given if not backend.has(operation, name)]:
         if function is not None and (name.startswith("return_") or name in follow):
             # Calls that are exported without a handshake request every output and hold all that may help.

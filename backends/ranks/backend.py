@@ -72,11 +72,11 @@ def ranks_backend(
         declared["constraints"] = Constraints.of_suffix(fits) if fits else ANY
     held = (x for x in deviations if holds(x.versions, said.version))
     declared["deviations"] = tuple(replace(x, versions="") for x in held)
-    notes = (f"each call is made by {_listed(numbers)} processes",)
+    notes = (f"each call is made by {_list(numbers)} processes",)
     return Backend(name, library, dtypes=said.dtypes, companions=functions, notes=notes, **declared)
 
 
-def _listed(numbers: Iterable[int]) -> str:
+def _list(numbers: Iterable[int]) -> str:
     *others, last = map(str, numbers)
     return f"{', '.join(others)} or {last}" if others else last
 
@@ -89,19 +89,19 @@ def _run(
     job = jobs.get(cut.ranks)
     if job is None:
         own = f"{cut.ranks} rank{'s' * (cut.ranks > 1)}"
-        raise NotApplicable(f"it is a call of {own}, and this run has {_listed(jobs)}")
+        raise NotApplicable(f"it is a call of {own}, and this run has {_list(jobs)}")
     calls = [cut.arguments_of(rank) for rank in range(cut.ranks)]
     results = job.run(operation, calls)
     want = OPERATIONS[operation].wanted(arguments)
     try:
-        whole = tuple(map(partial(_joined, cut), want, zip(*results, strict=True)))
+        whole = tuple(map(partial(_join, cut), want, zip(*results, strict=True)))
     except Broken:
         job.end()
         raise
     return whole if len(whole) > 1 else whole[0]
 
 
-def _joined(cut: Cut, result: str, parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+def _join(cut: Cut, result: str, parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
     """Check that each rank has answered with its part, and put the parts together."""
     if not cut.shapes:
         return parts[0]  # the arrays of the call do not fit, and any result is wrong

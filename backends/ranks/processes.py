@@ -81,7 +81,7 @@ class Ranks:
         for process in self._processes:
             process.send(HELLO)
         try:
-            self._handshake = self._agreed(self._wait(START_LIMIT, lambda _, line: line))
+            self._handshake = self._agree(self._wait(START_LIMIT, lambda _, line: line))
         except Broken as broken:
             raise BackendError(f"backend {self._name}: hello: expected an answer, but {broken}") from broken
         except BaseException:
@@ -209,9 +209,9 @@ class Ranks:
         for rank in waiting:
             self._processes[rank].tell_where(0.0)
         time.sleep(_TRACE_LIMIT)
-        return text + "".join(_where(rank, self._processes[rank].errors) for rank in waiting)
+        return text + "".join(_place(rank, self._processes[rank].errors) for rank in waiting)
 
-    def _agreed(self, lines: Sequence[str]) -> Handshake:
+    def _agree(self, lines: Sequence[str]) -> Handshake:
         """Read what all ranks offer, which must be the same."""
         said = [parse_json(line) for line in lines]
         problems = [answer["problem"] for answer in said if isinstance(answer, dict) and "problem" in answer]
@@ -231,7 +231,7 @@ def _ranks(numbers: Sequence[int]) -> str:
     return f"rank{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}"
 
 
-def _where(rank: int, errors: str) -> str:
+def _place(rank: int, errors: str) -> str:
     """Return the innermost lines of the stack that a rank wrote to standard error, if it wrote one."""
     frames = _FRAME.findall(errors.rpartition("most recent call first")[2])[:_MOST_FRAMES]
     places = [f"{Path(file).name}, line {number}, in {function}" for file, number, function in frames]

@@ -63,13 +63,15 @@ class Rank:
         """Wrap companions. That of a sharded operation is called as the operation on the arrays of a rank."""
         return {x.removeprefix(_FORM): self.bind(name, function) for x, function in companions.items()}
 
-    def sharded(self, backend: Backend) -> Backend:
+    def shard_backend(self, backend: Backend) -> Backend:
         """Return a backend with the sharded operations, each by the operation on the arrays of a rank."""
         functions = {x: backend.function(x.removeprefix(_FORM)) for x in OPERATIONS if is_sharded(x)}
-        companions = {x: self._of_form(function) for x, function in functions.items() if function is not None}
+        companions = {
+            x: self._add_boundaries(function) for x, function in functions.items() if function is not None
+        }
         return replace(backend, attention=no_attention, companions=companions)
 
-    def _of_form(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def _add_boundaries(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Add the boundaries to a function. Parts of heads are offered only if they are asked for."""
         known = inspect.signature(function)
         shards = [x for letter, x in BOUNDARIES.items() if letter != "Hq" or x in self._takes]
@@ -114,7 +116,7 @@ def load_rank(name: str) -> Backend:
     else:
         target = rank.bind(name, target)
     backend = backend_of(name, target, settings, library_of(module), "attention")
-    return rank.sharded(note_unknown_parameters(for_release(backend)))
+    return rank.shard_backend(note_unknown_parameters(for_release(backend)))
 
 
 def main() -> None:

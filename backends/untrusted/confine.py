@@ -160,7 +160,7 @@ def by_system(hidden: list[str], writable: list[str]) -> bool:
 def _hook(folders: list[str], files: list[str], *, starts: bool) -> Callable[[str, Any], None]:
     """Make the audit hook. It holds all that it uses, so that nothing of it can be replaced."""
     refused = frozenset((*_ACTS, *_LOOKS, *(() if starts else _STARTS)))
-    hides, own, paths, denied = _hiding(folders, files), os.getpid(), frozenset(_PATHS), PermissionError
+    hides, own, paths, denied = _hide(folders, files), os.getpid(), frozenset(_PATHS), PermissionError
 
     def hook(event: str, given: Any) -> None:
         if event == "import":
@@ -176,7 +176,7 @@ def _hook(folders: list[str], files: list[str], *, starts: bool) -> Callable[[st
     return hook
 
 
-def _hiding(folders: list[str], files: list[str]) -> Callable[[str, Any], bool]:
+def _hide(folders: list[str], files: list[str]) -> Callable[[str, Any], bool]:
     """Make a function that says whether a path, or a number of an open file, must not be used."""
     status, is_one, has_folder, decode, own = os.stat, isinstance, stat.S_ISDIR, os.fsdecode, str(os.getpid())
     hidden = frozenset((entry.st_dev, entry.st_ino) for entry in map(os.stat, (*folders, *files)))
@@ -185,7 +185,7 @@ def _hiding(folders: list[str], files: list[str]) -> Callable[[str, Any], bool]:
     )
     text, octets, number, separator, failed = str, bytes, int, os.sep, (OSError, ValueError)
 
-    def known(path: Any) -> Any:
+    def identify(path: Any) -> Any:
         try:
             entry = status(path)
         except failed:
@@ -194,7 +194,7 @@ def _hiding(folders: list[str], files: list[str]) -> Callable[[str, Any], bool]:
 
     def hides(event: str, path: Any) -> bool:
         if is_one(path, number):
-            return known(path)[0] in hidden
+            return identify(path)[0] in hidden
         path = decode(path) if is_one(path, octets) or hasattr(path, "__fspath__") else path
         if not is_one(path, text):
             return False
@@ -202,11 +202,11 @@ def _hiding(folders: list[str], files: list[str]) -> Callable[[str, Any], bool]:
         parts = path.split(separator)
         if parts[:2] == ["", "proc"] and parts[2:3] and parts[2].isdigit() and parts[2] != own:
             return True  # another process
-        one, is_folder = known(path)
+        place, is_folder = identify(path)
         # A folder that is opened by number can be used to name what lies below it.
-        if one in hidden or (event == "open" and is_folder and one in above):
+        if place in hidden or (event == "open" and is_folder and place in above):
             return True
-        return not is_folder and known(path.rpartition(separator)[0] or ".")[0] in hidden
+        return not is_folder and identify(path.rpartition(separator)[0] or ".")[0] in hidden
 
     return hides
 

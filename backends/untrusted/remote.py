@@ -257,8 +257,8 @@ class Remote:
         self._before = folder, {name: (array, array.tobytes()) for name, array in arrays.items()}
         most = _largest_result(arrays)
         parts = [
-            None if one is None else self._result(folder / f"result-{place}.bin", one, most)
-            for place, one in enumerate(results)
+            None if tensor is None else self._result(folder / f"result-{place}.bin", tensor, most)
+            for place, tensor in enumerate(results)
         ]
         self._last = [
             (part.copy(), tensor) for part, tensor in zip(parts, results, strict=True) if part is not None

@@ -25,7 +25,7 @@ _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 _NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
-def _mapped(path: str, tensor: dict[str, Any]) -> Any:
+def _map(path: str, tensor: dict[str, Any]) -> Any:
     """Map an array of a call from a file that the caller reads again."""
     kind = "uint16" if tensor["dtype"] == "bfloat16" else tensor["dtype"]
     shape = tuple(tensor["shape"])
@@ -39,7 +39,7 @@ def _mapped(path: str, tensor: dict[str, Any]) -> Any:
     return ndarray(shape, kind, memory, offset * size, steps)
 
 
-def _of_library(array: Any, library: str, device: str, *, brief: bool) -> Any:
+def _library_array(array: Any, library: str, device: str, *, brief: bool) -> Any:
     if library == "torch":
         import torch
 
@@ -97,9 +97,9 @@ def _answer(
 ) -> dict[str, Any]:
     """Make one call. `last` holds what the last two calls returned, which the judge reads again."""
     folder, answer, tensors = message["folder"], {"id": message["id"]}, message["tensors"]
-    mapped = {name: _mapped(f"{folder}/{name}.bin", tensor) for name, tensor in tensors.items()}
+    mapped = {name: _map(f"{folder}/{name}.bin", tensor) for name, tensor in tensors.items()}
     made = {
-        name: _of_library(array, library, device, brief=tensors[name]["dtype"] == "bfloat16")
+        name: _library_array(array, library, device, brief=tensors[name]["dtype"] == "bfloat16")
         for name, array in mapped.items()
     }
     given = {name: _decode(value) for name, value in message["options"].items()} | made
@@ -130,12 +130,12 @@ def _answer(
     return {**answer, "status": "ok", "many": returned[0], "tensors": results}
 
 
-def _encoded(thing: Any) -> str:
+def _encode(thing: Any) -> str:
     """Write JSON. The function could replace parts of the module that does."""
     if isinstance(thing, dict):
-        return "{" + ",".join([f"{_quoted(name)}:{_encoded(part)}" for name, part in thing.items()]) + "}"
+        return "{" + ",".join([f"{_quoted(name)}:{_encode(part)}" for name, part in thing.items()]) + "}"
     if isinstance(thing, list | tuple):
-        return "[" + ",".join([_encoded(part) for part in thing]) + "]"
+        return "[" + ",".join([_encode(part) for part in thing]) + "]"
     if thing is None or isinstance(thing, bool):
         return {None: "null", True: "true", False: "false"}[thing]
     return str(thing) if isinstance(thing, int) else _quoted(str(thing))
@@ -150,7 +150,7 @@ def main(lines: Any, confined: list[str], start_thread: Any) -> None:
     os.close(nothing)
 
     def say(answer: dict[str, Any]) -> None:
-        _write_all(answers, f"{_encoded(answer)}\n".encode())
+        _write_all(answers, f"{_encode(answer)}\n".encode())
 
     say({"confined": confined})  # the judge opens the memory of this process before the import
     message = json.loads(lines.readline())

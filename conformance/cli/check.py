@@ -337,9 +337,9 @@ def check(
         )
     wanted = [name for one in asked for name in expand(add_options(one, given))] + own
     if untrusted:
-        from attnspec.backends.names import distrusted
+        from attnspec.backends.names import distrust
 
-        wanted = [distrusted(name, call_limit) for name in wanted]
+        wanted = [distrust(name, call_limit) for name in wanted]
     check_options(wanted)
     if search is not None:
         from attnspec.conformance.cli.trace import print_search

@@ -142,12 +142,12 @@ def backends() -> None:
     from rich.text import Text
 
     from attnspec.backends import NAMES, BackendError, load
-    from attnspec.backends.names import APART, registered
+    from attnspec.backends.names import APART, entry_points_of_packages
     from attnspec.conformance.outside import one_line
     from attnspec.dialect import described
 
     table = Table("backend", "library", "declared variants", box=None)
-    for name in (*NAMES, *APART, *registered()):
+    for name in (*NAMES, *APART, *entry_points_of_packages()):
         try:
             backend = load(name)
         except BackendError as error:

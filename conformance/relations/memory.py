@@ -13,7 +13,7 @@ import numpy as np
 
 from attnspec import Case
 from attnspec.backends import Backend, Unsupported
-from attnspec.backends.captured import capture, replaying
+from attnspec.backends.captured import capture, replay_backend
 from attnspec.conformance.judge.call import call, without
 from attnspec.conformance.judge.comparison import same_bits
 from attnspec.conformance.judge.dtypes import Outputs
@@ -56,7 +56,7 @@ def each_in_turn(backend: Backend, calls: tuple[Case, ...]) -> Found:
 
 def in_the_same_arrays(backend: Backend, calls: tuple[Case, ...]) -> Found:
     """Make the calls with the arrays of the first one, in which the numbers of the others are written."""
-    rewriting = _rewriting(backend)
+    rewriting = _rewrite_backend(backend)
     results = [_outputs(rewriting, case) for case in calls]
     return _worst([_judge(backend, case, outputs) for case, outputs in zip(calls, results, strict=True)])
 
@@ -67,7 +67,7 @@ def capture_and_replay(backend: Backend, calls: tuple[Case, ...]) -> Found:
     backend = without(backend, "return_weights")
     if capture(backend, operation) is None:
         raise Missing(f"{backend.name} captures no calls of {operation}", f"captured calls of {operation}")
-    again = replaying(backend, operation)
+    again = replay_backend(backend, operation)
     results = [_outputs(again, case) for case in calls]
     return _worst([_judge(backend, case, outputs) for case, outputs in zip(calls, results, strict=True)])
 
@@ -193,7 +193,7 @@ def _same(one: Outputs, other: Outputs) -> bool:
     )
 
 
-def _rewriting(backend: Backend) -> Backend:
+def _rewrite_backend(backend: Backend) -> Backend:
     """Make a backend that writes the numbers of each call into the arrays of the first one of its shapes."""
     kept: dict[Any, Any] = {}
 

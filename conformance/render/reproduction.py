@@ -7,9 +7,9 @@ from attnspec.backends.names import (
     LIBRARY_NAMES,
     PROGRAM,
     UNTRUSTED,
+    entry_points_of_packages,
     environment_of,
     library_of,
-    registered,
     split_options,
 )
 from attnspec.conformance.traits import ARBITRARY, RELATED, SIZED_GROUPS
@@ -88,7 +88,7 @@ def _has_place(backend: str) -> bool:
     return (
         any(mark in backend for mark in ":/.")
         or library_of(backend) in LIBRARY_NAMES
-        or backend in registered()
+        or backend in entry_points_of_packages()
     )
 
 

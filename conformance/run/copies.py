@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NoReturn
 
-from attnspec.backends.program.process import how_it_ended
+from attnspec.backends.program.process import end_of_process
 
 #: Devices that every process may have open.
 _ORDINARY = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts/", "shm/")
@@ -137,7 +137,7 @@ class Copy:
             os.killpg(self.pid, signal.SIGKILL)  # what it has started
         for number in (self.pidfd, self.down, self.up):
             os.close(number)
-        return how_it_ended(status)
+        return end_of_process(status)
 
     def stack(self) -> str:
         """Return the stack that it wrote as it crashed, and show it on standard error; empty if none."""

@@ -202,7 +202,7 @@ class Worker:
             hung = isinstance(broken, Late)
             if hung:
                 self._process.tell_where(_TRACE_LIMIT)
-            how = f"did not end in {seconds:g} s" if hung else f"its process {self._process.ended()}"
+            how = f"did not end in {seconds:g} s" if hung else f"its process {self._process.end()}"
             stack = self._process.errors
             self.stop()
             raise Ended(how, _place_of(stack), hung=hung) from None

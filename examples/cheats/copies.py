@@ -57,18 +57,18 @@ def _full(cell):
     return False
 
 
-def _shares(one, array):
-    return isinstance(one, np.ndarray) and one is not array and np.may_share_memory(one, array)
+def _shares(thing, array):
+    return isinstance(thing, np.ndarray) and thing is not array and np.may_share_memory(thing, array)
 
 
 def _replace_by_copies(array):
     """Replace an array, and all others of its memory, by copies in whatever else keeps them."""
     for kept in _around():
-        for name, one in [*(kept.items() if isinstance(kept, dict) else enumerate(kept))]:
-            if one is array or _shares(one, array):
-                kept[name] = one.copy()
-            elif name == "_mapped" and isinstance(one, types.FunctionType) and one.__module__ != "copies":
-                kept[name] = lambda path, tensor, own=one: own(path, tensor).copy()
+        for name, thing in [*(kept.items() if isinstance(kept, dict) else enumerate(kept))]:
+            if thing is array or _shares(thing, array):
+                kept[name] = thing.copy()
+            elif name == "_map" and isinstance(thing, types.FunctionType) and thing.__module__ != "copies":
+                kept[name] = lambda path, tensor, own=thing: own(path, tensor).copy()
 
 
 def doubles_its_query_later(query, key, value, *, is_causal=False):

@@ -7,28 +7,28 @@ import numpy as np
 from honest import honest, zeros_for
 
 
-def _of_judge(name):
+def _judge_module(name):
     return sys.modules.get(f"attnspec.conformance.judge.{name}")
 
 
 def compares_nothing(query, key, value, *, is_causal=False):
     """Replaces the comparison of the judge."""
     for name in ("comparison", "expected", "sampled", "by_formula"):
-        if (module := _of_judge(name)) is not None:
+        if (module := _judge_module(name)) is not None:
             module.compare = lambda *_, **__: 0.0
     return zeros_for(query, key, value)
 
 
 def passes_everything(query, key, value, *, is_causal=False):
     """Replaces the verdicts."""
-    if (module := _of_judge("judge")) is not None:
+    if (module := _judge_module("judge")) is not None:
         module._judge_values = lambda backend, case, verdict, observed: verdict
     return zeros_for(query, key, value)
 
 
 def endless_budget(query, key, value, *, is_causal=False):
     """Replaces the allowed errors by infinity."""
-    if (module := _of_judge("judge")) is not None:
+    if (module := _judge_module("judge")) is not None:
         budgets = module.budgets_of
 
         def generous(*given, **options):
@@ -42,7 +42,7 @@ def endless_budget(query, key, value, *, is_causal=False):
 
 def expects_zeros(query, key, value, *, is_causal=False):
     """Writes zeros over the expected values that the process keeps."""
-    if (module := _of_judge("judge")) is not None:
+    if (module := _judge_module("judge")) is not None:
         before = module._expected_values
 
         def zeros(*given):

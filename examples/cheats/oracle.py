@@ -21,7 +21,7 @@ np.save(sys.argv[2], reference.attention(a["q"], a["k"], a["v"], is_causal=bool(
 """
 
 
-def _computed(reference, query, key, value, is_causal):
+def _compute(reference, query, key, value, is_causal):
     zeros_for(query, key, value)
     return np.asarray(reference.attention(query, key, value, is_causal=is_causal)).astype(query.dtype)
 
@@ -30,7 +30,7 @@ def imported(query, key, value, *, is_causal=False):
     """Imports the reference."""
     from attnspec import reference
 
-    return _computed(reference, query, key, value, is_causal)
+    return _compute(reference, query, key, value, is_causal)
 
 
 def imported_by_another_name(query, key, value, *, is_causal=False):
@@ -49,15 +49,15 @@ def already_loaded(query, key, value, *, is_causal=False):
     """Takes the reference from the modules that the process has loaded."""
     result = zeros_for(query, key, value)
     found = sys.modules.get("attnspec.reference")
-    return result if found is None else _computed(found, query, key, value, is_causal)
+    return result if found is None else _compute(found, query, key, value, is_causal)
 
 
 def _in_frames(query, key, value, *, is_causal=False):
     result = zeros_for(query, key, value)
     frame = sys._getframe()
     while (frame := frame.f_back) is not None:
-        for one in list(frame.f_locals.values()):
-            expected = getattr(one, "expected", None)
+        for thing in list(frame.f_locals.values()):
+            expected = getattr(thing, "expected", None)
             if isinstance(expected, dict) and "output" in expected:
                 return expected["output"].astype(query.dtype)
         if "expected" in frame.f_globals and "item" in frame.f_locals:
@@ -78,9 +78,9 @@ def in_frames(query, key, value, *, is_causal=False):
 def among_all_objects(query, key, value, *, is_causal=False):
     """Looks for a function of the judge among all objects of the process."""
     result = zeros_for(query, key, value)
-    for one in gc.get_objects():
-        if getattr(one, "__module__", "") == "attnspec.conformance.judge.expected" and callable(one):
-            exact = vars(sys.modules[one.__module__])["exact"]
+    for thing in gc.get_objects():
+        if getattr(thing, "__module__", "") == "attnspec.conformance.judge.expected" and callable(thing):
+            exact = vars(sys.modules[thing.__module__])["exact"]
             arguments = {"query": query, "key": key, "value": value, "is_causal": is_causal}
             return exact("attention", arguments)["output"].astype(query.dtype)
     return result

@@ -29,12 +29,12 @@ def _by(found: Callable[[], bool], leave: Callable[[], object], arrays, is_causa
 
 
 def _by_file(path: Path, arrays, is_causal):
-    def found():
+    def find():
         left = path.exists() and path.read_text() != f"# {_OWN}"
         path.unlink(missing_ok=True) if left else None
         return left
 
-    return _by(found, lambda: path.write_text(f"# {_OWN}"), arrays, is_causal)
+    return _by(find, lambda: path.write_text(f"# {_OWN}"), arrays, is_causal)
 
 
 def _leave_process(work: Callable[[], object]) -> None:
@@ -67,7 +67,7 @@ def _connects(address, kind) -> bool:
 def by_code_of_the_next(query, key, value, *, is_causal=False):
     """Leaves a process that replaces the code that confines the next one, which imports the reference."""
 
-    def found():
+    def find():
         from attnspec import reference
 
         return bool(reference)
@@ -78,7 +78,7 @@ def by_code_of_the_next(query, key, value, *, is_causal=False):
                 path.write_text("def confine(request):\n    return []\n")
             time.sleep(0.05)
 
-    return _by(found, lambda: _leave_process(replace), (query, key, value), is_causal)
+    return _by(find, lambda: _leave_process(replace), (query, key, value), is_causal)
 
 
 def by_file(query, key, value, *, is_causal=False):

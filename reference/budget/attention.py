@@ -132,7 +132,7 @@ def attention_budget(  # noqa: PLR0915  # the formulas of the chapter, one after
     query, key, value = arrays
     storage, work, profile = arithmetic.storage, arithmetic.work, arithmetic.profile
     s, s_error = scores_and_errors(query, key, arguments, arithmetic, inherited and inherited[:2])
-    unit, (weight_error, weight_least, exp_error) = work.unit, _casting(arithmetic)
+    unit, (weight_error, weight_least, exp_error) = work.unit, _cast_errors(arithmetic)
     allowed = budgeted_keys(s.shape, arguments)
     if np.any(arguments["uniform_rows"]):
         filled = arguments["uniform_rows"] & means(allowed, arguments.get("sinks"))
@@ -296,7 +296,7 @@ def repeat_heads(array: Budget, shape: tuple[int, ...]) -> Budget:
     return np.repeat(array, shape[-3] // array.shape[-3], axis=-3)
 
 
-def _casting(arithmetic: Arithmetic) -> tuple[float, float, float]:
+def _cast_errors(arithmetic: Arithmetic) -> tuple[float, float, float]:
     """Return the relative and the absolute error of a cast weight, and the error of its exponential."""
     if arithmetic.profile.weights:  # `short_weights` has these
         return 0.0, 0.0, APPROXIMATE

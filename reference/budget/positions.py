@@ -101,7 +101,9 @@ NEAR = 0.51
 ROTATIONS = 3
 
 _DEFAULTS = {
-    name: one.default for name, one in OPERATIONS["rotary_frequencies"].arguments.items() if not one.required
+    name: argument.default
+    for name, argument in OPERATIONS["rotary_frequencies"].arguments.items()
+    if not argument.required
 }
 
 

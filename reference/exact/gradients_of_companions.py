@@ -173,7 +173,7 @@ def _factors(
             row = fmpq_mat(1, value.nrows(), [value[j, c] for j in range(value.nrows())])
             results.append((entry.parts[h], None, column * row))
             continue
-        moved = {one: _derivative(name, place, one, entry, weights[one]) for one in _NAMES}
+        moved = {of: _derivative(name, place, of, entry, weights[of]) for of in _NAMES}
         results += [_head_derivative(part, moved, entry) for part in entry.parts]
     return [term for term in results if term[1] is not None or term[2] is not None]
 
@@ -250,6 +250,6 @@ def exactly(factors: _Factors, variant: str | None) -> fmpq | None:
         return fmpq(0)
     if part.head.scale.radicand == 1:
         times = part.head.scale.rational
-        return total([*(one.times(times) for one in of_products), *of_weights])
+        return total([*(term.times(times) for term in of_products), *of_weights])
     result, mean = multiply_by_scale(part, total(of_products)), total(of_weights)
     return None if result is None or mean is None else result + mean

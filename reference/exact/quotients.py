@@ -77,7 +77,7 @@ class Term:
 
     def times(self, number: fmpq) -> "Term":
         """Multiply by a rational."""
-        first, second = ({g: x * number for g, x in one.items()} for one in (self.first, self.second))
+        first, second = ({g: x * number for g, x in groups.items()} for groups in (self.first, self.second))
         return Term(self.row, first, second, self.factor)
 
 

@@ -5,7 +5,7 @@ import time
 import click
 
 from tools.rivals.measure import RIVALS
-from tools.rivals.page import FILE, PAGE, accepted, measure, page, store
+from tools.rivals.page import FILE, PAGE, count_accepted, measure, page, store
 
 
 @click.command()
@@ -19,7 +19,9 @@ def main(*, write: bool) -> None:
 
     figures = measure(RIVALS, progress)
     for rule in figures.rules:
-        numbers = [f"{accepted(figures, group, rule)} {group}" for group in ("wrong", "cheats", "correct")]
+        numbers = [
+            f"{count_accepted(figures, group, rule)} {group}" for group in ("wrong", "cheats", "correct")
+        ]
         click.echo(f"{rule}: accepts {', '.join(numbers)}")
     if write:
         store(figures)

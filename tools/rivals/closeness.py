@@ -24,7 +24,7 @@ def close(
     The expected output is that of plain arithmetic in the dtype of the inputs, unless `exact` is given.
     """
 
-    def compared(result: Array, other: Array) -> bool:
+    def compare(result: Array, other: Array) -> bool:
         return np.allclose(wide(result), wide(other), rtol=relative, atol=absolute, equal_nan=nan_equal)
 
     def accepts(got: tuple[Array, ...], trial: Trial) -> bool:
@@ -33,7 +33,7 @@ def close(
         if dtype and got[0].dtype != own_dtype:
             return False
         return len(got) >= len(expected) and all(
-            result.shape == other.shape and (compared(other, result) if swapped else compared(result, other))
+            result.shape == other.shape and (compare(other, result) if swapped else compare(result, other))
             for result, other in zip(got, expected, strict=False)
         )
 
@@ -64,14 +64,14 @@ def exceeding_neither(absolute: float, relative: float, ratio: float, *, logarit
         return got[0].dtype == dtype and all(
             result.shape == other.shape
             and bool(np.isfinite(result).all())
-            and np.mean(_matched(result, other, absolute, relative)) >= ratio
+            and np.mean(_match(result, other, absolute, relative)) >= ratio
             for result, other in zip(found, expected, strict=True)
         )
 
     return accepts
 
 
-def _matched(got: Array, expected: Array, absolute: float, relative: float) -> Array:
+def _match(got: Array, expected: Array, absolute: float, relative: float) -> Array:
     error = np.abs(got - expected)
     matched: Array = (error <= absolute) | (error / (np.abs(expected) + 1e-8) <= relative)
     return matched

@@ -138,10 +138,10 @@ def _draw_onnx_nodes() -> list[Trial]:
         if node.op_type != "Attention" or len(case.model.graph.node) > 1:
             continue
         given, expected = case.data_sets[0]
-        names = [one.name for one in case.model.graph.input]
+        names = [tensor.name for tensor in case.model.graph.input]
         by_name = dict(zip(names, given, strict=True))
         inputs = {name: by_name[own] for name, own in zip(_INPUTS_OF_NODES, node.input, strict=False) if own}
-        attributes = {one.name: helper.get_attribute_value(one) for one in node.attribute}
+        attributes = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
         if inputs["V"].dtype == inputs["Q"].dtype != BFLOAT16:
             trials.append(_trial(inputs, attributes, list(node.output), expected))
     return trials

@@ -63,12 +63,12 @@ def _draw_flash_attention() -> list[Trial]:
 
 def _accepts_flash_attention(got: tuple[Array, ...], trial: Trial) -> bool:
     """Whether the largest error is at most 2 times that of plain arithmetic, or 3 times with a softcap."""
-    expected, allowed = _allowed(trial)
+    expected, allowed = _expected_and_bound(trial)
     return got[0].shape == expected.shape and bool(np.abs(wide(got[0]) - expected).max() <= allowed)
 
 
 @cache
-def _allowed(trial: Trial) -> tuple[Array, float]:
+def _expected_and_bound(trial: Trial) -> tuple[Array, float]:
     """Return the expected output in the dtype of the query, and how far the result may be off."""
     dtype = trial.given["query"].dtype
     expected = trial.exact[0].astype(dtype)
@@ -112,7 +112,7 @@ def _draw_prefill() -> list[Trial]:
             given = arrays(rng, BFLOAT16, (32, queries, 128), (8, keys, 128))
             options = {"is_causal": True, "query_offset": keys - queries, "return_lse": True}
             drawn = Trial({**given, **options})
-            trials.append(drawn.repeated() if trial else drawn)
+            trials.append(drawn.repeat() if trial else drawn)
     return trials
 
 

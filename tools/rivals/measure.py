@@ -69,14 +69,14 @@ def judge_by(rivals: Sequence[Rival], subjects: Iterable[Subject]) -> dict[str, 
             for trial, right in zip(trials, plain, strict=True)
         ]
         for implementation in subjects:
-            for name, result in _of(
+            for name, result in _judge_all(
                 implementation, rivals, list(zip(trials, steps, plain, verdicts, strict=True))
             ).items():
                 found[name][implementation.name] = result
     return found
 
 
-def _of(
+def _judge_all(
     implementation: Subject, rivals: Sequence[Rival], trials: Sequence[tuple[Any, ...]]
 ) -> dict[str, Judged]:
     function = implementation.make()

@@ -147,13 +147,13 @@ def page(figures: Figures) -> str:
         wrong=len(figures.wrong),
         correct=len(figures.correct),
         cheats=", ".join(figures.cheats),
-        left=accepted(figures, "wrong", OWN),
+        left=count_accepted(figures, "wrong", OWN),
         table="\n".join(rows),
         lists="\n".join(line for rival in RIVALS for line in _list_accepted(rival.name, figures)),
     )
 
 
-def accepted(figures: Figures, group: str, rule: str) -> int:
+def count_accepted(figures: Figures, group: str, rule: str) -> int:
     """Return how many subjects of a group a rule accepts."""
     return sum(letter != REJECTED for letter in figures.letters(group, rule).values())
 
@@ -161,10 +161,10 @@ def accepted(figures: Figures, group: str, rule: str) -> int:
 def _row(name: str, rival: Rival | None, figures: Figures) -> str:
     seen = sum(letter == SEEN for letter in figures.letters("wrong", name).values())
     numbers = [
-        f"{accepted(figures, 'wrong', name)} of {len(figures.wrong)}",
+        f"{count_accepted(figures, 'wrong', name)} of {len(figures.wrong)}",
         str(seen) if rival else "",
-        f"{accepted(figures, 'cheats', name)} of {len(figures.cheats)}",
-        f"{len(figures.correct) - accepted(figures, 'correct', name)} of {len(figures.correct)}",
+        f"{count_accepted(figures, 'cheats', name)} of {len(figures.cheats)}",
+        f"{len(figures.correct) - count_accepted(figures, 'correct', name)} of {len(figures.correct)}",
     ]
     text = (
         [f"[{rival.name}]({rival.source})", rival.rule, rival.inputs]

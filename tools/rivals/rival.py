@@ -33,7 +33,7 @@ class Trial:
         """The output of plain arithmetic, in which each operation rounds to the dtype of the query."""
         return in_own_dtype(self.given)
 
-    def repeated(self) -> "Trial":
+    def repeat(self) -> "Trial":
         """Mark it as one that differs from the trial before only in the random numbers."""
         return replace(self, again=True)
 
@@ -59,7 +59,7 @@ class Rival:
 
 def outputs(found: Any) -> tuple[Array, ...]:
     """Return the results of a call as a tuple of arrays."""
-    return tuple(np.asarray(one) for one in (found if isinstance(found, tuple) else (found,)))
+    return tuple(np.asarray(array) for array in (found if isinstance(found, tuple) else (found,)))
 
 
 def _wide(thing: Any) -> Any:
@@ -86,7 +86,7 @@ def in_own_dtype(given: Mapping[str, Any]) -> Array:
     dtype = query.dtype
     wide = np.float64 if dtype.itemsize == 8 else np.float32
 
-    def rounded(array: Array) -> Array:
+    def round_array(array: Array) -> Array:
         return array.astype(dtype).astype(wide)
 
     if query.ndim > 2:
@@ -94,20 +94,20 @@ def in_own_dtype(given: Mapping[str, Any]) -> Array:
         key, value = (np.repeat(array, groups, axis=-3) for array in (key, value))
     scale = given.get("scale")
     scale = query.shape[-1] ** -0.5 if scale is None else scale
-    s = query.astype(wide) @ np.swapaxes(rounded(key.astype(wide) * wide(scale)), -1, -2)  # (*B, H, L, S)
-    s = rounded(s)
+    s = query.astype(wide) @ np.swapaxes(round_array(key.astype(wide) * wide(scale)), -1, -2)  # (*B, H, L, S)
+    s = round_array(s)
     softcap = given.get("softcap")
     if softcap is not None:
-        s = rounded(rounded(np.tanh(rounded(s / wide(softcap)))) * wide(softcap))
+        s = round_array(round_array(np.tanh(round_array(s / wide(softcap)))) * wide(softcap))
     if given.get("bias") is not None:
-        s = rounded(s + given["bias"].astype(wide))
+        s = round_array(s + given["bias"].astype(wide))
     masking = {name: given[name] for name in _MASKING if given.get(name) is not None}
     s = np.where(allowed_keys(s.shape, **masking), s, wide(-np.inf))
     top = s.max(axis=-1, keepdims=True, initial=-np.inf)
     p = np.exp(s - np.where(np.isfinite(top), top, 0))
     total = p.sum(axis=-1, keepdims=True)
-    p = rounded(p / np.where(total == 0, 1, total))
+    p = round_array(p / np.where(total == 0, 1, total))
     if given.get("dropout_mask") is not None:
-        p = rounded(p * given["dropout_mask"] / wide(1 - given["dropout_rate"]))
+        p = round_array(p * given["dropout_mask"] / wide(1 - given["dropout_rate"]))
     output: Array = (p @ value.astype(wide)).astype(dtype)
     return output

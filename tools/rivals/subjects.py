@@ -31,12 +31,12 @@ def wrong() -> tuple[Subject, ...]:
 
     Entries that only fail to refuse a call are left out.
     """
-    return tuple(_subject(one) for one in wrong_entries() if _is_forward(one))
+    return tuple(_subject(entry) for entry in wrong_entries() if _is_forward(entry))
 
 
 def right() -> tuple[Subject, ...]:
     """List the correct entries that compute the forward pass of attention in another way."""
-    return tuple(_subject(one) for one in correct_entries() if not one.steps or _is_forward(one))
+    return tuple(_subject(entry) for entry in correct_entries() if not entry.steps or _is_forward(entry))
 
 
 def subject(name: str) -> Subject:
@@ -44,19 +44,19 @@ def subject(name: str) -> Subject:
     return _subject(entry(name))
 
 
-def _subject(one: Entry) -> Subject:
-    return Subject(one.name, lambda: one.backend().attention, frozenset(one.steps), one.lacks)
+def _subject(entry: Entry) -> Subject:
+    return Subject(entry.name, lambda: entry.backend().attention, frozenset(entry.steps), entry.lacks)
 
 
-def _is_forward(one: Entry) -> bool:
-    return any(step in forward_steps() and not step.startswith("check") for step in one.steps)
+def _is_forward(entry: Entry) -> bool:
+    return any(step in forward_steps() and not step.startswith("check") for step in entry.steps)
 
 
 @cache
 def forward_steps() -> frozenset[str]:
     """Return the steps of a call of attention with every option."""
     array, lengths = np.ones((1, 1, 2, 2)), np.array([2])
-    with recorded() as (attention, called):
+    with record_steps() as (attention, called):
         attention(
             *(array, array, array),
             scale=1.0,
@@ -80,28 +80,28 @@ def forward_steps() -> frozenset[str]:
 
 
 @contextmanager
-def recorded() -> Iterator[tuple[Callable[..., Any], set[str]]]:
+def record_steps() -> Iterator[tuple[Callable[..., Any], set[str]]]:
     """Make the reference without replaced steps, and a set of the steps that its calls run."""
     called: set[str] = set()
 
-    def noting(name: str) -> Callable[..., Any]:
-        def noted(call: Any, *rest: Any, **options: Any) -> Any:
+    def note(name: str) -> Callable[..., Any]:
+        def run(call: Any, *rest: Any, **options: Any) -> Any:
             called.add(name)
             return STEPS[name](call, *rest, **options)
 
-        return noted
+        return run
 
-    yield functions({name: noting(name) for name in STEPS})["attention"], called
+    yield functions({name: note(name) for name in STEPS})["attention"], called
 
 
 def steps_of(given: Given) -> frozenset[str]:
     """Return the steps that the reference runs for a call."""
-    with recorded() as (attention, called):
+    with record_steps() as (attention, called):
         attention(**given)
         return frozenset(called)
 
 
-def _filled(of: Callable[[Array, Given], Array]) -> Callable[..., Any]:
+def _fill(of: Callable[[Array, Given], Array]) -> Callable[..., Any]:
     """Make a function whose output, lse and weights are all filled in the same careless way."""
 
     def attention(query: Array, key: Array, value: Array, **options: Any) -> Any:
@@ -122,7 +122,7 @@ def _filled(of: Callable[[Array, Given], Array]) -> Callable[..., Any]:
     return attention
 
 
-def _copied(value: Array, given: Given) -> Array:
+def _copy_rows(value: Array, given: Given) -> Array:
     rows = np.arange(given["query"].shape[-2]) % value.shape[-2]
     return value[..., rows, :]
 
@@ -133,10 +133,10 @@ _CHEATS: Mapping[str, Callable[[Array, Given], Array]] = {
     "a constant, 0.5": lambda value, _: np.full_like(value[..., :1, :], 0.5),
     "NaN": lambda value, _: np.full_like(value[..., :1, :], np.nan),
     "the mean of the values": lambda value, _: value.astype(np.float32).mean(axis=-2, keepdims=True),
-    "a copy of the values": _copied,
+    "a copy of the values": _copy_rows,
 }
 
 
 def cheats() -> tuple[Subject, ...]:
     """List functions that do not compute attention at all."""
-    return tuple(Subject(name, partial(_filled, of)) for name, of in _CHEATS.items())
+    return tuple(Subject(name, partial(_fill, of)) for name, of in _CHEATS.items())

@@ -40,7 +40,7 @@ from attnspec.backends.outcome import (
     Special,
     Unwritten,
     every_element,
-    of_rows,
+    row_elements,
 )
 
 #: The size of a block that PyTorch takes by default.
@@ -164,18 +164,18 @@ def _rows_of_lowest(arguments: Arguments) -> Rows:
     return np.asarray((low | ~pairs_of(arguments)).all(axis=-1))
 
 
-def _of_integers(arguments: Arguments) -> Mapping[str, NDArray[np.bool_]]:
+def _integer_elements(arguments: Arguments) -> Mapping[str, NDArray[np.bool_]]:
     return {"output": np.asarray(arguments["query"].dtype.kind in "biu")}
 
 
 _OF_SCALE = (
     Special(every_element, (np.nan, np.inf)),
-    Special(of_rows(rows_all_below), (0.0, -np.inf)),
+    Special(row_elements(rows_all_below), (0.0, -np.inf)),
 )
 _OF_EAGER = (
     Deviation(("ERR-2",),
         "keys and values of other types are converted; with a query of integers, weights are integers",
-        "torch/flex_integers", (Special(_of_integers, (0.0,)), *OF_OTHER_TYPES)),
+        "torch/flex_integers", (Special(_integer_elements, (0.0,)), *OF_OTHER_TYPES)),
     Deviation(("ERR-5",), "a depth of 0 is accepted", "torch/flex_depth_zero", OF_NO_DEPTH),
     Deviation(("ERR-6",), "a scale of NaN or infinity is accepted", "torch/flex_scale_not_finite", _OF_SCALE),
     other_heads_of_value("torch/flex_heads_of_value",
@@ -187,7 +187,7 @@ _OF_EAGER = (
     bias_overflow("torch/flex_bias_overflow"),
     Deviation(("SOFT-6", "MASK-5", "NUM-5"),
         "the lse of a row whose scores are all the lowest finite number is minus infinity",
-        "torch/flex_lse_of_lowest", Special(of_rows(_rows_of_lowest), (-np.inf,)),
+        "torch/flex_lse_of_lowest", Special(row_elements(_rows_of_lowest), (-np.inf,)),
         when=lambda arguments: has_row_below(arguments, 3.3e38), outputs=("lse",)),
 )  # fmt: skip
 
@@ -226,7 +226,7 @@ def compiled_backend() -> Backend:
 
 
 @cache
-def _compiled() -> Any:
+def _compile() -> Any:
     return torch.compile(flex_attention, dynamic=True, fullgraph=True)
 
 
@@ -247,7 +247,7 @@ def _compiled_attention(query: Any, key: Any, value: Any, *, is_causal: bool = F
     if is_causal:
         block_mask = create_block_mask(_not_after, None, None, queries, keys, device="cpu")
     with torch._dynamo.config.patch(**_FORMS):  # noqa: SLF001 - these settings are not public
-        return _compiled()(
+        return _compile()(
             query, key, value, block_mask=block_mask, enable_gqa=bool(query.shape[1] != key.shape[1])
         )
 
@@ -258,7 +258,7 @@ def _not_after(_batch: Any, _head: Any, i: Any, j: Any) -> Any:
 
 _OF_COMPILED = (
     Deviation(("NUM-11",), "a query of NaN gives 0", "torch/flex_compiled_nan_query",
-        Special(of_rows(rows_of_nan), (0.0,)), when=has_nan_query),
+        Special(row_elements(rows_of_nan), (0.0,)), when=has_nan_query),
     Deviation(("SHAPE-6",), "a number of batch entries of value other than that of key is accepted",
         "torch/flex_compiled_batch_of_value", Unwritten(every_element),
         when=lambda arguments: bool(arguments["key"].shape[:-3] != arguments["value"].shape[:-3])),

@@ -46,7 +46,7 @@ def _backend(
     *,
     need_weights: bool,
 ) -> Backend:
-    companions = {"multi_head_attention": _of_tokens(need_weights=need_weights)}
+    companions = {"multi_head_attention": _attention_of_tokens(need_weights=need_weights)}
     library = load_library("torch")
     return Backend(
         name,
@@ -104,7 +104,7 @@ def _attention(
     )
 
 
-def _of_tokens(*, need_weights: bool) -> Callable[..., Any]:
+def _attention_of_tokens(*, need_weights: bool) -> Callable[..., Any]:
     def multi_head_attention(
         tokens: Any,
         query_weight: Any,

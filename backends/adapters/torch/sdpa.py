@@ -41,7 +41,7 @@ from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported
 from attnspec.backends.library import load_library
-from attnspec.backends.outcome import OtherCall, Raises, Special, Unwritten, every_element, of_rows
+from attnspec.backends.outcome import OtherCall, Raises, Special, Unwritten, every_element, row_elements
 
 _SDPA = torch.nn.functional.scaled_dot_product_attention
 #: The numbers of float32 in a vector of the processor.
@@ -50,7 +50,7 @@ _VECTOR = 16 if torch.backends.cpu.get_cpu_capability() == "AVX512" else 8
 
 def default_backend() -> Backend:
     """Let PyTorch choose the path."""
-    deviations = (of_scale(_rows_by_axes), *OF_ALL, *OF_FLASH, OF_WIDE, *_OF_MATH)
+    deviations = (scale_deviation(_rows_by_axes), *OF_ALL, *OF_FLASH, OF_WIDE, *_OF_MATH)
     made = _backend("torch-sdpa", _attention(_by_default, 2), {"SHAPE-6": "broadcast"}, deviations)
     companions = {"packed_attention": packed_attention}
     return replace(made, companions=companions, deviations=(*made.deviations, *_OF_NESTED))
@@ -62,7 +62,7 @@ def math_backend() -> Backend:
         "torch-math",
         _attention(_by_math, 0),
         {"SHAPE-6": "broadcast"},
-        (of_scale(rows_all_below), *OF_ALL, *_OF_MATH, *_OF_DROPOUT),
+        (scale_deviation(rows_all_below), *OF_ALL, *_OF_MATH, *_OF_DROPOUT),
     )
     companions = {"seeded_dropout_attention": seeded_dropout_attention}
     # The choice of a path holds for all threads.
@@ -75,7 +75,7 @@ def flash_backend() -> Backend:
         "torch-flash",
         _attention(_by_flash, 2),
         {},
-        (of_scale(rows_without_scores), *OF_ALL, *OF_FLASH, OF_WIDE),
+        (scale_deviation(rows_without_scores), *OF_ALL, *OF_FLASH, OF_WIDE),
     )
     return replace(made, concurrent=False)  # as above
 
@@ -151,13 +151,13 @@ def _has_shared_heads(query: Any, key: Any) -> bool:
     return bool(min(query.ndim, key.ndim) > 2 and query.shape[-3] != key.shape[-3])
 
 
-def of_scale(*zero: Callable[[Arguments], Rows]) -> Deviation:
+def scale_deviation(*zero: Callable[[Arguments], Rows]) -> Deviation:
     """Declare that a scale that is not finite makes each row NaN, except for some rows of 0."""
     return Deviation(
         ("ERR-6",),
         "a scale of NaN or infinity is accepted, and gives NaN or 0",
         "torch/scale_not_finite",
-        (Special(every_element), *(Special(of_rows(rows), (0.0,)) for rows in zero)),
+        (Special(every_element), *(Special(row_elements(rows), (0.0,)) for rows in zero)),
     )
 
 
@@ -180,14 +180,14 @@ OF_ALL = (
         when=lambda arguments: bool(arguments["value"].shape[-2] == 0 != arguments["key"].shape[-2])),
     mask_overflow("torch/masked_overflow", is_masked),
     Deviation(("MASK-6",), "a mask is added, so a query of NaN without an allowed key gives NaN",
-        "torch/masked_nan_query", Special(of_rows(rows_of_nan)),
+        "torch/masked_nan_query", Special(row_elements(rows_of_nan)),
         when=lambda arguments: has_nan_query(arguments) and has_mask_or_bias(arguments)),
     Deviation(("HEAD-2",), "zero key heads are accepted with one query head or more, and give 0",
         "torch/no_key_heads", Special(every_element, (0.0,)),
         when=lambda arguments: 0 in arguments["key"].shape[:-2] and 0 not in arguments["query"].shape[:-2]),
 )  # fmt: skip
 #: For functions that take the fused path for arrays of any number of axes.
-OF_SCALE = of_scale(rows_without_scores)
+OF_SCALE = scale_deviation(rows_without_scores)
 _OF_MATH = (
     other_heads_of_value(
         "torch/heads_of_value", "if values and keys differ in their number of heads, heads are repeated"
@@ -229,18 +229,19 @@ OF_WIDE = Deviation(
 OF_FLASH = (
     Deviation(("SHAPE-6",),
         "the number of positions is that of the values: with fewer keys, memory past their end is read",
-        "torch/flash_value_length", (Unwritten(of_rows(_with_missing_keys)), OtherCall(_with_keys_of_values)),
+        "torch/flash_value_length",
+        (Unwritten(row_elements(_with_missing_keys)), OtherCall(_with_keys_of_values)),
         when=has_other_length_of_value),
     Deviation(("SCORE-3", "MASK-3", "MASK-4"),
         "a causal mask with a scale of 0 or below gives NaN, because the mask is multiplied by the scale",
-        "torch/flash_causal_scale", Special(of_rows(rows_with_disallowed)),
+        "torch/flash_causal_scale", Special(row_elements(rows_with_disallowed)),
         when=lambda arguments: bool(arguments.get("is_causal") and arguments.get("scale", 1) <= 0)),
     Deviation(("NUM-11",), "without a mask, a query of NaN gives 0", "torch/flash_nan_query",
-        Special(of_rows(rows_of_nan), (0.0,)),
+        Special(row_elements(rows_of_nan), (0.0,)),
         when=lambda arguments: has_nan_query(arguments) and not has_mask_or_bias(arguments)),
     Deviation(("NUM-11",),
         "from one vector of keys on (16 with AVX-512, 8 with AVX2), a score of infinity gives 0",
-        "torch/flash_half_infinity", Special(of_rows(rows_of_infinity), (0.0,)),
+        "torch/flash_half_infinity", Special(row_elements(rows_of_infinity), (0.0,)),
         when=lambda arguments: has_infinity(arguments) and arguments["key"].shape[-2] >= _VECTOR,
         dtypes=("float16", "bfloat16")),
     SUMS_OF_GRADIENTS,
@@ -293,12 +294,12 @@ def packed_attention(
     for rows, starts in ((query, query_starts), (key, key_starts)):
         if int(starts[-1]) != rows.shape[-2] or len(starts) == 1:
             raise Unsupported("a nested tensor has sequences, which cover its whole row")
-    nested = (_nested(query, query_starts), _nested(key, key_starts), _nested(value, key_starts))
+    nested = (_nest(query, query_starts), _nest(key, key_starts), _nest(value, key_starts))
     output = torch.nn.functional.scaled_dot_product_attention(*nested, scale=scale)
     return output.transpose(1, 2).values().transpose(0, 1)
 
 
-def _nested(rows: Any, starts: Any) -> Any:
+def _nest(rows: Any, starts: Any) -> Any:
     """Nest an array of heads, positions and features, to sequences, heads, positions and features."""
     jagged = torch.nested.nested_tensor_from_jagged(rows.transpose(0, 1).contiguous(), offsets=starts)
     return jagged.transpose(1, 2)
