@@ -13,7 +13,7 @@ from attnspec.operations.letters import BATCH, HEADS
 
 _OPERATION = OPERATIONS["attention"]
 _SUFFIX = re.compile(
-    r"(?!$)(a[34])?(-?d\d+(\.\d+)*)?(-?l\d+)?(-?s\d+)?(-?equal(\.(heads|depths))+)?(-?always(\.\w+)+)?"
+    r"(?!$)(a[34])?(-?d\d+(\.\d+)*)?(-?l\d+)?(-?s\d+)?(-?equal(\.(heads|depths|lengths))+)?(-?always(\.\w+)+)?"
     r"(-?one\.query)?(-?scales\.\w+)?"
 )
 
@@ -41,8 +41,8 @@ class Constraints:
         ``query`` if the bias must have the dtype of the query.
     one_query : bool
         Whether a function of a form takes only one query of each sequence.
-    equal_lengths : bool
-        Whether it takes only as many keys as queries.
+    lengths : {"any", "equal"}
+        ``equal`` if there must be as many keys as queries.
     slopes : {"", "start", "end"}
         Set if it takes slopes of ALiBi in place of a bias: from where distances are counted in a call
         without an offset.
@@ -64,7 +64,7 @@ class Constraints:
     value_depth: Literal["any", "key"] = "any"
     bias_dtype: Literal["any", "query"] = "any"
     one_query: bool = False
-    equal_lengths: bool = False
+    lengths: Literal["any", "equal"] = "any"
     slopes: Literal["", "start", "end"] = ""
     scales: Literal["", "tensor", "head", "token"] = ""
 
@@ -72,7 +72,11 @@ class Constraints:
     def suffix(self) -> str:
         """The suffix of the names of cases that are generated to fit; empty without constraints."""
         queries, keys = self.multiple
-        equal = (("heads", self.heads == "equal"), ("depths", self.value_depth == "key"))
+        equal = (
+            ("heads", self.heads == "equal"),
+            ("depths", self.value_depth == "key"),
+            ("lengths", self.lengths == "equal"),
+        )
         alike = [name for name, holds in equal if holds]
         on = [name for name, value in self.always.items() if value is True]
         parts = (
@@ -119,6 +123,7 @@ class Constraints:
             parts["always"],
             "key" if "depths" in parts["equal"] else "any",
             one_query=bool(parts["one"]),
+            lengths="equal" if "lengths" in parts["equal"] else "any",
             scales=parts["scales"],
         )
 
@@ -147,6 +152,7 @@ def fields_about(operation: str) -> tuple[str, ...]:
         "always": primal(operation) == "attention",
         "depths": bool(letters.intersection(_DEPTHS)),
         "multiple": bool(letters.intersection(_LENGTHS)),
+        "lengths": letters.issuperset(_LENGTHS),
         "heads": letters.issuperset(_HEADS),
         "value_depth": letters.issuperset(_DEPTHS),
         "one_query": bool(declared.layers) and "packed" not in declared.layers,
@@ -198,7 +204,7 @@ def _shape_misfit(constraints: Constraints, sizes: Mapping[str, Sequence[int]]) 
     if constraints.one_query and (several := [size for size in sizes.get("L", ()) if size != 1]):
         return f"takes one query of each sequence, got {several[0]}"
     queries, keys = (sizes.get(letter, ()) for letter in _LENGTHS)
-    if constraints.equal_lengths and queries and keys and queries[0] != keys[0]:
+    if constraints.lengths == "equal" and queries and keys and queries[0] != keys[0]:
         return f"takes only as many keys as queries, got {keys[0]} for {queries[0]}"
     heads, key_heads = (sizes.get(letter, ()) for letter in _HEADS)
     if constraints.heads == "equal" and heads and key_heads and heads[0] != key_heads[0]:

@@ -53,6 +53,9 @@ CODES: tuple[Code, ...] = get_args(Code)
 #: In the reason of a verdict on gradients that an implementation does not compute.
 NO_GRADIENT = "computes no gradient"
 
+#: How the reason begins of a call that an implementation declines by this exception.
+DECLINES = "NotImplementedError"
+
 #: How the reason of a verdict on a case begins that the limits of a run did not allow.
 LEFT_OUT = "left out:"
 

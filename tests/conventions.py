@@ -194,6 +194,25 @@ def of_whole_tiles(q, k, v):
     return _attend(q, k, v)
 
 
+def of_square_scores(q, k, v, causal=False):
+    if q.shape[-2] != k.shape[-2]:
+        raise ValueError("expected as many keys as queries")
+    return _attend(q, k, v, is_causal=causal)
+
+
+def of_square_tiles(q, k, v):
+    _four(q, k, v)
+    if q.shape[-2] % 16:
+        raise ValueError("expected whole tiles")
+    return of_square_scores(q, k, v, causal=True)
+
+
+def wrong_beside_a_square(q, k, v):
+    """Wrong: it reads as many keys as there are queries."""
+    keys = min(q.shape[-2], k.shape[-2])
+    return _attend(q, k[..., :keys, :], v[..., :keys, :])
+
+
 def wrong_past_whole_tiles(q, k, v, softmax_scale=None):
     """Let the padding of the last tile of 16 keys into the sum."""
     padding = [(0, 0)] * (k.ndim - 2) + [(0, -k.shape[-2] % 16), (0, 0)]
@@ -332,6 +351,7 @@ CONVENTIONS = {
         "names": {"is_causal": "module.is_causal", "scale": "module.scaling"},
         "ignore": ["dropout", "kwargs"],
     },
+    "of_square_scores": {"layout": "BHSD", "lengths": "equal", "names": QKV | {"is_causal": "causal"}},
     "in_float32": {"layout": "BHSD", "names": QKV, "dialect": {"NUM-2": "float32"}},
     "of_keys": {
         "layout": "BHSD",

@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -228,9 +229,13 @@ def backend_that(raises):
 @pytest.mark.parametrize(
     ("error", "case", "expected"),
     [
-        (NotImplementedError("no masks yet"), "masking-empty-last", ("unsupported", "no masks yet", True)),
+        (
+            NotImplementedError("no masks yet"),
+            "masking-empty-last",
+            ("unsupported", "NotImplementedError: no masks yet", True),
+        ),
         (Unsupported("no masks yet"), "masking-empty-last", ("unsupported", "no masks yet", True)),
-        (NotImplementedError(), "masking-empty-last", ("unsupported", "raised NotImplementedError", True)),
+        (NotImplementedError(), "masking-empty-last", ("unsupported", "NotImplementedError", True)),
         (ValueError("no"), "masking-empty-last", ("error", "", False)),
         (None, "scores-zero-scale", ("unsupported", "numpy-portable has no argument scale", False)),
     ],
@@ -266,12 +271,34 @@ def test_what_is_not_offered_need_not_name_an_argument(error):
     assert not verdict.declined, "it is no call that the standard offers"
 
 
+def of_some_calls(query, key, value, *, is_causal=False):
+    if (queries := query.shape[-2]) != key.shape[-2]:
+        raise NotImplementedError("as many keys as queries")
+    if queries % 3 == 1:
+        raise NotImplementedError("one more than threes")
+    return reference.attention(query, key, value, is_causal=is_causal, dtype=query.dtype)
+
+
+def test_the_report_says_which_calls_were_declined_and_which_key_describes_them():
+    text = " ".join(check(of_some_calls, rules=["MASK-3", "SOFT-1"], dtypes=["float32"]).text.split())
+    said = "declined by NotImplementedError: "
+    assert re.search(f'{said}as many keys as queries: [0-9]+ calls; lengths = "equal" describes them', text)
+    assert re.search(
+        f"{said}one more than threes: [0-9]+ calls; no key of attnspec.toml describes them", text
+    )
+    told = check(of_some_calls, rules=["MASK-3"], dtypes=["float32"], lengths="equal")
+    fitted = [x for x in told.report.results.verdicts if "equal.lengths" in x.case]
+    assert "pass" in {verdict.status for verdict in fitted}
+    assert not any(verdict.reason.endswith("as many keys as queries") for verdict in fitted)
+
+
 #: A value of each key that a message advises.
 VALUES = {
     "axes": 4,
     "always": {"is_causal": True},
     "depths": [64],
     "multiple": 2,
+    "lengths": "equal",
     "heads": "equal",
     "value_depth": "key",
     "one_query": True,

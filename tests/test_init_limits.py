@@ -49,6 +49,12 @@ def test_a_function_that_is_always_wrong_is_described_by_the_nearest_and_fails(p
             "multiple = [16, 32]  # it raised an error with other numbers of queries",
         ),
         ("wrong_past_whole_tiles", 'layout = "BHSD"  # the results are correct with heads before positions'),
+        ("of_square_tiles", 'lengths = "equal"  # it raised an error with more keys than queries'),
+        ("of_square_tiles", "multiple = [16, 16]"),
+        (
+            "wrong_beside_a_square",
+            'more keys than queries no call was: if it takes none, write lengths = "equal"',
+        ),
         ("wrong_past_whole_tiles", 'scale = "softmax_scale"\n'),
         ("that_reads_past_the_end", 'heads = "equal"  # it read past the end of an array with two key heads'),
     ],
@@ -72,7 +78,7 @@ def test_the_names_of_sinks_have_a_suggestion(name):
 def test_arrays_that_are_joined_in_one_parameter_are_judged():
     Path("attnspec.toml").write_text(text := infer_configuration("conventions:of_joined_arrays"))
     assert 'query = "qkv"\nkey = "qkv"\nvalue = "qkv"\n' in text
-    found = check(load("."), rules=["SOFT-1", "MASK-3"], dtypes=["float32"])
+    found = check(load("."), rules=["SOFT-1", "MASK-3"], dtypes=["float32"], quick=True)
     assert found.good, found.text
     verdicts = found.report.results.verdicts
     assert [verdict.status for verdict in verdicts].count("pass") > 5

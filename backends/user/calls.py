@@ -21,7 +21,7 @@ _OPERATION = OPERATIONS["attention"]
 #: Batch entries, heads, queries and keys: all different, and none is a depth.
 B, H, L, S = 2, 3, 5, 7
 #: Queries and keys of calls: those, as many of both, and numbers that fill a tile.
-LENGTHS = ((L, S), (S, S), (64, 128))
+LENGTHS = ((L, S), (S, S), (64, 128), (128, 128))
 #: The sizes of attention that functions need as arguments.
 _HEADS = ("query_heads", "key_heads")
 

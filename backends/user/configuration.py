@@ -55,6 +55,7 @@ KEYS: Mapping[str, tuple[Any, str]] = {
     "causal_in_mask": (bool, "true or false"),
     "depths": (list, "a list of integers"),
     "multiple": ((int, list), "an integer or a list of two integers"),
+    "lengths": _STRING,
     "heads": _STRING,
     "value_depth": _STRING,
     "bias_dtype": _STRING,

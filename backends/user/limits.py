@@ -65,10 +65,29 @@ def infer_limits(calls: Calls, convention: Convention, why: dict[str, str]) -> M
     if shown := next(filter(None, (misfit(H, H, other, dtype) for other in others)), ""):
         limits["value_depth"] = "key"
         why["value_depth"] = f"it {shown} with values of another depth"
-    if calls.lengths == LENGTHS[-1]:
+    limits |= _infer_lengths(calls, convention, lambda: misfit(H, H, depth, dtype), why)
+    if calls.lengths[1] == LENGTHS[-1][1]:
         limits |= _infer_multiple(calls, lambda: bool(misfit(H, H, depth, dtype)), why)
     limits |= infer_dtypes(calls.backend, dtype, lambda name: not misfit(H, H, depth, name), why)
     return limits
+
+
+def _infer_lengths(
+    calls: Calls, convention: Convention, misfit: Callable[[], str], why: dict[str, str]
+) -> dict[str, Any]:
+    """Infer whether it needs as many keys as queries, where no call with other numbers was right."""
+    whole = calls.lengths
+    if whole[0] != whole[1] or convention.names["query"] == convention.names["key"]:
+        return {}
+    calls.lengths = (whole[0] - 2 if whole[0] % 2 else whole[0] // 2, whole[1])
+    shown, calls.lengths = misfit(), whole
+    if not shown:  # wrong results are for the suite to find
+        why["layout"] += (
+            '; with more keys than queries no call was: if it takes none, write lengths = "equal"'
+        )
+        return {}
+    why["lengths"] = f"it {shown} with more keys than queries"
+    return {"lengths": "equal"}
 
 
 def _infer_multiple(calls: Calls, refuses: Callable[[], bool], why: dict[str, str]) -> dict[str, Any]:
@@ -76,7 +95,9 @@ def _infer_multiple(calls: Calls, refuses: Callable[[], bool], why: dict[str, st
     whole, found = calls.lengths, []
     for at in (0, 1):
         for multiple in (1, 2, 4, 8, 16, 32, 64, 128):
-            calls.lengths = (whole[0], multiple * 3) if at else (multiple, whole[1])
+            keys = 3 * multiple
+            other = (whole[0], keys) if at else (multiple, whole[1])
+            calls.lengths = (keys, keys) if whole[0] == whole[1] else other
             if not refuses():
                 break
         found.append(multiple)

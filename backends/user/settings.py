@@ -201,6 +201,7 @@ def _constraints(where: str, table: Mapping[str, Any]) -> Constraints:
     for key, numbers in (("depths", table.get("depths", ())), ("multiple", both)):
         if not all(type(number) is int and number > 0 for number in numbers):
             raise BackendError(f"{where}: {key}: expected positive integers, got {table[key]!r}")
+    joined = len({table.get("names", {}).get(name, name) for name in ("query", "key")})
     if len(both) != 2:
         raise BackendError(f"{where}: multiple: expected one integer or two, got {multiple!r}")
     return Constraints(
@@ -212,7 +213,7 @@ def _constraints(where: str, table: Mapping[str, Any]) -> Constraints:
         value_depth=table.get("value_depth", "any"),
         bias_dtype=table.get("bias_dtype", "any"),
         one_query=table.get("one_query", False),
-        equal_lengths=len({table.get("names", {}).get(name, name) for name in ("query", "key")}) == 1,
+        lengths="equal" if joined == 1 else table.get("lengths", "any"),
         slopes="" if "slopes" not in table else "end" if _is_from_end(table) else "start",
         scales=_scales(table),
     )

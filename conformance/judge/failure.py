@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import attnspec
 from attnspec.backends import Unsupported
 from attnspec.backends.errors import NotApplicable
-from attnspec.conformance.verdict import Code, Difference, Raise
+from attnspec.conformance.verdict import DECLINES, Code, Difference, Raise
 
 if TYPE_CHECKING:  # the parent of a run, which reads exceptions and makes no arrays, needs no NumPy
     from numpy.typing import NDArray
@@ -55,7 +55,8 @@ class Declined(Unsupported):
     """
 
     def __init__(self, error: NotImplementedError) -> None:
-        super().__init__(str(error).strip() or "raised NotImplementedError")
+        message = str(error).strip()
+        super().__init__(f"{DECLINES}: {message}" if message else DECLINES)
         self.error = error
 
 

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from attnspec import levels
+from attnspec.conformance.attribution.declined import declined_lines
 from attnspec.conformance.attribution.exceptions import never_returns
 from attnspec.conformance.attribution.finding import Finding
 from attnspec.conformance.attribution.known_failures import Stale
@@ -251,6 +252,7 @@ def backend_lines(report: Report, subject: Subject, *, every: bool = True) -> It
             yield from unsupported_lines(verdicts)
         elif report.outcome_of(subject) is not Outcome.FAILS:
             yield from filter(None, [unsupported_line(verdicts)])
+        yield from declined_lines(verdicts, report.seed)
         lines = (left_out_line, gradients_line, budget_line, time_line)
         yield from filter(None, (line(verdicts) for line in lines))
 

@@ -37,10 +37,14 @@ _MALFORMED = {call.name: call.operation for call in malformed()}
 def refused(draw: Draw, name: str) -> Iterator[Yielded]:
     """A call that cannot be honoured raises an error."""
     other = ("float64", "float16", "bfloat16")[tuple(_MALFORMED).index(name) % 3]
-    call = next(call for call in _malformed_calls(draw, _MALFORMED[name]) if call.name == name)
-    for dtype in ("float32", other):
+    for call, dtype in product(_named(draw, name), ("float32", other)):
         misuse = Misuse(call.argument, call.names)
         yield Call(in_dtype(call.arguments, dtype), (call.rule,), call.operation, misuse=misuse)
+
+
+def _named(draw: Draw, name: str) -> list[Malformed]:
+    """Return the malformed call with a name; none if sizes that fit do not allow it, as of swapped axes."""
+    return [call for call in _malformed_calls(draw, _MALFORMED[name]) if call.name == name]
 
 
 def _malformed_calls(draw: Draw, operation: str) -> tuple[Malformed, ...]:
@@ -60,9 +64,9 @@ _RANGES = ("ERR-9", "CACHE-2", "CACHE-5", "CACHE-8", "PACK-6", "PAGE-8", "POS-13
 @chapter.group("ERR-19", each=tuple(call.name for call in malformed() if call.rule in _RANGES))
 def memory_around(draw: Draw, name: str) -> Iterator[Yielded]:
     """Integers out of range are refused, or the result is the same whatever lies around the arrays."""
-    call = next(call for call in _malformed_calls(draw, _MALFORMED[name]) if call.name == name)
-    given = Call(in_dtype(call.arguments, "float32"), operation=call.operation)
-    yield Calls((given,), in_any_surroundings, live=True, bits=True)
+    for call in _named(draw, name):
+        given = Call(in_dtype(call.arguments, "float32"), operation=call.operation)
+        yield Calls((given,), in_any_surroundings, live=True, bits=True)
 
 
 @chapter.group("ERR-12", each=tuple(dict.fromkeys(call.operation for call in malformed())))

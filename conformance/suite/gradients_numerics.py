@@ -50,7 +50,8 @@ def scale_from_terms_of_one_sign(draw: Draw) -> Iterator[Yielded]:
     """The gradient of the scale is a sum over hundreds of queries, in which every pair adds to the others."""
     for arguments in long_sums_of_one_sign(draw, "queries"):
         assert isinstance(arguments, dict)  # noqa: S101 - for the type checker: it yields arguments
-        key = np.broadcast_to(np.array([[0.5], [-0.5]]), arguments["key"].shape)
+        signs = np.resize([0.5, -0.5], arguments["key"].shape[-2])[:, None]
+        key = np.broadcast_to(signs, arguments["key"].shape)
         asked = {"key": key.astype(arguments["key"].dtype), "return_d_scale": True}
         yield Call(arguments | asked, outputs=("d_query", "d_scale"))
 

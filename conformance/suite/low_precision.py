@@ -131,8 +131,8 @@ def scales_that_look_ahead(draw: Draw, which: str) -> Iterator[Yielded]:
         arguments = _low_precision_call(problem, "e4m3fn", "token")
         # Of one sign, and not NaN: scores of large keys are large, and few weights are near each other.
         arguments |= {f"{own}_codes": arguments[f"{own}_codes"] & 0x37 for own in _NAMES}
-        late = np.arange(48)[:, None] >= 24
         small = arguments[f"{name}_scales"] / 8
+        late = np.arange(small.shape[-2])[:, None] >= 24
         arguments[f"{name}_scales"] = np.where(late, small * _AHEAD[name], small).astype(small.dtype)
         masked = {"is_causal": True} if which.endswith("causal") else {"key_lengths": 24}
         rules = ("QUANT-16", "QUANT-10", "MASK-3" if "is_causal" in masked else "MASK-9")

@@ -6,6 +6,7 @@ and most dtypes hold each number exactly.
 
 from dataclasses import dataclass
 from functools import lru_cache
+from math import lcm
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,6 +46,8 @@ def fitted(shape: Shape, constraints: Constraints) -> Shape:
         keys = queries + constraints.multiple[1] - queries % constraints.multiple[1]
     if shape.queries > shape.keys and queries <= keys:
         queries = keys + constraints.multiple[0] - keys % constraints.multiple[0]
+    if constraints.lengths == "equal":
+        queries = keys = max(queries, keys) + -max(queries, keys) % lcm(*constraints.multiple)
     # With three axes the first is the axis of heads, so a batch axis is dropped explicitly.
     outer = shape.outer[-2:] if constraints.axes == 4 else shape.outer
     value_depth = shape.depth if constraints.value_depth == "key" else shape.value_depth
