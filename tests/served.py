@@ -145,6 +145,19 @@ def mla(q_nope, q_pe, kv_c, k_pe, w_uk, w_uv, sm_scale=None, causal=False):
     return function("latent_attention")(q_nope, q_pe, kv_c, k_pe, w_uk, w_uv, **options, dtype=q_nope.dtype)
 
 
+def mla_absorbed(q_nope, q_pe, kv_c, k_pe, w_uk, w_uv, sm_scale=None):
+    """As vLLM, which multiplies the queries by the transposed weight: (H, Dn, R) and (H, R, Dv)."""
+    return mla(q_nope, q_pe, kv_c, k_pe, w_uk.swapaxes(-1, -2), w_uv, sm_scale)
+
+
+def mla_projected(q_nope, q_pe, kv_c, k_pe, w_uk, w_uv, sm_scale=None):
+    """As two linear layers: (R, H Dn) and (R, H Dv)."""
+    assert w_uk.ndim == w_uv.ndim == 2
+    heads = q_nope.shape[-3]
+    w_uk, w_uv = (w.reshape(len(w), heads, -1).swapaxes(0, 1) for w in (w_uk, w_uv))
+    return mla(q_nope, q_pe, kv_c, k_pe, w_uk, w_uv, sm_scale)
+
+
 def mla_of_the_latent_scale(q_nope, q_pe, kv_c, k_pe, w_uk, w_uv, sm_scale=None, causal=False):
     scale = (kv_c.shape[-1] + q_pe.shape[-1]) ** -0.5 if sm_scale is None else sm_scale
     return mla(q_nope, q_pe, kv_c, k_pe, w_uk, w_uv, scale, causal)

@@ -186,6 +186,8 @@ def test_a_companion_with_the_name_and_the_arguments_is_described_as_that_operat
         ),
         ("flash_attn_with_kvcache", "paged_attention", ['new_key = "k"', 'is_causal = "causal"']),
         ("mla", "latent_attention", ['query = "q_nope"', 'key_weight = "w_uk"', 'scale = "sm_scale"']),
+        ("mla_absorbed", "latent_attention", ['shapes = { key_weight = "Hq, D, Dc" }']),
+        ("mla_projected", "latent_attention", ['{ key_weight = "Dc, Hq*D", value_weight = "Dc, Hq*Dv" }']),
         ("int8_by_token", "quantized_attention", ['scales = "token"', 'key_lengths = "kv_len"']),
         ("int8_by_token_or_declined", "quantized_attention", ['scales = "token"']),
         ("int8_of_flat_scales", "quantized_attention", ['scales = "flat-token"', 'key_zero_points = "k_zp"']),

@@ -20,7 +20,7 @@ from tests_support import command
 from attnspec.backends import BackendError, Unsupported, describe
 from attnspec.backends.user.slopes import distances_of, linear_bias, slopes_of
 from attnspec.conformance import check
-from attnspec.reference import alibi_bias, attention
+from attnspec.reference import alibi_bias, attention, latent_attention
 
 NAMES = {"query": "q", "key": "k", "value": "v", "is_causal": "causal"}
 
@@ -242,3 +242,11 @@ def test_a_required_past_is_empty_where_a_call_has_none():
     for options in ({}, {"query_offset": 2}):
         assert backend.attention(query, key, key, **options).shape == (3, 4)
     assert lengths == [(0, 5), (2, 3)]
+
+
+def test_shapes_of_weights_are_permutations_of_their_letters():
+    said = {"operation": "latent_attention", "shapes": {"key_weight": "Dc, Hq*Dv"}}
+    with pytest.raises(
+        BackendError, match=r"shapes: expected the letters Hq, Dc, D in some order .*Dc, Hq\*Dv"
+    ):
+        describe(latent_attention, **said)

@@ -19,6 +19,7 @@ from attnspec.backends.user.convention import Convention, check_convention
 from attnspec.backends.user.defaults import with_defaults
 from attnspec.backends.user.masks import with_own_mask
 from attnspec.backends.user.scales import FLAT, SCALES, with_scales, without_ones
+from attnspec.backends.user.shapes import in_shape
 from attnspec.backends.user.signature import native_names, required_parameters
 from attnspec.backends.user.slopes import with_slopes
 from attnspec.backends.user.windows import with_own_places
@@ -54,7 +55,8 @@ def adapt_companion(
     declared: tuple[Argument | Output, ...] = (*form.arguments.values(), *form.results)
     single = {x.name: x.shape.index("L") - len(x.shape) for x in declared if "L" in x.shape}
     single = single if convention.one_query else {}
-    turned = {x.name for x in declared if convention.layout == "BSHD" and _has_heads(x)} - single.keys()
+    turned = {x.name for x in declared if convention.layout == "BSHD" and _has_heads(x)}
+    turned -= single.keys() | convention.shapes.keys()
     taken = {*native, *returned, *convention.always, *(["bias"] if convention.slopes else [])}
     taken |= {"query_offset"} if convention.at_length else set()
     needed = required_parameters(function)
@@ -91,6 +93,11 @@ def adapt_companion(
             argument: _without_query(call[argument], at)
             for argument, at in single.items()
             if argument in call
+        }
+        call |= {
+            x: in_shape(call[x], form.arguments[x].shape, shape, xp)
+            for x, shape in convention.shapes.items()
+            if x in call
         }
         result = function(**{native.get(argument, argument): x for argument, x in call.items()}, **sizes)
         names = convention.returns or wanted

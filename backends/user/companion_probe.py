@@ -15,6 +15,7 @@ from attnspec.backends.user.companion import adapt_companion
 from attnspec.backends.user.convention import OTHER, Convention
 from attnspec.backends.user.description import Inference, Known, dtypes_to_try, infer_dtypes
 from attnspec.backends.user.scales import FLAT, GRANULARITIES, SCALES
+from attnspec.backends.user.shapes import shapes_to_try
 from attnspec.backends.user.signature import required_parameters
 from attnspec.backends.user.slopes import linear_bias
 from attnspec.backends.user.small_calls import KEYS, QUERIES, Call, cast, option_values, scales_of, small_call
@@ -143,9 +144,10 @@ class _Calls:
         scales = {ours: own for ours, own in names.items() if ours.endswith(SCALES)}
         shapes = (*reversed(GRANULARITIES), *reversed([*FLAT])) if scales else ()
         kinds = known.choices("scales", ("", *shapes))
-        for kind, one, layout in product(kinds, singles, layouts):
+        orders = known.choices("shapes", tuple(shapes_to_try(self.form)))
+        for order, kind, one, layout in product(orders, kinds, singles, layouts):
             own = {**named.names, **(scales if kind else {})}
-            yield replace(named, layout=layout, one_query=one, scales=kind, names=own)
+            yield replace(named, layout=layout, one_query=one, scales=kind, shapes=order, names=own)
 
     def draw(self, convention: Convention, heads: int, dtype: str) -> Call:
         """Draw a call of the arguments that a convention names and the function needs."""
@@ -179,6 +181,8 @@ class _Calls:
             why["heads"] = "it raised an error with two key heads for four query heads"
         elif not agrees:
             why["layout"] = "right with four key heads for four query heads; with two it did not agree"
+        if convention.shapes:
+            why["shapes"] = "the results are right with the axes of these weights in this order"
         return _Fit(convention, call, grouped, why, limits)
 
     def said(self, named: Convention, dtypes: tuple[str, ...]) -> str:

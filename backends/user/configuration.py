@@ -49,6 +49,7 @@ KEYS: Mapping[str, tuple[Any, str]] = {
     "at_length": (bool, "true or false"),
     "slopes": _STRING,
     "scales": _STRING,
+    "shapes": _TABLE,
     "past": (list, "a list of two parameters"),
     "module": _STRING,
     "takes_none": (list, "a list of parameters"),

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from attnspec import OPERATIONS
 from attnspec.backends.errors import BackendError
 from attnspec.backends.user.scales import FLAT, GRANULARITIES, SCALES
+from attnspec.backends.user.shapes import check_shapes
 from attnspec.operations.aliases import meant_in
 
 #: The layouts of the arrays. In the last, heads and depth share an axis.
@@ -81,6 +82,8 @@ class Convention:
     #: The parameter for the slopes of ALiBi, if it takes these in place of a bias. A bias of other numbers is
     #: unsupported.
     slopes: str = ""
+    #: The shapes of arrays of a form whose axes it has in another order or joined, such as ``Dc, Hq*D``.
+    shapes: Mapping[str, str] = field(default_factory=dict)
     #: What has a scale of its own, if it takes scales of codes in one shape, of `GRANULARITIES` or `FLAT`.
     scales: str = ""
     #: Whether distances are counted from the last query and the last key, as the dialect of causality says.
@@ -103,6 +106,7 @@ def check_convention(name: str, convention: Convention, operation: str = "attent
     _check_names(name, convention.names, operation)
     _check_slopes(name, convention, operation)
     _check_scales(name, convention, operation)
+    check_shapes(name, convention.shapes, form)
     alone = [key for key in _OF_ATTENTION if getattr(convention, key) != getattr(Convention(), key)]
     alone += ["layout"] if convention.layout == PACKED else []
     if operation != "attention" and alone:

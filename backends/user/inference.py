@@ -120,6 +120,7 @@ def _table(inference: Inference, operation: str) -> dict[str, Any]:
         "causal_in_mask": convention.causal_in_mask,
         "slopes": convention.slopes,
         "scales": convention.scales,
+        "shapes": convention.shapes,
         "open_side": convention.open_side,
         "window": "" if convention.window == "sides" else convention.window,
         "sizes": convention.sizes,

@@ -167,6 +167,7 @@ def settings_of_table(where: str, name: str, table: Mapping[str, Any]) -> Settin
         at_length=table.get("at_length", False),
         slopes=table.get("slopes", ""),
         scales=table.get("scales", ""),
+        shapes=table.get("shapes", {}),
         from_end=_is_from_end(table),
     )
     as_it_is = ("accuracy", "profile", "versions", "dialect", "concurrent")

@@ -1,0 +1,66 @@
+"""Arrays whose axes a function has in another order, or joined, by the letters of their shapes."""
+
+from collections.abc import Iterator, Mapping
+from itertools import chain, permutations, product
+from math import prod
+from typing import Any
+
+from attnspec import Operation
+from attnspec.backends.errors import BackendError
+from attnspec.operations.letters import BATCH, HEADS, LETTERS
+
+#: The letters of arrays that are no weights.
+_OF_CALLS = frozenset((BATCH, "L", "S", "K", "N"))
+
+
+def check_shapes(name: str, shapes: Mapping[str, str], form: Operation) -> None:
+    """Refuse shapes with other letters than those of an argument."""
+    for argument, shape in shapes.items():
+        own = form.arguments[argument].shape if argument in form.arguments else ()
+        letters = [letter for letter in own if letter != BATCH]
+        if sorted(chain(*_axes(shape))) != sorted(letters):
+            raise BackendError(
+                f"backend {name}: shapes: expected the letters {', '.join(letters) or 'of an argument'} "
+                f"in some order for {argument}, got {shape!r}"
+            )
+
+
+def in_shape(array: Any, own: tuple[str, ...], shape: str, xp: Any) -> Any:
+    """Bring an array into a shape such as ``Dc, Hq*D``. One with other axes is for the function to refuse."""
+    letters = [letter for letter in own if letter != BATCH]
+    outer = array.ndim - len(letters)
+    if outer < 0 or (outer and BATCH not in own):
+        return array
+    order = [outer + letters.index(letter) for axis in _axes(shape) for letter in axis]
+    sizes = [prod(array.shape[outer + letters.index(letter)] for letter in axis) for axis in _axes(shape)]
+    turned = xp.permute_dims(array, [*range(outer), *order])
+    return turned.reshape((*array.shape[:outer], *sizes))
+
+
+def shapes_to_try(form: Operation) -> Iterator[dict[str, str]]:
+    """Yield shapes of the weights of an operation, those without a change and with the same change first."""
+    arguments = (form.arguments[name] for name in form.arrays)
+    weights = {
+        x.name: x.shape for x in arguments if len(x.shape) > 1 and {*x.shape} <= LETTERS.keys() - _OF_CALLS
+    }
+    choices = product(*([*enumerate(_shapes_of(own))] for own in weights.values()))
+    for choice in sorted(choices, key=lambda choice: len({number for number, _ in choice}) > 1):
+        yield {
+            name: x
+            for (name, own), (_, x) in zip(weights.items(), choice, strict=True)
+            if x != ", ".join(own)
+        }
+
+
+def _shapes_of(own: tuple[str, ...]) -> Iterator[str]:
+    """Yield a shape in every order, and with heads joined to another axis."""
+    yield from map(", ".join, permutations(own))
+    heads = next((letter for letter in own if letter in HEADS), "")
+    for other in (letter for letter in own if heads and letter != heads and len(own) > 2):
+        rest = [letter for letter in own if letter not in (heads, other)]
+        yield ", ".join([*rest, f"{heads}*{other}"])
+        yield ", ".join([f"{heads}*{other}", *rest])
+
+
+def _axes(shape: str) -> list[list[str]]:
+    return [axis.strip().split("*") for axis in shape.split(",")]
