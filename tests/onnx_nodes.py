@@ -11,10 +11,6 @@ reference_evaluator = pytest.importorskip("onnx.reference").ReferenceEvaluator
 
 INPUTS = ("Q", "K", "V", "attn_mask", "past_key", "past_value", "nonpad_kv_seqlen")
 OUTPUTS = ("Y", "present_key", "present_value", "qk_matmul_output")
-HEADS = ((1, 1), (4, 2), (3, 3), (6, 1))
-#: Squares, as ONNX multiplies both sides by the root of the scale and takes it in float32.
-SCALES = (None, 0.0, 0.25, 2.25)
-WINDOWS = ((-1, -1), (1, -1), (0, 1), (-1, 0), (2, 0))
 
 
 @dataclass(frozen=True)
@@ -26,54 +22,6 @@ class Node:
     def outputs(self):
         """Those that may be asked for: where the cache is kept outside, nothing is present."""
         return OUTPUTS if "nonpad_kv_seqlen" not in self.inputs else (OUTPUTS[0], OUTPUTS[3])
-
-
-def draw(rng, opset, *, flat=False, cache=None, causal=0, axes=None, boolean=True):
-    """Draw a node: everything that is not given is chosen at random.
-
-    `axes` are those of attn_mask, "1" for one that is broadcast and "s" for a short last one; `cache` is
-    "past" or "lengths".
-    """
-    (heads, key_heads), dtype = HEADS[rng.integers(4)], (np.float32, np.float64)[rng.integers(2)]
-    batch, queries, keys, depth, depth_v = 2, int(rng.integers(1, 5)), int(rng.integers(2, 7)), 5, 3
-    past = int(rng.integers(0, 4)) if cache == "past" else 0
-    total = past + keys
-    sizes = {"B": batch, "H": heads, "L": queries, "S": total, "1": 1, "s": int(rng.integers(1, total))}
-
-    def array(*shape):
-        return (1.5 * rng.normal(size=shape)).astype(dtype)
-
-    inputs = {
-        "Q": array(batch, heads, queries, depth),
-        "K": array(batch, key_heads, keys, depth),
-        "V": array(batch, key_heads, keys, depth_v),
-    }
-    attributes = {
-        "is_causal": causal,
-        "qk_matmul_output_mode": int(rng.integers(4)),
-        "softcap": (0.0, 1.5)[rng.integers(2)],
-    }
-    scale = SCALES[rng.integers(4)]
-    attributes |= {} if scale is None else {"scale": scale}
-    precision = (None, onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE)[rng.integers(3)]
-    attributes |= {} if precision is None else {"softmax_precision": precision}
-    if flat:
-        inputs = {n: a.swapaxes(1, 2).reshape(batch, a.shape[2], -1) for n, a in inputs.items()}
-        attributes |= {"q_num_heads": heads, "kv_num_heads": key_heads}
-    if opset >= 25:
-        left, right = WINDOWS[rng.integers(5)]
-        attributes |= {"left_window_size": left, "right_window_size": right}
-    if axes is not None:
-        shape = tuple(sizes[axis] for axis in axes)
-        chosen = rng.random(shape) < 0.7
-        inputs["attn_mask"] = chosen if boolean else np.where(chosen, array(*shape), dtype(-np.inf))
-    if cache == "past":
-        inputs["past_key"] = array(batch, key_heads, past, depth)
-        inputs["past_value"] = array(batch, key_heads, past, depth_v)
-    if cache == "lengths":  # a short mask reaches as far as the longest, says the text
-        most = total if axes is None or axes[-1] == "S" else sizes[axes[-1]]
-        inputs["nonpad_kv_seqlen"] = rng.integers(0, most + 1, size=batch)
-    return Node(opset, attributes, inputs)
 
 
 def proto(node):
@@ -113,15 +61,6 @@ def by_body(node):
         raise ValueError(f"the schema refuses to give a body for {node}")
     found = reference_evaluator(body).run(list(node.outputs()), node.inputs, attributes=node.attributes)
     return dict(zip(node.outputs(), found, strict=True))
-
-
-def misread_by_reference(node):
-    """Whether a node shows a difference between the reference and its text that test_onnx.py pins."""
-    given, mask = node.attributes, node.inputs.get("attn_mask")
-    capped = given["qk_matmul_output_mode"] == 0 and given["softcap"] > 0
-    windowed = max(given.get("left_window_size", -1), given.get("right_window_size", -1)) >= 0
-    narrow = mask is not None and (mask.ndim < 2 or mask.shape[-2] < node.inputs["Q"].shape[-2])
-    return capped or (narrow and given["is_causal"] and not windowed)
 
 
 def unit(dtype):
