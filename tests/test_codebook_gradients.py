@@ -34,7 +34,6 @@ OPTIONS: tuple[dict[str, Any], ...] = (
 )
 #: L, S, D and Dv. The keys or the queries fill more than one tile, or both do and intervals have whole tiles.
 SHAPES = ((9, 130, 6, 5), (150, 9, 6, 5), (140, 400, 16, 12), (400, 130, 12, 16))
-NAMES = {"-".join(one) or "plain" for one in OPTIONS}
 
 
 def problem(options: dict[str, Any], shape: tuple[int, int, int, int], **sizes: Any) -> Formula:
@@ -138,11 +137,11 @@ class Long:
         p /= p.sum()
         return keys, p, float((p @ self.value[keys]) @ self.g[i])
 
-    def of_pair(self, i: int, j: int, values_of: int | None = None) -> dict[str, Any]:
+    def of_pair(self, i: int, j: int) -> dict[str, Any]:
         """What a pair adds to the gradients of its query, its key and its value."""
         keys, p, delta = self.row(i)
         p = p[j - keys[0]]
-        t = p * (self.g[i] @ self.value[j if values_of is None else values_of] - delta)
+        t = p * (self.g[i] @ self.value[j] - delta)
         t = t / np.sqrt(self.query.shape[-1])
         return {"d_query": t * self.key[j], "d_key": t * self.query[i], "d_value": p * self.g[i]}
 
@@ -184,80 +183,22 @@ def long(request: pytest.FixtureRequest) -> Long:
     return Long(Formula(16384, 16384, 64, 64, words=8, options=options), dtype)
 
 
-def shares(long: Long, fault: Any) -> dict[str, float]:
-    """How often a fault in a pair is told, by gradient. Float32 does not tell pairs of small weights."""
+def test_a_pair_that_a_long_problem_loses_is_told(long: Long) -> None:
+    """A pair counted twice differs by as much. Float32 does not tell pairs of small weights."""
     told: dict[str, list[bool]] = {"d_query": [], "d_key": [], "d_value": []}
     for i, j in pairs_of(long):
         keys, p, _ = long.row(i)
         if long.dtype == "float32" and p[j - keys[0]] * len(keys) < _SMALL:
             continue
-        moved = fault(long, i, j)
+        moved = long.of_pair(i, j)
         for name, place in (("d_query", i), ("d_key", j), ("d_value", j)):
             told[name].append(long.told(name, place, moved[name]))
     assert min(map(len, told.values())) > 50
-    return {name: float(np.mean(one)) for name, one in told.items()}
-
-
-def lost(long: Long, i: int, j: int) -> dict[str, Any]:
-    """A pair is left out, or counted twice: the difference has the same size."""
-    return long.of_pair(i, j)
-
-
-def displaced(long: Long, i: int, j: int) -> dict[str, Any]:
-    """The numbers of the row or key beside it are taken for a pair."""
-    own = long.of_pair(i, j)
-    keys, p, delta = long.row(i)
-    weight = p[j - keys[0]]
-    other = i - 1 if i else 1
-    t = long.of_pair(i, j, values_of=j - 1 if j else 1)
-    at = weight * (long.g[other] @ long.value[j] - delta) / np.sqrt(long.query.shape[-1])
-    return {
-        "d_query": own["d_query"] - t["d_query"],
-        "d_key": own["d_key"] - at * long.query[i],
-        "d_value": weight * (long.g[i] - long.g[other]),
-    }
-
-
-@pytest.mark.parametrize("fault", [lost, displaced])
-def test_a_fault_in_one_pair_of_a_long_problem_is_told(long: Long, fault: Any) -> None:
-    """A query that a key loses, counts twice or takes from elsewhere, and a key that a query does."""
-    found = shares(long, fault)
+    found = {name: float(np.mean(one)) for name, one in told.items()}
     if long.dtype == "float64":
         assert set(found.values()) == {1.0}
     assert found["d_value"] >= 0.98, found
-    assert found["d_key"] >= 0.85, found
-    assert found["d_query"] >= 0.85, found
-
-
-def test_a_query_and_a_key_that_are_lost_are_told_by_some_of_their_pairs(long: Long) -> None:
-    """A key tells of each query, and a query of each key."""
-    random = np.random.default_rng(6)
-    for _ in range(60):
-        i = int(random.integers(1, 16384))
-        keys, p, _ = long.row(i)
-        likely = keys[np.argsort(p)[-8:]]
-        for name in ("d_key", "d_value"):
-            assert any(long.told(name, j, long.of_pair(i, j)[name]) for j in likely.tolist()), (i, name)
-        j = int(random.integers(16384))
-        rows = range(*(int(bound[j]) for bound in long.of_keys))
-        several = random.choice(rows, size=min(40, len(rows)), replace=False).tolist()
-        assert any(long.told("d_query", i, long.of_pair(i, j)["d_query"]) for i in several), j
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.sample(1)
-def test_a_window_that_is_off_by_one_is_told_in_each_tile(dtype: str) -> None:
-    """Each tile has queries and keys that tell a window of one key more or less."""
-    formula = Formula(8192, 8192, 64, 64, words=8, options={"is_causal": True, "window": (255, None)})
-    long = Long(formula, dtype)
-    for tile in (0, 3, 20, 63):
-        for name in ("d_query", "d_key", "d_value"):
-            told = []
-            for j in range(tile * 128, tile * 128 + 128):
-                i = j + 255
-                if i < 8192:
-                    told.append(long.told(name, i if name == "d_query" else j, long.of_pair(i, j)[name]))
-            assert any(told) or not told, (tile, name)
+    assert min(found["d_key"], found["d_query"]) >= 0.85, found
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])

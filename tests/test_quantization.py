@@ -70,22 +70,6 @@ def test_the_golden_vectors_have_every_code(encoding):
     assert np.array_equal(numbers, codes.view(FORMATS[encoding]).astype(np.float64), equal_nan=True)
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("encoding", ["int8", *FORMATS])
-def test_the_oracles_agree_on_products_of_all_digits(encoding, seed):
-    random = np.random.default_rng(seed)
-    arguments = {
-        "scales": random.normal(size=(2, 3, 2)),
-        "codes": draw_codes(random, encoding, (2, 6, 8)),
-        "encoding": encoding,
-    }
-    if encoding == "int8":
-        arguments["zero_points"] = random.integers(-128, 128, (3, 1))
-    one, other = by_exact(arguments), by_rational(arguments)
-    assert np.array_equal(one, other)
-    assert np.array_equal(one, dequantize(**arguments))
-
-
 def parts_of(data, size):
     """Split the bytes of one block of gguf into its scale and its codes."""
     scale = struct.unpack("<e", data[:2])[0]
