@@ -20,14 +20,6 @@ from tools.gradient_calls import DATASETS, exact, problem
 from tools.gradient_evidence import EXCEEDING, trials
 from tools.gradient_faults import GRADIENT_FAULTS
 
-NUMERICS = (Path(attnspec.__file__).parent / "numerics.md").read_text(encoding="utf-8")
-
-
-def full_and_cast(arguments, dtype, output="output", **options):
-    """The budget of the first element in two classes."""
-    for name in ("full", "cast"):
-        yield budget("attention", arguments, dtype, accuracy=name, **options)[output].flat[0]
-
 
 def test_one_key_allows_an_exponent_by_a_fused_multiply_add():
     """The exponential is not 1: its exponent is the rounding error of the maximum in base 2."""
@@ -110,22 +102,6 @@ def test_infinity_in_a_cap_has_a_budget():
         np.testing.assert_allclose(found, far[name], rtol=1e-6)
 
 
-def test_a_tanh_is_approximate_in_the_class_cast_of_half_precision_alone():
-    """The tanh of a GPU is off by 1.113e-5 of itself. Ten times that is a fault."""
-    x, cap = np.linspace(0.5, 60, 200), 30.0
-    arguments = {"query": x[:, None], "key": np.ones((1, 1)), "value": np.ones((1, 1)), "softcap": cap}
-    full, cast = (
-        budget("attention", arguments, "float16", accuracy=name)["lse"] for name in ("full", "cast")
-    )
-    approximate, within = 2.0**-13 + 2.0**-16 * cap * np.tanh(x / cap), 1.113e-5 * cap * np.tanh(x / cap)
-    assert np.allclose(cast - full, approximate, rtol=1e-3, atol=0)
-    assert ((within > full) & (within < cast))[10:].all()
-    assert (10 * within > cast)[30:].all()
-    scores = {name: arguments[name] for name in ("query", "key", "softcap")}
-    single = [budget("scores", scores, "float32", accuracy=name)["scores"] for name in ("full", "cast")]
-    assert (single[0] == single[1]).all()
-
-
 def test_a_disallowed_score_that_overflows_leaves_the_lse_of_one_key_its_budget():
     one, key = np.ones((1, 1), np.float64), np.array([[1.0], [np.finfo(np.float64).max]])
     call = {"query": 4 * one, "key": key, "value": key}
@@ -147,13 +123,6 @@ def test_minus_infinity_has_a_budget_where_it_is_capped():
     e = np.array([4, 6 + 3 + 4])  # exponential; cap, shift and exponential
     first_order = p * (e + (p * e).sum() + (2 + 4) + 2 * 5 * np.log(2)) + p  # and the result
     assert np.allclose(capped[0], first_order * 2.0**-53, rtol=1e-9, atol=0)
-
-
-def test_the_class_cast_allows_nothing_more_where_the_storage_is_the_longer_format():
-    one, two = np.ones((1, 1)), np.ones((2, 1))
-    arguments = {"query": one, "key": two, "value": two}
-    full, cast = full_and_cast(arguments, "float64", "lse", working="float32")
-    assert full == cast
 
 
 def test_the_page_has_the_profiles_of_the_code():

@@ -40,7 +40,7 @@ BUGS = [
 
 
 @pytest.mark.parametrize(("name", "cause", "named"), BUGS)
-@pytest.mark.sample(1)
+@pytest.mark.exhaustive
 def test_the_report_of_a_bug_names_its_cause_first(name, cause, named, monkeypatch):
     # What is named must not depend on what else the machine does.
     monkeypatch.setattr(worker, "DIAGNOSIS_LIMIT", 600.0)

@@ -141,6 +141,7 @@ IMPORTED = (
 
 
 @pytest.mark.parametrize("source", IMPORTS)
+@pytest.mark.sample(6)
 def test_what_an_import_may_do(source, here, monkeypatch):
     monkeypatch.setattr(worker, "IMPORT_LIMIT", 3.0)
     (here / "kernel.py").write_text(source + "\n")
@@ -153,6 +154,7 @@ def test_what_an_import_may_do(source, here, monkeypatch):
 
 
 @pytest.mark.parametrize("source", IMPORTED)
+@pytest.mark.sample(3)
 def test_what_an_import_may_do_and_be_judged(source, here):
     (here / "kernel.py").write_text(
         f"{source}\nimport sys\nsys.path.append({str(TESTS)!r})\nfrom hostile import right as attention\n"

@@ -49,6 +49,7 @@ SURROUNDINGS = {
 
 
 @pytest.mark.parametrize("kind", SURROUNDINGS)
+@pytest.mark.sample(3)
 def test_what_surroundings_may_be(kind, tmp_path):
     results = tmp_path / "r.jsonl"
     words = ["hostile:right", "hostile:raising_surrogates", "--case", CASE, "--results", results]

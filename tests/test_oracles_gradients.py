@@ -5,15 +5,13 @@ import pytest
 from flint import fmpq
 from gradient_problems import both, numbers, plain
 
-from attnspec import OPERATIONS, Case
+from attnspec import Case
 from attnspec.conformance.suite import groups
 from attnspec.reference.exact.backward import parts_of, scaled, terms
 from attnspec.reference.exact.balls import OracleError
 from attnspec.reference.exact.evaluate import evaluate as exact
 from attnspec.reference.exact.quotients import total
 from attnspec.reference.rational.evaluate import evaluate as rational
-
-VJP = OPERATIONS["attention_vjp"]
 
 #: Variants that change gradients, and what shows them beside arrays.
 VARIANTS = {

@@ -159,7 +159,7 @@ def cases():
     return [one for one in found if hasattr(one, "arguments") and one.misuse is None]
 
 
-CASES = cases()
+CASES = cases()[::2]
 
 
 def verdicts(variants, dialect, items):

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from tests_support import attnspec, command
@@ -18,7 +17,6 @@ from attnspec.conformance.run.plan import Selection
 from attnspec.conformance.run.resume import finished_verdicts
 from attnspec.conformance.verdict import Verdict
 
-TESTS = Path(__file__).parent
 CASES = ("sizes-covering-1", "sizes-covering-4", "sizes-covering-5", "sizes-covering-6")
 SIZES = ("--sizes", *(word for case in CASES for word in ("--case", case)))
 #: Notes each call, and waits in one of them to be interrupted.

@@ -17,7 +17,6 @@ from attnspec.conformance.verdict import Verdict
 from attnspec.rule import DEFINITIONS, parse
 
 SPEC = Path(attnspec.__file__).parent
-RULES = {rule.id for rule in rules()}
 
 
 #: Variants that have no values which a case could hold: a result of lower precision depends on the order of

@@ -67,21 +67,6 @@ def test_attention_cases_take_projections_and_three_ways_to_mask_agree():
         assert np.array_equal(expected[0][name], expected[2][name])
 
 
-@pytest.mark.parametrize(
-    ("single", "whole", "row"),
-    [
-        ("softmax-001-single", "softmax-001", 2),
-        ("softmax-002-single", "softmax-002", 0),
-        ("softmax-003-single", "softmax-003", 1),
-        ("scores-002-single", "scores-002", 0),
-        ("scores-003-single", "scores-003", 1),
-    ],
-)
-def test_a_single_query_is_a_row_of_the_whole(single, whole, row):
-    for name, values in find_case(single).expected.items():
-        assert np.array_equal(values[0], find_case(whole).expected[name][row])
-
-
 @pytest.mark.parametrize("operation", [name for name, form in OPERATIONS.items() if not form.stacked])
 def test_every_argument_is_used_by_a_case(operation):
     """But for options of the operation that it reduces to or differentiates, whose cases use them."""
@@ -97,22 +82,6 @@ def test_what_is_said_to_be_exact_in_every_dtype_is():
     said = [case for case in cases() if "exact in every dtype" in case.provenance.inputs]
     assert len(said) > 200
     assert [case.id for case in said if dtypes_of(case) != DTYPES] == []
-
-
-@pytest.mark.parametrize(
-    "case", [case for case in ATTENTION if "dropout_mask" not in case.arguments], ids=str
-)
-def test_rows_sum_to_what_the_sink_leaves(case):
-    """The weights of a row and its sink sum to 1; where the lse is that of nothing, all is 0."""
-    output, lse, weights = (case.expected[name] for name in ("output", "lse", "weights"))
-    sinks = case.arguments.get("sinks", np.full(lse.shape[-2:-1] or 1, -np.inf))
-    sinks = np.broadcast_to(sinks if lse.ndim == 1 else sinks[:, None], lse.shape)
-    empty = ~(weights != 0).any(axis=-1)  # a row of NaN is not
-    assert np.array_equal(lse[empty], sinks[empty])
-    assert not output[empty].any()
-    there = ~empty & (lse < np.inf)  # a score of NaN or plus infinity leaves the weights undefined (NUM-11)
-    left = 1 - np.exp(sinks[there] - lse[there])
-    np.testing.assert_allclose(weights.sum(axis=-1)[there], left, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -134,30 +103,6 @@ def test_every_argument_but_what_is_returned_is_in_the_case_of_all():
     operation = OPERATIONS["attention"]
     returned = {"return_lse", "return_weights", "return_max"}
     assert {*operation.arrays, *operation.options} - given == returned
-
-
-@pytest.mark.parametrize(
-    ("step", "rows"),
-    [
-        ("caching-step-last", slice(5, 6)),
-        ("caching-step-two", slice(4, 6)),
-        ("caching-step-middle", slice(2, 4)),
-        ("caching-step-capacity", slice(4, 5)),
-    ],
-)
-def test_a_step_is_rows_of_the_full_pass(step, rows):
-    full, found = find_case("caching-full").expected, find_case(step).expected
-    assert np.array_equal(found["output"], full["output"][rows])
-    assert np.array_equal(found["lse"], full["lse"][rows])
-
-
-def test_a_batch_of_steps_is_rows_of_the_full_pass_and_garbage_changes_no_bit():
-    full, found = (find_case(f"caching-{name}").expected["output"] for name in ("full", "step-batch"))
-    assert np.array_equal(found[:, 0], [full[2:4], full[4:6]])
-    one, other = (find_case(f"masking-garbage{name}") for name in ("", "-other"))
-    assert not np.array_equal(one.arguments["value"], other.arguments["value"])
-    for name, values in one.expected.items():
-        assert values.tobytes() == other.expected[name].tobytes()
 
 
 def test_closed_forms():
