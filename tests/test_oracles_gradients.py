@@ -7,7 +7,7 @@ from gradient_problems import both, numbers, plain
 
 from attnspec import Case
 from attnspec.conformance.suite import groups
-from attnspec.reference.exact.backward import parts_of, scaled, terms
+from attnspec.reference.exact.backward import multiply_by_scale, parts_of, terms
 from attnspec.reference.exact.balls import OracleError
 from attnspec.reference.exact.evaluate import evaluate as exact
 from attnspec.reference.exact.quotients import total

@@ -51,7 +51,7 @@ def test_boundaries_have_no_effect_on_a_bit(data, shards):
 def test_simulated_ranks_are_right_for_any_boundaries(data, shards, ranks):
     call, d_output = random_call(2), np.random.default_rng(3).normal(size=(4, 5, 2))
     cuts = drawn_cuts(data, call, shards)
-    run = functions({"sharded_attended": ranks.attend, "sharded_backward": ranks.differentiate})
+    run = functions({"attend_sharded": ranks.attend, "sharded_backward": ranks.differentiate})
     got = run["sharded_attention"](**call, **cuts, window=(2, 1))
     np.testing.assert_allclose(got, attention(**call, window=(2, 1)), atol=1e-14)
     found = run["sharded_attention_vjp"](**call, d_output=d_output, **cuts, window=(2, 1))
