@@ -1,5 +1,6 @@
 """Implementations that take only some calls: the suite fits its cases, and a declined call is not offered."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +13,7 @@ from attnspec.backends.check import check_backend
 from attnspec.backends.constraints import ANY, Constraints, fields_about, fits
 from attnspec.backends.user.function import with_settings
 from attnspec.backends.user.settings import Settings
+from attnspec.conformance import check
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.relations.relation import Relation
 from attnspec.conformance.results import Header, Run, Subject

@@ -10,8 +10,8 @@ from attnspec.conformance.suite.datasets import Problem, problem
 from attnspec.dtypes import numpy_dtype
 from attnspec.reference import attention
 from attnspec.reference.budget.budget import budget
-from tools.algorithms import Algorithm, divided, finite, run
-from tools.units import SHORT_WEIGHTS, UNITS, aligned_sum, multiplied, split_by_cutting, split_in_three
+from tools.algorithms import Algorithm, divide, finite, run
+from tools.units import SHORT_WEIGHTS, UNITS, aligned_sum, multiply, split_by_cutting, split_in_three
 
 LOG2E = np.float32(np.log2(np.e))
 
