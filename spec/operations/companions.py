@@ -76,16 +76,9 @@ def _of_linear_layers(*weights: Argument) -> Iterator[Argument]:
     return (replace(weight, turns=("linear",)) for weight in weights)
 
 
-_CONVENTION = Argument(
-    "convention",
-    "word",
-    "axis order of tokens, weights and result",
-    ("form",),
-    "PROJ-1",
-    default="row",
-    words=("row", "column", "linear"),
-    refusals=MappingProxyType({"form": "ERR-16"}),
-)
+_CONVENTION = Argument("convention", "word", "axis order of tokens, weights and result", ("form",), "PROJ-1",
+    default="row", words=("row", "column", "linear"),
+    refusals=MappingProxyType({"form": "ERR-16"}))  # fmt: skip
 
 PROJECTION = Operation(
     _turning(

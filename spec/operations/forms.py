@@ -81,18 +81,10 @@ def _new(argument: Argument, meaning: str, other: str, shape: Shape) -> Argument
     )
 
 
-BLOCK_TABLE = Argument(
-    "block_table",
-    "array",
-    "page numbers of each sequence, in order",
-    ("form",),
-    "PAGE-1",
-    (BATCH, "T"),
-    "integer",
-    refusals=MappingProxyType({"dtype": "ERR-16", "shape": "ERR-16", "axes": "ERR-16"}),
-    called="page",
-    since=_SINCE,
-)
+BLOCK_TABLE = Argument("block_table", "array", "page numbers of each sequence, in order", ("form",), "PAGE-1",
+    (BATCH, "T"), "integer",
+    refusals=MappingProxyType({"dtype": "ERR-16", "shape": "ERR-16", "axes": "ERR-16"}), called="page",
+    since=_SINCE)  # fmt: skip
 HELD_LENGTHS = replace(
     KEY_LENGTHS,
     meaning="number of positions that the pages hold",
@@ -146,64 +138,23 @@ def _size(name: str, letter: str, noun: str) -> Argument:
 
 QUERY_BLOCK = _size("query_block", "Lb", "queries")
 KEY_BLOCK = _size("key_block", "Sb", "keys")
-BLOCK_MASK = Argument(
-    "block_mask",
-    "array",
-    "True where the queries of a block may attend to the keys of a block",
-    ("masks",),
-    "SPARSE-1",
-    _BLOCKS,
-    "boolean",
-    broadcasts=True,
-    default=None,
-    refusals=MASK.refusals,
-    since=_SINCE,
-)
-BLOCK_COUNTS = Argument(
-    "block_counts",
-    "array",
-    "number of blocks that are listed for each block of queries",
-    ("masks",),
-    "SPARSE-3",
-    _BLOCKS[:-1],
-    "integer",
-    broadcasts=True,
-    default=None,
-    bounds=Bounds(0, "W"),
-    needs=("block_indices",),
-    refusals=MappingProxyType({**_INTEGERS, "alone": "SPARSE-10", "bounds": "SPARSE-11"}),
-    called="count",
-    since=_SINCE,
-)
-BLOCK_INDICES = Argument(
-    "block_indices",
-    "array",
-    "blocks of keys that are listed for each block of queries",
-    ("masks",),
-    "SPARSE-3",
-    (*_BLOCKS[:-1], "W"),
-    "integer",
-    broadcasts=True,
-    default=None,
-    needs=("block_counts",),
-    refusals=MappingProxyType({**_INTEGERS, "alone": "SPARSE-10", "bounds": "SPARSE-11"}),
-    called="listed block",
-    since=_SINCE,
-)
-KEY_INDICES = Argument(
-    "key_indices",
-    "array",
-    "keys that are listed for each query; -1 is none",
-    ("masks",),
-    "SPARSE-6",
-    (BATCH, "Hkv", "L", "W"),
-    "integer",
-    broadcasts=True,
-    bounds=Bounds(-1, "S", below=True),
-    refusals=MappingProxyType({**_INTEGERS, "bounds": "SPARSE-11"}),
-    called="listed key",
-    since=_SINCE,
-)
+BLOCK_MASK, BLOCK_COUNTS, BLOCK_INDICES, KEY_INDICES = (
+    Argument("block_mask", "array", "True where the queries of a block may attend to the keys of a block",
+        ("masks",), "SPARSE-1", _BLOCKS, "boolean", broadcasts=True, default=None, refusals=MASK.refusals,
+        since=_SINCE),
+    Argument("block_counts", "array", "number of blocks that are listed for each block of queries",
+        ("masks",), "SPARSE-3", _BLOCKS[:-1], "integer", broadcasts=True, default=None, bounds=Bounds(0, "W"),
+        needs=("block_indices",),
+        refusals=MappingProxyType({**_INTEGERS, "alone": "SPARSE-10", "bounds": "SPARSE-11"}), called="count",
+        since=_SINCE),
+    Argument("block_indices", "array", "blocks of keys that are listed for each block of queries", ("masks",),
+        "SPARSE-3", (*_BLOCKS[:-1], "W"), "integer", broadcasts=True, default=None, needs=("block_counts",),
+        refusals=MappingProxyType({**_INTEGERS, "alone": "SPARSE-10", "bounds": "SPARSE-11"}),
+        called="listed block", since=_SINCE),
+    Argument("key_indices", "array", "keys that are listed for each query; -1 is none", ("masks",),
+        "SPARSE-6", (BATCH, "Hkv", "L", "W"), "integer", broadcasts=True, bounds=Bounds(-1, "S", below=True),
+        refusals=MappingProxyType({**_INTEGERS, "bounds": "SPARSE-11"}), called="listed key", since=_SINCE),
+)  # fmt: skip
 
 
 def _beside(name: str, meaning: str, shape: Shape) -> Argument:
@@ -211,19 +162,14 @@ def _beside(name: str, meaning: str, shape: Shape) -> Argument:
 
 
 LATENT_ARRAYS = (
-    array(
-        "query",
-        "queries without their rotary part",
-        "LATENT-1",
-        (BATCH, "Hq", "L", "D"),
-        rules(axes="ERR-16"),
-    ),
+    array("query", "queries without their rotary part", "LATENT-1", (BATCH, "Hq", "L", "D"),
+        rules(axes="ERR-16")),
     _beside("query_rotary", "rotary part of the queries", (BATCH, "Hq", "L", "Dr")),
     _beside("latent", "latent vectors, which keys and values are projected from", (BATCH, "S", "Dc")),
     _beside("key_rotary", "rotary part of the keys, shared by all heads", (BATCH, "S", "Dr")),
     _beside("key_weight", "projects the latent to the keys of each head", ("Hq", "Dc", "D")),
     _beside("value_weight", "projects the latent to the values of each head", ("Hq", "Dc", "Dv")),
-)
+)  # fmt: skip
 LATENT_SCALE = replace(
     SCALE, meaning="factor of the dot products; `1 / sqrt(D + Dr)` by default", rule="LATENT-2"
 )
@@ -258,26 +204,13 @@ HEAD_SHARDS = replace(
 )
 
 
-DROPOUT_P = Argument(
-    "dropout_p",
-    "number",
-    "probability with which a weight is dropped",
-    ("weights",),
-    "DROP-7",
-    bounds=Bounds(0, 1),
-    refusals=MappingProxyType({"form": "DROP-12", "bounds": "DROP-12"}),
-    called="probability of dropout",
-    since=_SINCE,
-)
-SEED = Argument(
-    "seed",
-    "integer",
-    "determines the choice of the dropped weights",
-    ("weights",),
-    "DROP-6",
-    refusals=MappingProxyType({"form": "DROP-12"}),
-    since=_SINCE,
-)
+DROPOUT_P, SEED = (
+    Argument("dropout_p", "number", "probability with which a weight is dropped", ("weights",), "DROP-7",
+        bounds=Bounds(0, 1), refusals=MappingProxyType({"form": "DROP-12", "bounds": "DROP-12"}),
+        called="probability of dropout", since=_SINCE),
+    Argument("seed", "integer", "determines the choice of the dropped weights", ("weights",), "DROP-6",
+        refusals=MappingProxyType({"form": "DROP-12"}), since=_SINCE),
+)  # fmt: skip
 
 SEEDED_DROPOUT_ATTENTION = Operation(
     (QUERY, KEY, VALUE),

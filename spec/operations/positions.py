@@ -67,27 +67,12 @@ def _of(rule: str) -> Mapping[str, str]:
 
 
 _POSITIVE = Bounds(0, above=True)
-_BASE = Argument(
-    "base",
-    "number",
-    "base of the angles",
-    ("form",),
-    "POS-1",
-    default=10000.0,
-    bounds=_POSITIVE,
-    refusals=_of("POS-9"),
-)
-_ROTARY_DEPTH = Argument(
-    "rotary_depth",
-    "integer",
-    "number of features that are rotated; all by default",
-    ("form",),
-    "POS-4",
-    default=None,
-    binds="R",
-    bounds=Bounds(2, "D", step=2),
-    refusals=_of("POS-6"),
-)
+_BASE, _ROTARY_DEPTH = (
+    Argument("base", "number", "base of the angles", ("form",), "POS-1", default=10000.0, bounds=_POSITIVE,
+        refusals=_of("POS-9")),
+    Argument("rotary_depth", "integer", "number of features that are rotated; all by default", ("form",),
+        "POS-4", default=None, binds="R", bounds=Bounds(2, "D", step=2), refusals=_of("POS-6")),
+)  # fmt: skip
 _FEATURES = array("features", "features to rotate", "POS-1", (BATCH, "H", "N", "D"), rules(axes="ERR-16"))
 #: All features are rotated if no depth is given.
 _WHOLE = MappingProxyType({"R": ("rotary_depth", "D")})
