@@ -97,23 +97,12 @@ def _draw_opinfo(dtype: Any) -> list[Trial]:
 
 
 OPINFO = (
-    Rival(
-        "PyTorch, OpInfo",
-        _SAMPLES,
-        "`assert_close`, absolute 5e-5, relative 5e-6",
-        _INPUTS + "; float32",
-        partial(_draw_opinfo, FLOAT32),
-        close(5e-5, 5e-6, nan_equal=True, exact=True),
-    ),
-    Rival(
-        "BackendBench",
-        _BACKENDBENCH,
-        "`assert_close`, 1e-2 and 1e-2, NaN equals NaN",
-        "samples of OpInfo: " + _INPUTS + "; bfloat16",
-        partial(_draw_opinfo, BFLOAT16),
-        close(1e-2, 1e-2, nan_equal=True, swapped=True, exact=True),
-    ),
-)
+    Rival("PyTorch, OpInfo", _SAMPLES, "`assert_close`, absolute 5e-5, relative 5e-6", _INPUTS + "; float32",
+        partial(_draw_opinfo, FLOAT32), close(5e-5, 5e-6, nan_equal=True, exact=True)),
+    Rival("BackendBench", _BACKENDBENCH, "`assert_close`, 1e-2 and 1e-2, NaN equals NaN",
+        "samples of OpInfo: " + _INPUTS + "; bfloat16", partial(_draw_opinfo, BFLOAT16),
+        close(1e-2, 1e-2, nan_equal=True, swapped=True, exact=True)),
+)  # fmt: skip
 
 
 _INPUTS_OF_NODES = ("Q", "K", "V", "attn_mask", "past_key", "past_value", "nonpad_kv_seqlen")
@@ -274,23 +263,11 @@ def _draw_kernelbench() -> list[Trial]:
 
 
 KERNELBENCH = (
-    Rival(
-        "KernelBench, v0 and half precision",
-        _SOURCE,
-        "`allclose`, 1e-2 and 1e-2",
-        _INPUTS_OF_KERNELBENCH,
-        _draw_kernelbench,
-        close(1e-2, 1e-2, swapped=True),
-    ),
-    Rival(
-        "KernelBench, float32",
-        _SOURCE,
-        "`allclose`, 1e-4 and 1e-4",
-        _INPUTS_OF_KERNELBENCH,
-        _draw_kernelbench,
-        close(1e-4, 1e-4, swapped=True),
-    ),
-)
+    Rival("KernelBench, v0 and half precision", _SOURCE, "`allclose`, 1e-2 and 1e-2", _INPUTS_OF_KERNELBENCH,
+        _draw_kernelbench, close(1e-2, 1e-2, swapped=True)),
+    Rival("KernelBench, float32", _SOURCE, "`allclose`, 1e-4 and 1e-4", _INPUTS_OF_KERNELBENCH,
+        _draw_kernelbench, close(1e-4, 1e-4, swapped=True)),
+)  # fmt: skip
 
 
 def _draw_tritonbench() -> list[Trial]:

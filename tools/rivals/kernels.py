@@ -153,14 +153,9 @@ FLASHINFER = (
         _draw_prefill,
         exceeding_neither(1e-2, 1e-2, 1.0, logarithm=1 / math.log(2)),
     ),
-    Rival(
-        "FlashInfer, cosine",
-        f"{_TESTS}/test_parallel_attention.py",
-        "cosine similarity at least 0.99",
+    Rival("FlashInfer, cosine", f"{_TESTS}/test_parallel_attention.py", "cosine similarity at least 0.99",
         "normal, bfloat16, no option, depth 128; 2 heads of 512 queries and keys, 24 of 49152 in the source",
-        _draw_long,
-        similar(0.99),
-    ),
+        _draw_long, similar(0.99)),
     Rival(
         "FlashInfer, 99 %",
         f"{_TESTS}/test_xqa_mla_bf16.py",
@@ -170,7 +165,7 @@ FLASHINFER = (
         _draw_decode,
         exceeding_neither(1e-2, 1e-2, 0.99),
     ),
-)
+)  # fmt: skip
 
 
 #: Depth, depth of the values, query heads for each of 4 key heads, batch, keys, queries, mask, sinks, ALiBi,
