@@ -1,107 +1,44 @@
 """Implementations of attention that are wrong in one named way, and correct ones. They test the suite."""
 
 from functools import cache
+from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 from attnspec import rules
-from attnspec.conformance.gallery import (
-    caching,
-    captured,
-    correct,
-    correct_gradients,
-    correct_shards,
-    correct_tiles,
-    dropout,
-    edges,
-    empty_rows,
-    errors,
-    gradients,
-    gradients_memory,
-    gradients_numerics,
-    gradients_of_forms,
-    gradients_of_options,
-    gradients_of_shards,
-    heads,
-    invariance,
-    latent,
-    layouts,
-    logarithms,
-    masking,
-    notation,
-    numerics,
-    packing,
-    paging,
-    positions,
-    projection,
-    quantization,
-    scores,
-    selection,
-    serving,
-    sharding,
-    sharding_of_arrays,
-    softmax,
-    sparsity,
-    splits,
-    stacks,
-    tiles,
-    windows,
-)
+from attnspec.conformance.gallery import edges
 from attnspec.conformance.gallery.entry import KINDS, NEEDS, PLACE, Entry, entries_of
 
 __all__ = ["KINDS", "NEEDS", "PLACE", "Entry", "correct_entries", "entry", "wrong_entries"]
 
 
-_WRONG = (
-    notation,
-    projection,
-    scores,
-    masking,
-    windows,
-    empty_rows,
-    softmax,
-    tiles,
-    splits,
-    logarithms,
-    heads,
-    caching,
-    packing,
-    paging,
-    quantization,
-    positions,
-    sparsity,
-    selection,
-    latent,
-    stacks,
-    sharding,
-    sharding_of_arrays,
-    serving,
-    dropout,
-    gradients,
-    gradients_of_options,
-    gradients_of_forms,
-    gradients_of_shards,
-    gradients_numerics,
-    gradients_memory,
-    numerics,
-    layouts,
-    invariance,
-    errors,
-    captured,
-    *edges.MODULES,
-)
+#: The modules with entries, in the order in which those of a rule are listed.
+_WRONG = """
+    notation projection scores masking windows empty_rows softmax tiles splits logarithms heads
+    caching packing paging quantization positions sparsity selection latent stacks sharding
+    sharding_of_arrays serving dropout gradients gradients_of_options gradients_of_forms
+    gradients_of_shards gradients_numerics gradients_memory numerics layouts invariance errors
+    captured
+""".split()  # noqa: SIM905 - a list of 35 literals would have a line for each
+_CORRECT = ("correct", "correct_tiles", "correct_gradients", "correct_shards")
 
 
 @cache
 def wrong_entries() -> tuple[Entry, ...]:
     """List the entries that break a rule, in the order of the rules in the standard."""
     place = {rule.id: number for number, rule in enumerate(rules())}
-    return tuple(sorted(entries_of(*_WRONG), key=lambda entry: place[entry.rule]))
+    modules = (*map(_module, _WRONG), *edges.MODULES)
+    return tuple(sorted(entries_of(*modules), key=lambda entry: place[entry.rule]))
 
 
 @cache
 def correct_entries() -> tuple[Entry, ...]:
     """List the entries that break no rule."""
-    return entries_of(correct, correct_tiles, correct_gradients, correct_shards)
+    return entries_of(*map(_module, _CORRECT))
+
+
+def _module(name: str) -> ModuleType:
+    return import_module(f"{PLACE}.{name}")
 
 
 def entry(name: str) -> Entry:

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery.entry import Array, base, rows, wrong
+from attnspec.conformance.gallery.entry import After, Array, base, rows, wrong
 from attnspec.reference.call import Call
 from attnspec.reference.errors import need
 from attnspec.reference.notation import Attention
@@ -37,21 +37,26 @@ ENTRIES = rows(
     ("part_of_nan_left_out", "merge", "CACHE-9", "C",
      lambda call, outputs, lses: base.merge(call, outputs, np.where(np.isfinite(lses), lses, -np.inf)),
      "Take a part whose lse is no finite number for an empty one."),
+    ("appended_one_late", "append", "CACHE-1", "A",
+     lambda call, cache, new, lengths: base.append(call, cache, new,
+         np.minimum(np.asarray(lengths) + 1, cache.shape[-2] - new.shape[-2])),
+     "Leave a place free before the new positions, where there is one."),
+    ("write_clamped_to_the_capacity", "check_append", "CACHE-2", "V",
+     lambda call, cache, new, lengths: base.check_append(call, cache, new,
+         np.clip(np.asarray(lengths), 0, cache.shape[-2] - new.shape[-2])),
+     "Move a write that does not fit to the last place where it does."),
+    ("pages_of_the_first_sequence", "check_pages", "CACHE-4", "H",
+     After(lambda table, *_: np.broadcast_to(table[:1], table.shape) if table.ndim > 1 else table),
+     "Let all sequences have the pages of the first."),
+    ("page_counted_from_the_end", "check_pages", "CACHE-5", "V",
+     lambda call, pages, block_table: base.check_pages(call, pages,
+         np.where(block_table < 0, block_table + len(pages), block_table)),
+     "Take a negative page for one from the end."),
+    ("parts_averaged", "merge", "CACHE-6", "I",
+     lambda call, outputs, lses: (base.merge(call, outputs,
+         np.where(lses == -np.inf, -np.inf, 0).astype(lses.dtype))[0], base.merge(call, outputs, lses)[1]),
+     "Take the mean of the parts that have something to attend to."),
 )  # fmt: skip
-
-
-@wrong("append", "CACHE-1", "A")
-def appended_one_late(call: Call, cache: Array, new: Array, lengths: Any) -> Any:
-    """Leave a place free before the new positions, where there is one."""
-    late = np.minimum(np.asarray(lengths) + 1, cache.shape[-2] - new.shape[-2])
-    return base.append(call, cache, new, late)
-
-
-@wrong("check_append", "CACHE-2", "V")
-def write_clamped_to_the_capacity(call: Call, cache: Array, new: Array, lengths: Any) -> Any:
-    """Move a write that does not fit to the last place where it does."""
-    fitting = np.clip(np.asarray(lengths), 0, cache.shape[-2] - new.shape[-2])
-    return base.check_append(call, cache, new, fitting)
 
 
 @wrong("check_append", "CACHE-2", "V")
@@ -86,32 +91,11 @@ def step_not_causal_in_itself(call: Attention) -> Any:
     return call.j <= base.position(last) - call.i
 
 
-@wrong("check_pages", "CACHE-4", "H")
-def pages_of_the_first_sequence(call: Call, pages: Array, block_table: Array) -> Any:
-    """Let all sequences have the pages of the first."""
-    table = base.check_pages(call, pages, block_table)
-    return np.broadcast_to(table[:1], table.shape) if table.ndim > 1 else table
-
-
 @wrong("gather", "CACHE-4", "H")
 def pages_side_by_side(call: Call, pages: Array, table: Array) -> Any:
     """Take position k of every page, then position k + 1: pages and positions exchanged."""
     gathered = np.moveaxis(pages[table], -4, -3)  # (*B, H, T, K, D)
     return np.swapaxes(gathered, -2, -3).reshape(base.gather(call, pages, table).shape)
-
-
-@wrong("check_pages", "CACHE-5", "V")
-def page_counted_from_the_end(call: Call, pages: Array, block_table: Array) -> Any:
-    """Take a negative page for one from the end."""
-    table = np.where(block_table < 0, block_table + len(pages), block_table)
-    return base.check_pages(call, pages, table)
-
-
-@wrong("merge", "CACHE-6", "I")
-def parts_averaged(call: Call, outputs: Array, lses: Array) -> Any:
-    """Take the mean of the parts that have something to attend to."""
-    equal = np.where(lses == -np.inf, -np.inf, 0).astype(lses.dtype)
-    return base.merge(call, outputs, equal)[0], base.merge(call, outputs, lses)[1]
 
 
 @wrong("merge", "CACHE-6", "I", "sgl-project/sglang#40903")

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery.entry import Array, alter, base, first, rows, wrong
+from attnspec.conformance.gallery.entry import After, Array, alter, base, first, rows, wrong
 from attnspec.reference.dropout import Seeded
 from attnspec.reference.notation import Attention
 
@@ -70,14 +70,32 @@ ENTRIES = rows(
      lambda call: base.check_rate(call) if call.dropout_rate != 1 or call.dropout_mask is None
          else call.but(dropout_mask=np.zeros_like(call.dropout_mask), dropout_rate=0.0),
      "Keep nothing at a rate of 1, and divide by 0."),
+    ("dropped_before_the_softmax", "allowed_pairs", "DROP-1", "J",
+     After(lambda seen, call: seen if call.dropout_mask is None else seen & call.dropout_mask),
+     "Take the dropout mask for a mask, so that the other weights grow."),
+    ("lse_after_dropout", "attend", "DROP-3", "J",
+     After(lambda output, lse, p, call: (output, lse if call.dropout_mask is None
+         else lse + np.log(p.sum(axis=-1)), p)),
+     "Add the logarithm of what is kept to the lse."),
+    ("lse_of_the_rate", "attend", "DROP-3", "J",
+     After(lambda output, lse, p, call: (output, lse + np.log(1 - call.dropout_rate).astype(lse.dtype), p)),
+     "Divide the denominator by the rate of keeping, and not the weights."),
+    ("seeded_weights_divided_by_the_share_kept", "with_mask", "DROP-5", "J",
+     After(lambda made, _call: made if made.dropout_mask is None or not 0 < np.mean(made.dropout_mask) < 1
+         else made.but(dropout_rate=1 - float(np.mean(made.dropout_mask)))),
+     "Divide by the share of the weights that the mask keeps."),
+    ("seeded_keys_dropped_before_the_softmax", "with_mask", "DROP-5", "J",
+     After(lambda made, _call: made if made.dropout_mask is None
+         else made.but(mask=made.dropout_mask if made.mask is None
+         else made.dropout_mask & made.mask, dropout_mask=None, dropout_rate=0.0)),
+     "Drop scores before the softmax, so that the other weights grow."),
+    ("neighbouring_keys_share_a_draw", "mask_of_seed", "DROP-8", "J",
+     After(lambda kept, _call: kept.take(np.arange(kept.shape[-1]) // 2, -1)),
+     "Use one random number for two neighbouring keys."),
+    ("nothing_divided_by_nothing", "with_mask", "DROP-10", "J",
+     After(lambda made, call: made.but(dropout_rate=1.0) if call.dropout_p == 1 else made),
+     "Divide 0 by 0 at a probability of 1."),
 )  # fmt: skip
-
-
-@wrong("allowed_pairs", "DROP-1", "J")
-def dropped_before_the_softmax(call: Attention) -> Any:
-    """Take the dropout mask for a mask, so that the other weights grow."""
-    seen = base.allowed_pairs(call)
-    return seen if call.dropout_mask is None else seen & call.dropout_mask
 
 
 @wrong("drop", "DROP-1", "J")
@@ -94,20 +112,6 @@ def kept_weights_divided_by_the_rate(call: Attention, p: Array) -> Any:
     return base.drop(call.but(dropout_rate=1 - call.dropout_rate if call.dropout_rate else 0.0), p)
 
 
-@wrong("attend", "DROP-3", "J")
-def lse_after_dropout(call: Attention) -> Any:
-    """Add the logarithm of what is kept to the lse."""
-    output, lse, p = base.attend(call)
-    return output, lse if call.dropout_mask is None else lse + np.log(p.sum(axis=-1)), p
-
-
-@wrong("attend", "DROP-3", "J")
-def lse_of_the_rate(call: Attention) -> Any:
-    """Divide the denominator by the rate of keeping, and not the weights."""
-    output, lse, p = base.attend(call)
-    return output, lse + np.log(1 - call.dropout_rate).astype(lse.dtype), p
-
-
 @wrong("drop", "DROP-2", "J")
 def raised_by_the_share_that_was_kept(call: Attention, p: Array) -> Any:
     """Divide by how much of the mask is True, not by one minus the rate."""
@@ -119,25 +123,6 @@ def raised_by_the_share_that_was_kept(call: Attention, p: Array) -> Any:
 def _repeat(kept: Array, axis: int, size: int) -> Array:
     """Repeat the first entries of an axis along it."""
     return kept.take(np.arange(kept.shape[axis]) % size, axis) if kept.ndim >= -axis else kept
-
-
-@wrong("with_mask", "DROP-5", "J")
-def seeded_weights_divided_by_the_share_kept(call: Seeded) -> Any:
-    """Divide by the share of the weights that the mask keeps."""
-    made = base.with_mask(call)
-    if made.dropout_mask is None or not 0 < np.mean(made.dropout_mask) < 1:
-        return made
-    return made.but(dropout_rate=1 - float(np.mean(made.dropout_mask)))
-
-
-@wrong("with_mask", "DROP-5", "J")
-def seeded_keys_dropped_before_the_softmax(call: Seeded) -> Any:
-    """Drop scores before the softmax, so that the other weights grow."""
-    made = base.with_mask(call)
-    if made.dropout_mask is None:
-        return made
-    kept = made.dropout_mask if made.mask is None else made.dropout_mask & made.mask
-    return made.but(mask=kept, dropout_mask=None, dropout_rate=0.0)
 
 
 @wrong("mask_of_seed", "DROP-6", "T")
@@ -153,20 +138,6 @@ def index_of_a_head_added_to_the_seed(call: Seeded) -> Any:
     heads = call.shape[-3] if len(call.shape) > 2 else 1
     kept = [base.mask_of_seed(call.but(seed=call.seed + head)) for head in range(heads)]
     return np.stack([own[..., 0, :, :] for own in kept], axis=-3) if len(call.shape) > 2 else kept[0]
-
-
-@wrong("mask_of_seed", "DROP-8", "J")
-def neighbouring_keys_share_a_draw(call: Seeded) -> Any:
-    """Use one random number for two neighbouring keys."""
-    kept = base.mask_of_seed(call)
-    return kept.take(np.arange(kept.shape[-1]) // 2, -1)
-
-
-@wrong("with_mask", "DROP-10", "J")
-def nothing_divided_by_nothing(call: Seeded) -> Any:
-    """Divide 0 by 0 at a probability of 1."""
-    made = base.with_mask(call)
-    return made.but(dropout_rate=1.0) if call.dropout_p == 1 else made
 
 
 @wrong("check_seed", "DROP-12", "U")

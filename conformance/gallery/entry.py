@@ -93,7 +93,24 @@ class Entry:
         return Backend(f"{PLACE}:{self.name}", library, run, DTYPES, operations, claims=self.claims)
 
 
-Row = tuple[str, str, str, str, Step, str] | tuple[str, str, str, str, Step, str, str]
+@dataclass(frozen=True)
+class After:
+    """A change of the result of a step. It takes the result, or each part of a tuple, then the arguments."""
+
+    change: Step
+
+    def of(self, step: Step) -> Step:
+        """Make the step that changes the result of another."""
+
+        def changed(*arguments: Any, **options: Any) -> Any:
+            result = step(*arguments, **options)
+            parts = result if isinstance(result, tuple) else (result,)
+            return self.change(*parts, *arguments, **options)
+
+        return changed
+
+
+Row = tuple[str, str, str, str, Step | After, str] | tuple[str, str, str, str, Step | After, str, str]
 A = TypeVar("A", bound=Attention)
 
 #: The classes of bugs, by letter.
@@ -145,16 +162,18 @@ def wrong(step: str, rule: str, kind: str, seen: str = "") -> Callable[[Step], E
 def rows(*table: Row) -> tuple[Entry, ...]:
     """Make an entry from each row of a table.
 
-    A row has the name, the step, the rule, the kind, the function that replaces the step, the sentence that
-    says what it does wrong, and the public thread if there is one.
+    A row has the name, the step, the rule, the kind, the function that replaces the step or the change of its
+    result, the sentence that says what it does wrong, and the public thread if there is one.
     """
     return tuple(_wrong(*row) for row in table)
 
 
 def _wrong(
-    name: str, step: str, rule: str, kind: str, function: Step, sentence: str, seen: str = ""
+    name: str, step: str, rule: str, kind: str, function: Step | After, sentence: str, seen: str = ""
 ) -> Entry:
     claims = (rule,) if rule in claimable() else ()
+    if isinstance(function, After):
+        function = function.of(getattr(base, step))
     return Entry(name, sentence, {known_step(step): function}, rule, kind, seen, claims=claims)
 
 

@@ -81,6 +81,44 @@ ENTRIES = rows(
     ("mask_of_an_earlier_call", "allowed_pairs", "ERR-13", "T",
      lambda call: call.steps.memory.setdefault("pairs", {}).setdefault(call.shape, base.allowed_pairs(call)),
      "Keep the allowed keys of the first call of a shape.", "flashinfer-ai/flashinfer#1028"),
+    ("window_of_minus_one_is_open", "check_window", "ERR-7", "E",
+     lambda call: base.check_window(call.but(window=tuple(None if bound == -1
+         else bound for bound in call.window)
+         if isinstance(call.window, tuple) and -1 in call.window else call.window)),
+     "Take -1 for an open side, as other libraries write it."),
+    ("window_of_one_number", "check_window", "ERR-7", "E",
+     lambda call: base.check_window(call.but(window=(call.window, call.window))
+         if isinstance(call.window, int) else call),
+     "Take a number for both sides."),
+    ("window_without_its_tail", "check_window", "ERR-7", "E",
+     lambda call: base.check_window(call.but(window=call.window[:2])
+         if isinstance(call.window, tuple) else call),
+     "Take the first two of more bounds."),
+    ("ids_of_one_side_for_both", "check_segments", "ERR-10", "R",
+     lambda call: base.check_segments(call
+         if call.query_segment_ids is not None and call.key_segment_ids is not None
+         else call.but(query_segment_ids=None, key_segment_ids=None)),
+     "Pass over ids that are given for one side."),
+    ("one_sink_for_all_heads", "check_sinks", "ERR-11", "M",
+     lambda call: base.check_sinks(call.but(sinks=np.repeat(call.sinks, (call.query.shape[-3:-2] or (1,))[0]))
+         if call.sinks is not None and call.sinks.shape == (1,) else call),
+     "Repeat a single sink for every head."),
+    ("sinks_left_over", "check_sinks", "ERR-11", "M",
+     lambda call: base.check_sinks(call.but(sinks=call.sinks[: (call.query.shape[-3:-2] or (1,))[0]])
+         if call.sinks is not None and call.sinks.ndim == 1 else call),
+     "Read as many sinks as there are heads."),
+    ("more_queries_than_keys_refused", "check_axes", "SHAPE-5", "U",
+     lambda call: _asking(call, "key", call.key.shape[-2] >= call.query.shape[-2],
+         "as many positions as query", "SHAPE-5"),
+     "Ask for as many keys as queries, or more."),
+    ("other_numbers_of_keys_refused", "check_axes", "SHAPE-5", "U",
+     lambda call: _asking(call, "key", call.key.shape[-2] == call.query.shape[-2],
+         "as many positions as query", "SHAPE-5"),
+     "Ask for as many keys as queries."),
+    ("values_of_another_depth_refused", "check_axes", "SHAPE-3", "P",
+     lambda call: _asking(call, "value", call.value.shape[-1] == call.query.shape[-1],
+         "the depth of query", "SHAPE-3"),
+     "Ask for values as deep as the queries."),
 )  # fmt: skip
 
 
@@ -124,28 +162,6 @@ def lengths_past_the_keys_in_memory(call: Attention) -> Any:
     return call.but(**longer)
 
 
-@wrong("check_window", "ERR-7", "E")
-def window_of_minus_one_is_open(call: Attention) -> Any:
-    """Take -1 for an open side, as other libraries write it."""
-    pair = isinstance(call.window, tuple) and -1 in call.window
-    opened = tuple(None if bound == -1 else bound for bound in call.window) if pair else call.window
-    return base.check_window(call.but(window=opened))
-
-
-@wrong("check_window", "ERR-7", "E")
-def window_of_one_number(call: Attention) -> Any:
-    """Take a number for both sides."""
-    width = call.window
-    return base.check_window(call.but(window=(width, width)) if isinstance(width, int) else call)
-
-
-@wrong("check_window", "ERR-7", "E")
-def window_without_its_tail(call: Attention) -> Any:
-    """Take the first two of more bounds."""
-    many = isinstance(call.window, tuple)
-    return base.check_window(call.but(window=call.window[:2]) if many else call)
-
-
 @wrong("check_integers", "ERR-8", "U")
 def fractions_cut(call: Attention) -> Any:
     """Cut offsets and lengths to integers."""
@@ -173,13 +189,6 @@ def lengths_clipped(call: Attention) -> Any:
     return call
 
 
-@wrong("check_segments", "ERR-10", "R")
-def ids_of_one_side_for_both(call: Attention) -> Any:
-    """Pass over ids that are given for one side."""
-    both = call.query_segment_ids is not None and call.key_segment_ids is not None
-    return base.check_segments(call if both else call.but(query_segment_ids=None, key_segment_ids=None))
-
-
 @wrong("check_segments", "ERR-10", "H")
 def ids_for_all_entries(call: Attention) -> Any:
     """Let all batch entries have the same ids where the batch axis is missing."""
@@ -191,22 +200,6 @@ def ids_for_all_entries(call: Attention) -> Any:
     batch = call.query.shape[:-3]
     repeated = {name: np.broadcast_to(x, (*batch, *x.shape)) for name, x in flat.items() if x.ndim == 1}
     return base.check_segments(call.but(**repeated))
-
-
-@wrong("check_sinks", "ERR-11", "M")
-def one_sink_for_all_heads(call: Attention) -> Any:
-    """Repeat a single sink for every head."""
-    heads = call.query.shape[-3:-2] or (1,)
-    one = call.sinks is not None and call.sinks.shape == (1,)
-    return base.check_sinks(call.but(sinks=np.repeat(call.sinks, heads[0])) if one else call)
-
-
-@wrong("check_sinks", "ERR-11", "M")
-def sinks_left_over(call: Attention) -> Any:
-    """Read as many sinks as there are heads."""
-    heads = call.query.shape[-3:-2] or (1,)
-    many = call.sinks is not None and call.sinks.ndim == 1
-    return base.check_sinks(call.but(sinks=call.sinks[: heads[0]]) if many else call)
 
 
 @wrong("check_arguments", "ERR-12", "U")
@@ -326,27 +319,6 @@ def values_past_the_length_cleared_in_place(call: Attention) -> Any:
         past = past[..., 0, :] if past.ndim > 1 else past
         np.copyto(call.value, 0, where=past[..., None])
     return before
-
-
-@wrong("check_axes", "SHAPE-5", "U")
-def more_queries_than_keys_refused(call: Attention) -> Any:
-    """Ask for as many keys as queries, or more."""
-    enough = call.key.shape[-2] >= call.query.shape[-2]
-    return _asking(call, "key", enough, "as many positions as query", "SHAPE-5")
-
-
-@wrong("check_axes", "SHAPE-5", "U")
-def other_numbers_of_keys_refused(call: Attention) -> Any:
-    """Ask for as many keys as queries."""
-    equal = call.key.shape[-2] == call.query.shape[-2]
-    return _asking(call, "key", equal, "as many positions as query", "SHAPE-5")
-
-
-@wrong("check_axes", "SHAPE-3", "P")
-def values_of_another_depth_refused(call: Attention) -> Any:
-    """Ask for values as deep as the queries."""
-    equal = call.value.shape[-1] == call.query.shape[-1]
-    return _asking(call, "value", equal, "the depth of query", "SHAPE-3")
 
 
 @wrong("check_heads", "HEAD-1", "D")

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery.entry import Array, base, rows, wrong
+from attnspec.conformance.gallery.entry import After, Array, base, rows, wrong
 from attnspec.reference.call import Call, Mask
 from attnspec.reference.gradients import Gradients
 
@@ -84,6 +84,10 @@ ENTRIES = rows(
     ("values_moved_by_the_lse", "d_value", "GRAD-14", "I",
      lambda call, p, allowed: base.d_value(call.but(d_output=call.d_output + call.d_lse), p, allowed),
      "Add the cotangent of the lse to that of each feature of the output."),
+    ("delta_as_a_plain_mean", "delta", "GRAD-1", "W",
+     lambda _call, _p, r, allowed: np.where(allowed, r,
+         0).sum(axis=-1, keepdims=True) / np.maximum(allowed.sum(axis=-1, keepdims=True), 1).astype(r.dtype),
+     "Subtract the mean of the gradients of the weights, without the weights."),
 )  # fmt: skip
 
 
@@ -122,38 +126,6 @@ def tokens_from_queries_alone(
     return result if cross else (by_query, None)
 
 
-@wrong("d_weight", "GRAD-23", "V")
-def gradient_of_a_square_weight_transposed(call: Call, inputs: Array, d: Array, convention: str) -> Any:
-    """Give a square weight the transpose of its gradient."""
-    result = base.d_weight(call, inputs, d, convention)
-    return result.T if result.shape[0] == result.shape[1] else result
-
-
-@wrong("d_weight", "GRAD-23", "V")
-def gradient_of_a_linear_layer_in_rows(call: Call, inputs: Array, d: Array, convention: str) -> Any:
-    """Give a square weight of a linear layer the gradient of one in the row convention."""
-    square = inputs.shape[-1] == d.shape[-1]
-    return base.d_weight(call, inputs, d, "row" if square else convention)
-
-
-@wrong("d_projected", "GRAD-23", "V")
-def square_weight_not_transposed_on_the_way_back(call: Call, d: Array, weight: Array, convention: str) -> Any:
-    """Go back through a square weight as forwards through it."""
-    square = weight.shape[0] == weight.shape[1]
-    return (
-        d @ (weight if convention == "row" else weight.T)
-        if square
-        else base.d_projected(call, d, weight, convention)
-    )
-
-
-@wrong("delta", "GRAD-1", "W")
-def delta_as_a_plain_mean(_call: Gradients, _p: Array, r: Array, allowed: Mask) -> Any:
-    """Subtract the mean of the gradients of the weights, without the weights."""
-    count = np.maximum(allowed.sum(axis=-1, keepdims=True), 1)
-    return np.where(allowed, r, 0).sum(axis=-1, keepdims=True) / count.astype(r.dtype)
-
-
 @wrong("delta", "GRAD-1", "P", "XunhaoLai/native-sparse-attention-triton#27")
 def values_cut_to_the_depth_of_keys(call: Gradients, p: Array, r: Array, allowed: Mask) -> Any:
     """Take as many features of values and cotangents as the keys have."""
@@ -163,41 +135,11 @@ def values_cut_to_the_depth_of_keys(call: Gradients, p: Array, r: Array, allowed
     return base.delta(call, p, r, allowed)
 
 
-@wrong("d_scores", "GRAD-1", "W")
-def maximum_differentiated(call: Gradients, p: Array, r: Array, delta: Array, allowed: Mask) -> Any:
-    """Let a derivative flow through the maximum in the numerators, and none in the denominator."""
-    t = base.d_scores(call, p, r, delta, allowed)
-    largest = (p == p.max(axis=-1, keepdims=True, initial=0)) & allowed
-    return np.where(largest, t - delta, t)
-
-
-@wrong("d_value", "GRAD-1", "W")
-def square_weights_not_transposed(call: Gradients, p: Array, allowed: Mask) -> Any:
-    """Multiply by the weights as they are, where there are as many queries as keys."""
-    if call.queries != call.keys:
-        return base.d_value(call, p, allowed)
-    return base.sum_heads(call, np.where(allowed, base.drop(call, p), 0) @ call.d_output, call.value)
-
-
-@wrong("convert_cotangents", "GRAD-1", "W")
-def loss_of_the_sum(call: Gradients) -> Any:
-    """Take the loss for the sum of all outputs, and put ones in the place of the cotangents."""
-    given = base.convert_cotangents(call)
-    return given.but(d_output=np.ones_like(given.d_output))
-
-
 @wrong("convert_cotangents", "GRAD-6", "I", "meta-pytorch/attention-gym#200")
 def cotangent_of_the_lse_in_base_two(call: Gradients) -> Any:
     """Take the cotangent of the lse for that of a logarithm to base 2."""
     given = base.convert_cotangents(call)
     return given.but(d_lse=given.d_lse * np.log2(np.e).astype(given.d_lse.dtype))
-
-
-@wrong("convert_cotangents", "GRAD-6", "D")
-def cotangent_of_the_lse_of_the_first_head(call: Gradients) -> Any:
-    """Let all heads have the cotangent of the lse of the first."""
-    given = base.convert_cotangents(call)
-    return given.but(d_lse=np.broadcast_to(given.d_lse[..., :1, :, :], given.d_lse.shape))
 
 
 @wrong("backward", "GRAD-13", "W")
@@ -208,8 +150,34 @@ def divided_by_the_largest_cotangent(call: Gradients) -> Any:
     return [result * most for result in base.backward(scaled)]
 
 
-@wrong("convert_cotangents", "GRAD-13", "W")
-def small_number_added_to_cotangents(call: Gradients) -> Any:
-    """Add one in ten million to each cotangent, so that none is 0."""
-    given = base.convert_cotangents(call)
-    return given.but(d_output=given.d_output + given.d_output.dtype.type(1e-7))
+LAST = rows(
+    ("gradient_of_a_square_weight_transposed", "d_weight", "GRAD-23", "V",
+     After(lambda result, *_: result.T if result.shape[0] == result.shape[1] else result),
+     "Give a square weight the transpose of its gradient."),
+    ("gradient_of_a_linear_layer_in_rows", "d_weight", "GRAD-23", "V",
+     lambda call, inputs, d, convention: base.d_weight(call, inputs, d, "row"
+         if inputs.shape[-1] == d.shape[-1] else convention),
+     "Give a square weight of a linear layer the gradient of one in the row convention."),
+    ("square_weight_not_transposed_on_the_way_back", "d_projected", "GRAD-23", "V",
+     lambda call, d, weight, convention: d @ (weight if convention == "row" else weight.T)
+         if weight.shape[0] == weight.shape[1] else base.d_projected(call, d, weight, convention),
+     "Go back through a square weight as forwards through it."),
+    ("maximum_differentiated", "d_scores", "GRAD-1", "W",
+     After(lambda t, _call, p, _r, delta, allowed:
+         np.where((p == p.max(axis=-1, keepdims=True, initial=0)) & allowed, t - delta, t)),
+     "Let a derivative flow through the maximum in the numerators, and none in the denominator."),
+    ("square_weights_not_transposed", "d_value", "GRAD-1", "W",
+     lambda call, p, allowed: base.d_value(call, p, allowed) if call.queries != call.keys
+         else base.sum_heads(call, np.where(allowed, base.drop(call, p), 0) @ call.d_output, call.value),
+     "Multiply by the weights as they are, where there are as many queries as keys."),
+    ("loss_of_the_sum", "convert_cotangents", "GRAD-1", "W",
+     After(lambda given, _call: given.but(d_output=np.ones_like(given.d_output))),
+     "Take the loss for the sum of all outputs, and put ones in the place of the cotangents."),
+    ("cotangent_of_the_lse_of_the_first_head", "convert_cotangents", "GRAD-6", "D",
+     After(lambda given, _call: given.but(d_lse=np.broadcast_to(given.d_lse[..., :1, :, :],
+         given.d_lse.shape))),
+     "Let all heads have the cotangent of the lse of the first."),
+    ("small_number_added_to_cotangents", "convert_cotangents", "GRAD-13", "W",
+     After(lambda given, _call: given.but(d_output=given.d_output + given.d_output.dtype.type(1e-07))),
+     "Add one in ten million to each cotangent, so that none is 0."),
+)  # fmt: skip

@@ -32,14 +32,15 @@ ENTRIES = rows(
      lambda call, p, allowed: base.d_value(call,
          np.where(call.i < _in_tiles(call.queries, 128), p, 0), allowed),
      "Leave the queries after the last whole tile of 128 out of the sum for the values."),
+    ("d_query_of_the_last_tile", "d_query", "GRAD-19", "G",
+     lambda call, u, allowed: base.d_query(call,
+         np.where(call.j >= (call.keys - 1) // 16 * 16, u, 0), allowed),
+     "Write the gradient of the query anew for each tile of 16 keys."),
+    ("weights_of_an_earlier_call", "forward_again", "ERR-13", "T",
+     lambda call: call.steps.memory.setdefault("saved", {}).setdefault((call.shape, call.query.dtype.name),
+         base.forward_again(call)),
+     "Keep the weights that the first call of a shape saved for its backward pass."),
 )  # fmt: skip
-
-
-@wrong("d_query", "GRAD-19", "G")
-def d_query_of_the_last_tile(call: Gradients, u: Array, allowed: Mask) -> Any:
-    """Write the gradient of the query anew for each tile of 16 keys."""
-    start = (call.keys - 1) // 16 * 16
-    return base.d_query(call, np.where(call.j >= start, u, 0), allowed)
 
 
 @wrong("d_key", "GRAD-19", "G")
@@ -124,13 +125,6 @@ def cotangent_scaled_in_place(call: Gradients) -> Any:
     if call.d_output.flags.writeable:
         call.d_output[...] *= call.d_output.dtype.type(0.5)
     return given
-
-
-@wrong("forward_again", "ERR-13", "T")
-def weights_of_an_earlier_call(call: Gradients) -> Any:
-    """Keep the weights that the first call of a shape saved for its backward pass."""
-    kept = call.steps.memory.setdefault("saved", {})
-    return kept.setdefault((call.shape, call.query.dtype.name), base.forward_again(call))
 
 
 @wrong("d_key", "ERR-13", "T")

@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery.entry import Array, base, rows, wrong
+from attnspec.conformance.gallery.entry import After, Array, base, rows, wrong
 from attnspec.conformance.gallery.numerics import in_half, truncate
-from attnspec.reference.call import Call, Mask
+from attnspec.reference.call import Mask
 from attnspec.reference.gradients import Gradients
 
 
@@ -35,6 +35,14 @@ ENTRIES = rows(
     ("gradients_in_the_working_precision", "narrow", "GRAD-2", "S",
      lambda call, array, storage: array if isinstance(call, Gradients) else base.narrow(call, array, storage),
      "Return gradients in float32 for inputs in half precision."),
+    ("nan_everywhere_backward", "multiply_allowed", "GRAD-18", "R",
+     After(lambda result, _call, _weights, _pairs, array: np.full_like(result, np.nan)
+         if np.isnan(array).any() else result),
+     "Return NaN for all heads where something is not a number."),
+    ("gradients_in_the_dtype_of_the_query", "narrow", "GRAD-2", "L",
+     lambda call, array, storage: base.narrow(call, array, call.query.dtype
+         if isinstance(call, Gradients) else storage),
+     "Give bias and sinks a gradient in the dtype of the query."),
 )  # fmt: skip
 
 
@@ -83,27 +91,6 @@ def keys_without_queries_never_written(call: Gradients) -> Any:
     """Return what was in memory where there are no queries."""
     result = base.backward(call)
     return [np.full_like(d, 0.5) for d in result] if call.queries == 0 else result
-
-
-@wrong("backward", "GRAD-10", "O")
-def queries_without_keys_never_written(call: Gradients) -> Any:
-    """Return what was in memory where there are no keys."""
-    result = base.backward(call)
-    return [np.full_like(d, 0.5) for d in result] if call.keys == 0 else result
-
-
-@wrong("d_scores", "GRAD-9", "R")
-def disallowed_pairs_move_by_delta(call: Gradients, p: Array, r: Array, delta: Array, allowed: Mask) -> Any:
-    """Subtract the mean from disallowed pairs too, with the smallest weight of a row for theirs."""
-    least = np.where(allowed, p, 1).min(axis=-1, keepdims=True, initial=1)
-    return np.where(allowed, p, least) * (r - delta + call.d_lse)
-
-
-@wrong("multiply_allowed", "GRAD-18", "R")
-def nan_everywhere_backward(call: Gradients, weights: Array, pairs: Mask, array: Array) -> Any:
-    """Return NaN for all heads where something is not a number."""
-    result = base.multiply_allowed(call, weights, pairs, array)
-    return np.full_like(result, np.nan) if np.isnan(array).any() else result
 
 
 @wrong("delta", "GRAD-18", "R")
@@ -202,13 +189,6 @@ def rough_weights_backward(call: Gradients) -> Any:
     return p * (1 + np.sin(40 * np.where(seen, base.score(call), 0)) / p.dtype.type(1000)), lse, seen
 
 
-@wrong("d_scores", "GRAD-19", "C")
-def small_gradients_flushed(call: Gradients, p: Array, r: Array, delta: Array, allowed: Mask) -> Any:
-    """Take gradients of scores below one in ten thousand for zero."""
-    t = base.d_scores(call, p, r, delta, allowed)
-    return np.where(np.abs(t) < 1e-4, 0, t)
-
-
 @wrong("backward", "NUM-2", "C")
 def float64_differentiated_in_float32(call: Gradients) -> Any:
     """Compute the gradients of float64 in float32."""
@@ -233,13 +213,6 @@ def weights_cut_off_for_d_value(call: Gradients, p: Array, allowed: Mask) -> Any
 def d_query_cut_off(call: Gradients, u: Array, allowed: Mask) -> Any:
     """Cut the digits of the gradient of the query in half precision instead of rounding them."""
     return in_half(call, base.d_query(call, u, allowed), lambda d: truncate(d, call.storage))
-
-
-@wrong("narrow", "GRAD-2", "L")
-def gradients_in_the_dtype_of_the_query(call: Call, array: Array, storage: Any) -> Any:
-    """Give bias and sinks a gradient in the dtype of the query."""
-    own = call.query.dtype if isinstance(call, Gradients) else storage
-    return base.narrow(call, array, own)
 
 
 @wrong("d_sinks", "GRAD-2", "M")
@@ -267,14 +240,6 @@ def cotangent_broadcast(call: Gradients) -> Any:
     )
 
 
-@wrong("check_cotangents", "GRAD-16", "U")
-def cotangent_of_the_lse_not_checked(call: Gradients) -> Any:
-    """Take a cotangent of the lse of any shape."""
-    shape = call.query.shape[:-1]
-    checked = base.check_cotangents(call.but(d_lse=None))
-    return checked.but(d_lse=None if call.d_lse is None else _resize(call.d_lse, shape))
-
-
 def _of_query(call: Gradients, lse: Array, delta: Array, query: int) -> tuple[Gradients, Array, Array]:
     at = slice(query, query + 1)
     return call.but(d_lse=call.d_lse[..., at, :]), lse[..., at], delta[..., at, :]
@@ -282,3 +247,21 @@ def _of_query(call: Gradients, lse: Array, delta: Array, query: int) -> tuple[Gr
 
 def _resize(array: Array, shape: tuple[int, ...]) -> Array:
     return array if array.shape == shape else np.resize(array, shape)
+
+
+LAST = rows(
+    ("queries_without_keys_never_written", "backward", "GRAD-10", "O",
+     After(lambda result, call: [np.full_like(d, 0.5) for d in result] if call.keys == 0 else result),
+     "Return what was in memory where there are no keys."),
+    ("disallowed_pairs_move_by_delta", "d_scores", "GRAD-9", "R",
+     lambda call, p, r, delta, allowed: np.where(allowed, p,
+         np.where(allowed, p, 1).min(axis=-1, keepdims=True, initial=1)) * (r - delta + call.d_lse),
+     "Subtract the mean from disallowed pairs too, with the smallest weight of a row for theirs."),
+    ("small_gradients_flushed", "d_scores", "GRAD-19", "C",
+     After(lambda t, *_: np.where(np.abs(t) < 0.0001, 0, t)),
+     "Take gradients of scores below one in ten thousand for zero."),
+    ("cotangent_of_the_lse_not_checked", "check_cotangents", "GRAD-16", "U",
+     lambda call: base.check_cotangents(call.but(d_lse=None)).but(d_lse=None if call.d_lse is None
+         else _resize(call.d_lse, call.query.shape[:-1])),
+     "Take a cotangent of the lse of any shape."),
+)  # fmt: skip

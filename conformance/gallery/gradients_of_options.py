@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery.entry import Array, alter, base, first, rows, wrong
+from attnspec.conformance.gallery.entry import After, Array, alter, base, first, rows, wrong
 from attnspec.reference.call import Mask
 from attnspec.reference.gradients import Gradients, sum_to
 
@@ -139,6 +139,17 @@ ENTRIES = rows(
      lambda call: base.forward_again(call) if isinstance(call.query_offset, int) or not call.query_offset.size
          else again(call, call.but(query_offset=int(call.query_offset.ravel()[0]))),
      "Take the offset of the first batch entry for all, in the backward pass."),
+    ("d_sinks_of_the_first_entry", "d_sinks", "GRAD-7", "M",
+     lambda call, lse, delta: base.d_sinks(call.but(d_lse=_entry(call.d_lse)),
+         lse.reshape(-1, *lse.shape[-2:])[0], _entry(delta)),
+     "Sum over only the queries of the first batch entry."),
+    ("d_sinks_of_the_first_head", "d_sinks", "GRAD-7", "D",
+     After(lambda result, *_: np.broadcast_to(result[:1], result.shape)),
+     "Give all sinks the gradient of the first."),
+    ("backward_aligned_to_the_last_key", "forward_again", "GRAD-9", "A",
+     lambda call: again(call, call.but(query_offset=call.query_offset + call.keys - call.queries)
+         if call.is_causal else call),
+     "Let the last query see the last key in the backward pass, as the forward pass does not."),
 )  # fmt: skip
 
 
@@ -151,13 +162,6 @@ def heads_split_by_the_number_of_key_heads(_call: Gradients, d: Array, like: Arr
     for head, place in enumerate(places):
         result[..., place, :, :] += d[..., head, :, :]
     return result
-
-
-@wrong("d_value", "GRAD-3", "D")
-def values_of_a_group_not_summed(call: Gradients, p: Array, allowed: Mask) -> Any:
-    """Sum over the heads of a group for the keys, and not for the values."""
-    each = call.but(value=base.repeat_heads(call, call.value))
-    return of_groups(base.d_value(each, p, allowed), call.value, lambda parts: parts[..., 0, :, :])
 
 
 def _bent(call: Gradients) -> Array:
@@ -218,20 +222,6 @@ def d_bias_where_others_mask(call: Gradients, _t: Array) -> Any:
 
 
 @wrong("d_sinks", "GRAD-7", "M")
-def d_sinks_of_the_first_entry(call: Gradients, lse: Array, delta: Array) -> Any:
-    """Sum over only the queries of the first batch entry."""
-    each = call.but(d_lse=_entry(call.d_lse))
-    return base.d_sinks(each, lse.reshape(-1, *lse.shape[-2:])[0], _entry(delta))
-
-
-@wrong("d_sinks", "GRAD-7", "D")
-def d_sinks_of_the_first_head(call: Gradients, lse: Array, delta: Array) -> Any:
-    """Give all sinks the gradient of the first."""
-    result = base.d_sinks(call, lse, delta)
-    return np.broadcast_to(result[:1], result.shape)
-
-
-@wrong("d_sinks", "GRAD-7", "M")
 def d_sinks_without_empty_rows(call: Gradients, lse: Array, delta: Array) -> Any:
     """Leave out queries that may attend to no key, whose denominator is the sink."""
     some = base.allowed_pairs(call).any(axis=-1, keepdims=True)
@@ -273,13 +263,6 @@ def again(call: Gradients, other: Gradients) -> tuple[Array, Array, Mask]:
     return np.where(seen, np.exp(base.score(call) - shift), 0), lse, seen
 
 
-@wrong("forward_again", "GRAD-9", "A")
-def backward_aligned_to_the_last_key(call: Gradients) -> Any:
-    """Let the last query see the last key in the backward pass, as the forward pass does not."""
-    moved = call.but(query_offset=call.query_offset + call.keys - call.queries)
-    return again(call, moved if call.is_causal else call)
-
-
 @wrong("forward_again", "GRAD-9", "E")
 def window_narrower_backward(call: Gradients) -> Any:
     """Take the left bound of the window as exclusive in the backward pass."""
@@ -308,9 +291,12 @@ def values_past_their_length_moved(call: Gradients, p: Array, allowed: Mask) -> 
     return base.d_value(call, more, seen)
 
 
-@wrong("d_products", "GRAD-9", "A")
-def tiles_after_the_diagonal_counted_from_zero(call: Gradients, t: Array) -> Any:
-    """Skip tiles of 4 queries and keys past the diagonal, without the offset of the queries."""
-    u = base.d_products(call, t)
-    after = call.j // 4 > call.i // 4
-    return np.where(after, 0, u) if call.is_causal else u
+LAST = rows(
+    ("values_of_a_group_not_summed", "d_value", "GRAD-3", "D",
+     lambda call, p, allowed: of_groups(base.d_value(call.but(value=base.repeat_heads(call, call.value)), p,
+         allowed), call.value, lambda parts: parts[..., 0, :, :]),
+     "Sum over the heads of a group for the keys, and not for the values."),
+    ("tiles_after_the_diagonal_counted_from_zero", "d_products", "GRAD-9", "A",
+     After(lambda u, call, _t: np.where(call.j // 4 > call.i // 4, 0, u) if call.is_causal else u),
+     "Skip tiles of 4 queries and keys past the diagonal, without the offset of the queries."),
+)  # fmt: skip

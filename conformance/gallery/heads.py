@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery.entry import Array, alter, base, rows, wrong
-from attnspec.reference.call import Arguments, Call, Mask
+from attnspec.conformance.gallery.entry import After, Array, alter, base, rows, wrong
+from attnspec.reference.call import Call, Mask
 from attnspec.reference.notation import Attention
 
 
@@ -45,6 +45,35 @@ ENTRIES = rows(
      lambda _call, features, heads: features.reshape(*features.shape[:-2],
          heads, features.shape[-2], features.shape[-1] // heads),
      "Reshape features straight to (heads, positions, depth).", "onnx/onnx#7118"),
+    ("fewer_heads_that_divide", "check_split", "HEAD-5", "U",
+     lambda _call, features, heads: next(count for count in range(heads, 0, -1)
+         if features.shape[-1] % count == 0),
+     "Take the next smaller number of heads that divides."),
+    ("scale_of_the_model_depth", "check_multi_head", "HEAD-6", "K",
+     After(lambda given, _call, _given: given if given["scale"] is not None
+         else given | {"scale": given["query_weight"].shape[-1]**-0.5}),
+     "Divide by the root of the depth of the model, before it is split into heads."),
+    ("mask_of_the_first_of_many_heads", "check_multi_head", "HEAD-6", "H",
+     After(lambda given, _call, _given: given | {"mask": given["mask"][..., :1, :, :]}
+         if given["mask"] is not None and given["mask"].ndim > 2 else given),
+     "Let all heads of multi-head attention have the mask of the first."),
+    ("memory_of_equal_depth_dropped", "check_multi_head", "HEAD-7", "V",
+     After(lambda given, _call, _given: given | {"source": given["tokens"]}
+         if given["source"].shape[-1] == given["tokens"].shape[-1] else given),
+     "Project keys and values from the tokens, where the memory is as deep."),
+    ("memory_of_the_shape_of_tokens_dropped", "check_multi_head", "HEAD-7", "V",
+     After(lambda given, _call, _given: given | {"source": given["tokens"]}
+         if given["is_causal"] and given["source"].shape == given["tokens"].shape else given),
+     "Project keys and values from the tokens, where a causal call has a memory of their shape."),
+    ("memory_cut_to_the_tokens", "check_multi_head", "HEAD-7", "V",
+     After(lambda given, _call, _given: given
+         if given["mask"] is not None and given["mask"].shape[-1] > given["tokens"].shape[-2]
+         else given | {"source": given["source"][..., : given["tokens"].shape[-2], :]}),
+     "Read as many positions of the memory as there are tokens."),
+    ("sinks_folded_the_other_way", "softmax_of", "SOFT-5", "D",
+     lambda call, s, allowed: base.softmax_of(alter(call, sinks=lambda sinks: _swap_groups(call, sinks, -1)),
+         s, allowed),
+     "Unfold the sinks as groups of key heads, and not as key heads of groups."),
 )  # fmt: skip
 
 
@@ -125,54 +154,6 @@ def merged_without_transposing(_call: Call, split: Array) -> Any:
     return split.reshape(*batch, count, heads * depth)
 
 
-@wrong("check_split", "HEAD-5", "U")
-def fewer_heads_that_divide(_call: Call, features: Array, heads: int) -> Any:
-    """Take the next smaller number of heads that divides."""
-    return next(count for count in range(heads, 0, -1) if features.shape[-1] % count == 0)
-
-
-@wrong("check_multi_head", "HEAD-6", "K")
-def scale_of_the_model_depth(call: Call, given: Arguments) -> Any:
-    """Divide by the root of the depth of the model, before it is split into heads."""
-    given = base.check_multi_head(call, given)
-    depth = given["query_weight"].shape[-1]
-    return given if given["scale"] is not None else given | {"scale": depth**-0.5}
-
-
-@wrong("check_multi_head", "HEAD-6", "H")
-def mask_of_the_first_of_many_heads(call: Call, given: Arguments) -> Any:
-    """Let all heads of multi-head attention have the mask of the first."""
-    given = base.check_multi_head(call, given)
-    many = given["mask"] is not None and given["mask"].ndim > 2
-    return given | {"mask": given["mask"][..., :1, :, :]} if many else given
-
-
-@wrong("check_multi_head", "HEAD-7", "V")
-def memory_of_equal_depth_dropped(call: Call, given: Arguments) -> Any:
-    """Project keys and values from the tokens, where the memory is as deep."""
-    given = base.check_multi_head(call, given)
-    same = given["source"].shape[-1] == given["tokens"].shape[-1]
-    return given | {"source": given["tokens"]} if same else given
-
-
-@wrong("check_multi_head", "HEAD-7", "V")
-def memory_of_the_shape_of_tokens_dropped(call: Call, given: Arguments) -> Any:
-    """Project keys and values from the tokens, where a causal call has a memory of their shape."""
-    given = base.check_multi_head(call, given)
-    same = given["is_causal"] and given["source"].shape == given["tokens"].shape
-    return given | {"source": given["tokens"]} if same else given
-
-
-@wrong("check_multi_head", "HEAD-7", "V")
-def memory_cut_to_the_tokens(call: Call, given: Arguments) -> Any:
-    """Read as many positions of the memory as there are tokens."""
-    given = base.check_multi_head(call, given)
-    count = given["tokens"].shape[-2]
-    if given["mask"] is not None and given["mask"].shape[-1] > count:
-        return given
-    return given | {"source": given["source"][..., :count, :]}
-
-
 def _swap_groups(call: Attention, array: Array, axis: int) -> Array:
     """Unfold an axis of query heads as (group, key head), and read it as (key head, group)."""
     shared, heads = call.key.shape[-3], call.query.shape[-3]
@@ -180,12 +161,6 @@ def _swap_groups(call: Attention, array: Array, axis: int) -> Array:
         return array
     order = np.arange(heads).reshape(heads // shared, shared).T.ravel()
     return np.take(array, order, axis=axis)
-
-
-@wrong("softmax_of", "SOFT-5", "D")
-def sinks_folded_the_other_way(call: Attention, s: Array, allowed: Mask) -> Any:
-    """Unfold the sinks as groups of key heads, and not as key heads of groups."""
-    return base.softmax_of(alter(call, sinks=lambda sinks: _swap_groups(call, sinks, -1)), s, allowed)
 
 
 @wrong("softmax_of", "SOFT-5", "D")

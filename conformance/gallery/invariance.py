@@ -75,6 +75,14 @@ ENTRIES = rows(
     ("splits_by_the_number_of_heads", "attend", "INV-9", "X",
      lambda call: in_splits(call, max(1, 4 // call.query.shape[-3])),
      "Choose the number of splits by the number of query heads."),
+    ("tile_of_a_group", "attend", "INV-9", "X",
+     lambda call: in_splits(call, 1 if call.queries * call.query.shape[-3] // call.key.shape[-3] >= 128
+         else 2),
+     "Put all queries of a key head into one tile, and split the keys in two where they are few."),
+    ("result_kept_by_the_address", "attend", "ERR-13", "T",
+     lambda call: call.steps.memory.setdefault("results",
+         {}).setdefault((id(call.query), call.shape, call.value.shape), base.attend(call)),
+     "Keep results by the address of the query, which another array has later."),
 )  # fmt: skip
 
 
@@ -138,17 +146,3 @@ def scratch_shared_by_threads(call: Attention) -> Any:
     kept = call.steps.memory.setdefault(call.query.shape, np.empty_like(call.query))
     kept[...] = call.query
     return in_splits(call.but(query=kept))
-
-
-@wrong("attend", "INV-9", "X")
-def tile_of_a_group(call: Attention) -> Any:
-    """Put all queries of a key head into one tile, and split the keys in two where they are few."""
-    rows = call.queries * call.query.shape[-3] // call.key.shape[-3]
-    return in_splits(call, 1 if rows >= 128 else 2)
-
-
-@wrong("attend", "ERR-13", "T")
-def result_kept_by_the_address(call: Attention) -> Any:
-    """Keep results by the address of the query, which another array has later."""
-    kept = call.steps.memory.setdefault("results", {})
-    return kept.setdefault((id(call.query), call.shape, call.value.shape), base.attend(call))

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from attnspec.conformance.gallery.entry import Array, alter, base, first, rows, wrong
-from attnspec.reference.call import Call, Mask
+from attnspec.conformance.gallery.entry import After, Array, alter, base, first, rows, wrong
+from attnspec.reference.call import Call
 from attnspec.reference.notation import Attention
 
 
@@ -116,6 +116,14 @@ ENTRIES = rows(
      lambda call: True if call.query_lengths is None
          else call.i < _for_each_program(call, call.query_lengths),
      "Read the query length of the number of batch entry and head in one row, modulo the batch entries."),
+    ("sink_of_the_first_head", "softmax_of", "SOFT-5", "M",
+     lambda call, s, allowed: base.softmax_of(alter(call,
+         sinks=lambda sinks: np.repeat(sinks[:1], sinks.size)), s, allowed),
+     "Let all heads have the sink of the first."),
+    ("values_of_the_first_batch_entry", "enter", "SHAPE-1", "H",
+     After(lambda call, _call: call.but(value=np.broadcast_to(call.value[:1], call.value.shape))
+         if call.value.ndim > 3 else call),
+     "Let every batch entry read the values of the first."),
 )  # fmt: skip
 
 
@@ -141,20 +149,6 @@ def key_segments_of_the_first_batch_entry(call: Attention) -> Any:
     """Let all batch entries have the key segments of the first."""
     rows = alter(call, key_segment_ids=lambda ids: ids.reshape(-1, ids.shape[-1])[:1] if ids.size else ids)
     return base.by_segments(rows)
-
-
-@wrong("softmax_of", "SOFT-5", "M")
-def sink_of_the_first_head(call: Attention, s: Array, allowed: Mask) -> Any:
-    """Let all heads have the sink of the first."""
-    one = alter(call, sinks=lambda sinks: np.repeat(sinks[:1], sinks.size))
-    return base.softmax_of(one, s, allowed)
-
-
-@wrong("enter", "SHAPE-1", "H")
-def values_of_the_first_batch_entry(call: Attention) -> Any:
-    """Let every batch entry read the values of the first."""
-    call = base.enter(call)
-    return call.but(value=np.broadcast_to(call.value[:1], call.value.shape)) if call.value.ndim > 3 else call
 
 
 @wrong("wide", "NUM-8", "H", "pytorch/pytorch#181133")

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery.entry import Array, base, rows, wrong
+from attnspec.conformance.gallery.entry import After, Array, base, rows, wrong
 from attnspec.reference.notation import Attention
 
 ENTRIES = rows(
@@ -40,41 +40,35 @@ ENTRIES = rows(
      lambda call, output, lse, weights: base.finish(call, output
          if call.flat else np.swapaxes(output, -2, -3), lse, weights),
      "Return the output with the axis of heads after that of positions."),
+    ("lse_of_a_sum_to_base_two", "lse", "SOFT-6", "I",
+     lambda call, top, total: top[..., 0] + (base.lse(call, top,
+         total) - top[..., 0]) / np.log(2).astype(top.dtype),
+     "Add the logarithm to base 2 of the sum to the maximum."),
+    ("lse_of_a_maximum_to_base_two", "lse", "SOFT-6", "I",
+     lambda call, top, total: top[..., 0] / np.log(2).astype(top.dtype) + (base.lse(call,
+         top, total) - top[..., 0]),
+     "Add the natural logarithm of the sum to a maximum that is to base 2."),
+    ("maximum_returned_for_the_lse", "lse", "SOFT-6", "I",
+     After(lambda lse, _call, top, _total: np.where(lse == -np.inf, lse, top[..., 0])),
+     "Return the largest score of a row."),
+    ("lse_of_the_mean", "attend", "SOFT-6", "I",
+     After(lambda output, lse, p, call: (output, lse - np.log(max(call.keys, 1)).astype(lse.dtype), p)),
+     "Take the logarithm of the mean of the exponentials."),
+    ("lse_before_the_mask", "attend", "SOFT-6", "I",
+     After(lambda output, _, p, call: (output,
+         base.softmax_of(call, base.score(call), np.ones(call.shape, dtype=bool))[1], p)),
+     "Return the lse of all keys, disallowed ones included."),
+    ("weights_without_the_sink", "attend", "SOFT-5", "M",
+     After(lambda output, lse, _, call: (output, lse, base.attend(call.but(sinks=None))[2])),
+     "Return weights that sum to 1, as if there were no sink."),
+    ("weights_not_raised", "attend", "SOFT-4", "J",
+     After(lambda output, lse, _, call: (output, lse, base.attend(call.but(dropout_rate=0.0))[2])),
+     "Return weights of which some are dropped, and the others not raised."),
+    ("weights_averaged_over_heads", "attend", "SOFT-4", "H",
+     After(lambda output, lse, p, _call: (output, lse,
+         np.broadcast_to(p.mean(axis=-3, keepdims=True), p.shape))),
+     "Return for each head the mean of the weights of all."),
 )  # fmt: skip
-
-
-@wrong("lse", "SOFT-6", "I")
-def lse_of_a_sum_to_base_two(call: Attention, top: Array, total: Array) -> Any:
-    """Add the logarithm to base 2 of the sum to the maximum."""
-    return top[..., 0] + (base.lse(call, top, total) - top[..., 0]) / np.log(2).astype(top.dtype)
-
-
-@wrong("lse", "SOFT-6", "I")
-def lse_of_a_maximum_to_base_two(call: Attention, top: Array, total: Array) -> Any:
-    """Add the natural logarithm of the sum to a maximum that is to base 2."""
-    most = top[..., 0] / np.log(2).astype(top.dtype)
-    return most + (base.lse(call, top, total) - top[..., 0])
-
-
-@wrong("lse", "SOFT-6", "I")
-def maximum_returned_for_the_lse(call: Attention, top: Array, total: Array) -> Any:
-    """Return the largest score of a row."""
-    lse = base.lse(call, top, total)
-    return np.where(lse == -np.inf, lse, top[..., 0])
-
-
-@wrong("attend", "SOFT-6", "I")
-def lse_of_the_mean(call: Attention) -> Any:
-    """Take the logarithm of the mean of the exponentials."""
-    output, lse, p = base.attend(call)
-    return output, lse - np.log(max(call.keys, 1)).astype(lse.dtype), p
-
-
-@wrong("attend", "SOFT-6", "I")
-def lse_before_the_mask(call: Attention) -> Any:
-    """Return the lse of all keys, disallowed ones included."""
-    output, _, p = base.attend(call)
-    return output, base.softmax_of(call, base.score(call), np.ones(call.shape, dtype=bool))[1], p
 
 
 @wrong("attend", "SOFT-6", "K")
@@ -130,27 +124,6 @@ def output_in_float64(call: Attention, output: Array, lse: Array, weights: Array
     result = base.finish(call, output, lse, weights)
     wide = output[0] if call.flat else output
     return (wide.astype(np.float64), *result[1:]) if isinstance(result, tuple) else wide.astype(np.float64)
-
-
-@wrong("attend", "SOFT-5", "M")
-def weights_without_the_sink(call: Attention) -> Any:
-    """Return weights that sum to 1, as if there were no sink."""
-    output, lse, _ = base.attend(call)
-    return output, lse, base.attend(call.but(sinks=None))[2]
-
-
-@wrong("attend", "SOFT-4", "J")
-def weights_not_raised(call: Attention) -> Any:
-    """Return weights of which some are dropped, and the others not raised."""
-    output, lse, _ = base.attend(call)
-    return output, lse, base.attend(call.but(dropout_rate=0.0))[2]
-
-
-@wrong("attend", "SOFT-4", "H")
-def weights_averaged_over_heads(call: Attention) -> Any:
-    """Return for each head the mean of the weights of all."""
-    output, lse, p = base.attend(call)
-    return output, lse, np.broadcast_to(p.mean(axis=-3, keepdims=True), p.shape)
 
 
 @wrong("attend", "SOFT-4", "C")

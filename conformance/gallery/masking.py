@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery.entry import Array, alter, base, first, rows, wrong
+from attnspec.conformance.gallery.entry import After, Array, alter, base, first, rows, wrong
 from attnspec.reference.call import Mask
 from attnspec.reference.notation import Attention, align_batch
 
@@ -115,6 +115,31 @@ ENTRIES = rows(
      lambda call: base.allowed_pairs(call) if call.mask is None or call.window is None
          else base.allowed_pairs(call.but(mask=None)) | base.allowed_pairs(call.but(window=None)),
      "Allow what mask or window allows, where both are given."),
+    ("offset_taken_from_the_key_lengths", "by_key_lengths", "MASK-9", "A",
+     lambda call: base.by_key_lengths(alter(call,
+         key_lengths=lambda n: np.asarray(n) - np.asarray(call.query_offset))),
+     "Take key lengths for positions after as many as the offset says."),
+    ("query_lengths_cut_the_keys_too", "by_query_lengths", "MASK-10", "R",
+     After(lambda seen, call: seen if call.query_lengths is None
+         else seen & (call.j < align_batch(call.query_lengths))),
+     "Take the lengths of queries for those of keys too."),
+    ("lse_of_padded_queries_kept", "attend", "SOFT-7", "B",
+     After(lambda output, _, p, call: (output, base.attend(call.but(query_lengths=None))[1], p)),
+     "Write zeros for queries past their length, and their lse as if they were queries."),
+    ("weights_of_padded_queries_kept", "attend", "MASK-10", "B",
+     After(lambda output, lse, _, call: (output, lse, base.attend(call.but(query_lengths=None))[2])),
+     "Write zeros for queries past their length, and their weights as if they were queries."),
+    ("output_of_padded_queries_kept", "attend", "MASK-10", "B",
+     After(lambda _, lse, p, call: (base.attend(call.but(query_lengths=None))[0], lse, p)),
+     "Mark queries past their length only in the lse."),
+    ("keys_of_negative_segments_are_padding", "by_segments", "MASK-11", "R",
+     lambda call: base.by_segments(call) & (True if call.key_segment_ids is None
+         else call.key_segment_ids[..., None, None, :] >= 0),
+     "Let nobody attend to keys of a negative id."),
+    ("keys_of_negative_segments_for_all", "by_segments", "MASK-11", "R",
+     lambda call: base.by_segments(call) | (False if call.key_segment_ids is None
+         else call.key_segment_ids[..., None, None, :] < 0),
+     "Let every query attend to keys of a negative id."),
 )  # fmt: skip
 
 
@@ -173,62 +198,12 @@ def last_key_of_an_odd_last_row(call: Attention) -> Any:
     return seen
 
 
-@wrong("by_key_lengths", "MASK-9", "A")
-def offset_taken_from_the_key_lengths(call: Attention) -> Any:
-    """Take key lengths for positions after as many as the offset says."""
-    return base.by_key_lengths(
-        alter(call, key_lengths=lambda n: np.asarray(n) - np.asarray(call.query_offset))
-    )
-
-
-@wrong("by_query_lengths", "MASK-10", "R")
-def query_lengths_cut_the_keys_too(call: Attention) -> Any:
-    """Take the lengths of queries for those of keys too."""
-    seen = base.by_query_lengths(call)
-    return seen if call.query_lengths is None else seen & (call.j < align_batch(call.query_lengths))
-
-
-@wrong("attend", "SOFT-7", "B")
-def lse_of_padded_queries_kept(call: Attention) -> Any:
-    """Write zeros for queries past their length, and their lse as if they were queries."""
-    output, _, p = base.attend(call)
-    return output, base.attend(call.but(query_lengths=None))[1], p
-
-
-@wrong("attend", "MASK-10", "B")
-def weights_of_padded_queries_kept(call: Attention) -> Any:
-    """Write zeros for queries past their length, and their weights as if they were queries."""
-    output, lse, _ = base.attend(call)
-    return output, lse, base.attend(call.but(query_lengths=None))[2]
-
-
-@wrong("attend", "MASK-10", "B")
-def output_of_padded_queries_kept(call: Attention) -> Any:
-    """Mark queries past their length only in the lse."""
-    _, lse, p = base.attend(call)
-    return base.attend(call.but(query_lengths=None))[0], lse, p
-
-
 @wrong("attend", "SOFT-7", "M")
 def sink_of_padded_queries_dropped(call: Attention) -> Any:
     """Give queries past their length the lse minus infinity, though there is a sink."""
     output, lse, p = base.attend(call)
     past = np.broadcast_to(~np.asarray(base.by_query_lengths(call))[..., 0], lse.shape)
     return output, lse if call.query_lengths is None else np.where(past, -np.inf, lse).astype(lse.dtype), p
-
-
-@wrong("by_segments", "MASK-11", "R")
-def keys_of_negative_segments_are_padding(call: Attention) -> Any:
-    """Let nobody attend to keys of a negative id."""
-    ids = call.key_segment_ids
-    return base.by_segments(call) & (True if ids is None else ids[..., None, None, :] >= 0)
-
-
-@wrong("by_segments", "MASK-11", "R")
-def keys_of_negative_segments_for_all(call: Attention) -> Any:
-    """Let every query attend to keys of a negative id."""
-    ids = call.key_segment_ids
-    return base.by_segments(call) | (False if ids is None else ids[..., None, None, :] < 0)
 
 
 @wrong("by_segments", "MASK-11", "H")

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery.entry import Array, alter, base, rows, wrong
+from attnspec.conformance.gallery.entry import After, Array, alter, base, rows, wrong
 from attnspec.dtypes import FORMATS
 from attnspec.reference.call import Call, Mask
 from attnspec.reference.notation import Attention
@@ -77,6 +77,39 @@ ENTRIES = rows(
     ("minus_infinite_scores_are_nan", "score", "NUM-14", "C",
      lambda call: np.where(np.isinf(base.score(call.but(bias=None))), np.nan, base.score(call)),
      "Take any infinite score for an error."),
+    ("rough_exponential", "exponentials", "NUM-3", "C",
+     lambda _call, s, allowed, top: np.where(allowed,
+         np.exp(s - top) * (1 + np.sin(40 * (s - top)) / s.dtype.type(1000)), 0),
+     "Take exponentials that are off by one in a thousand, now more, now less."),
+    ("results_cut_off", "narrow", "NUM-6", "C",
+     lambda _call, array, storage: (truncate(array, np.dtype(storage))
+         if np.dtype(storage).itemsize == 2 and array.dtype.itemsize > 2 else array).astype(storage),
+     "Cut the digits of a result in half precision instead of rounding them."),
+    ("output_of_long_rows_cut_off", "weighted_sum", "NUM-6", "C",
+     After(lambda output, call, *_: in_half(call, output, lambda x: truncate(x, call.storage))
+         if call.keys > 4096 else output),
+     "Cut the digits of the output in half precision where parts of more than 4,096 keys are combined."),
+    ("weights_cut_off", "weighted_sum", "NUM-6", "C",
+     lambda call, p, allowed: base.weighted_sum(call,
+         in_half(call, p, lambda p: truncate(p, call.storage)), allowed),
+     "Cut the digits of the weights before they meet the values, in half precision."),
+    ("nan_scores_disallow", "score", "NUM-11", "C", After(lambda s, _call: np.where(np.isnan(s), -np.inf, s)),
+     "Lose NaN in a comparison with the maximum, which it is never above."),
+    ("nan_in_the_output_made_zero", "finish", "NUM-11", "B",
+     lambda call, output, lse, weights: base.finish(call,
+         np.where(np.isnan(output), 0, output), lse, weights),
+     "Replace NaN by 0 at the end, for the sake of empty rows."),
+    ("nan_values_taken_for_zero", "weighted_sum", "NUM-12", "C",
+     lambda call, p, allowed: base.weighted_sum(call.but(value=np.where(np.isnan(call.value), 0, call.value)),
+         p, allowed),
+     "Replace NaN in the values by 0, for the sake of unused memory."),
+    ("values_without_weight_skipped", "weighted_sum", "NUM-12", "C",
+     lambda call, p, allowed: base.weighted_sum(call, p,
+         allowed & ((p > 0) | np.isnan(p) | (False if call.dropout_mask is None else ~call.dropout_mask))),
+     "Pass over the values of keys whose weight has come out as 0, as if they were disallowed."),
+    ("nan_value_spreads_over_the_row", "weighted_sum", "NUM-12", "G",
+     After(lambda output, *_: np.where(np.isnan(output).any(axis=-1, keepdims=True), np.nan, output)),
+     "Let NaN in one feature of a value reach all features of the output."),
 )  # fmt: skip
 
 
@@ -93,13 +126,6 @@ def softmax_in_float32(call: Attention, s: Array, allowed: Mask) -> Any:
     """Take the softmax in float32 whatever the inputs are."""
     p, lse = base.softmax_of(call, s.astype(np.float32), allowed)
     return p.astype(s.dtype), lse.astype(s.dtype)
-
-
-@wrong("exponentials", "NUM-3", "C")
-def rough_exponential(_call: Attention, s: Array, allowed: Mask, top: Array) -> Any:
-    """Take exponentials that are off by one in a thousand, now more, now less."""
-    rough = np.exp(s - top) * (1 + np.sin(40 * (s - top)) / s.dtype.type(1000))
-    return np.where(allowed, rough, 0)
 
 
 @wrong("product", "NUM-3", "C")
@@ -159,26 +185,6 @@ def softmax_in_half(call: Attention, s: Array, allowed: Mask) -> Any:
     return p.astype(s.dtype), lse.astype(s.dtype)
 
 
-@wrong("narrow", "NUM-6", "C")
-def results_cut_off(_call: Call, array: Array, storage: Any) -> Any:
-    """Cut the digits of a result in half precision instead of rounding them."""
-    short = np.dtype(storage).itemsize == 2 and array.dtype.itemsize > 2
-    return (truncate(array, np.dtype(storage)) if short else array).astype(storage)
-
-
-@wrong("weighted_sum", "NUM-6", "C")
-def output_of_long_rows_cut_off(call: Attention, p: Array, allowed: Mask) -> Any:
-    """Cut the digits of the output in half precision where parts of more than 4,096 keys are combined."""
-    output = base.weighted_sum(call, p, allowed)
-    return in_half(call, output, lambda x: truncate(x, call.storage)) if call.keys > 4096 else output
-
-
-@wrong("weighted_sum", "NUM-6", "C")
-def weights_cut_off(call: Attention, p: Array, allowed: Mask) -> Any:
-    """Cut the digits of the weights before they meet the values, in half precision."""
-    return base.weighted_sum(call, in_half(call, p, lambda p: truncate(p, call.storage)), allowed)
-
-
 @wrong("attend", "NUM-9", "T", "Dao-AILab/flash-attention#414")
 def sums_in_another_order_each_time(call: Attention) -> Any:
     """Add up the keys from the last one in every second call."""
@@ -212,54 +218,12 @@ def truncate(array: Array, storage: Any) -> Array:
     return cut
 
 
-@wrong("score", "NUM-11", "C")
-def nan_scores_disallow(call: Attention) -> Any:
-    """Lose NaN in a comparison with the maximum, which it is never above."""
-    s = base.score(call)
-    return np.where(np.isnan(s), -np.inf, s)
-
-
-@wrong("finish", "NUM-11", "B")
-def nan_in_the_output_made_zero(call: Attention, output: Array, lse: Array, weights: Array) -> Any:
-    """Replace NaN by 0 at the end, for the sake of empty rows."""
-    clean = np.where(np.isnan(output), 0, output)
-    return base.finish(call, clean, lse, weights)
-
-
 @wrong("top", "NUM-11", "C", "thu-ml/SageAttention#372")
 def nan_spreads_to_the_head(call: Attention, s: Array, allowed: Mask) -> Any:
     """Take a maximum of the whole head first, so that a NaN in one row reaches all."""
     most = base.top(call, s, allowed)
     spread = np.isnan(most).any(axis=-2, keepdims=True)
     return np.where(spread, np.nan, most)
-
-
-@wrong("score", "NUM-11", "C")
-def infinite_scores_made_finite(call: Attention) -> Any:
-    """Clip scores to the largest finite number."""
-    s = base.score(call)
-    most = np.finfo(s.dtype).max
-    return np.clip(s, -most, most)
-
-
-@wrong("weighted_sum", "NUM-12", "C")
-def nan_values_taken_for_zero(call: Attention, p: Array, allowed: Mask) -> Any:
-    """Replace NaN in the values by 0, for the sake of unused memory."""
-    return base.weighted_sum(call.but(value=np.where(np.isnan(call.value), 0, call.value)), p, allowed)
-
-
-@wrong("weighted_sum", "NUM-12", "C")
-def values_without_weight_skipped(call: Attention, p: Array, allowed: Mask) -> Any:
-    """Pass over the values of keys whose weight has come out as 0, as if they were disallowed."""
-    dropped = False if call.dropout_mask is None else ~call.dropout_mask
-    return base.weighted_sum(call, p, allowed & ((p > 0) | np.isnan(p) | dropped))
-
-
-@wrong("weighted_sum", "NUM-12", "G")
-def nan_value_spreads_over_the_row(call: Attention, p: Array, allowed: Mask) -> Any:
-    """Let NaN in one feature of a value reach all features of the output."""
-    output = base.weighted_sum(call, p, allowed)
-    return np.where(np.isnan(output).any(axis=-1, keepdims=True), np.nan, output)
 
 
 @wrong("narrow", "NUM-3", "C")
@@ -299,22 +263,14 @@ def _short(array: Array) -> Array:
         return array.astype(np.float32).astype(array.dtype)
 
 
-@wrong("softmax_of", "NUM-2", "C")
-def weights_through_float32(call: Attention, s: Array, allowed: Mask) -> Any:
-    """Round the weights to float32 whatever the inputs are."""
-    p, lse = base.softmax_of(call, s, allowed)
-    return _short(p), lse
-
-
-@wrong("normalise", "NUM-11", "C")
-def nan_weights_made_zero(call: Attention, e: Array, total: Array) -> Any:
-    """Replace NaN in the weights by 0, for the sake of empty rows."""
-    p = base.normalise(call, e, total)
-    return np.where(np.isnan(p), 0, p)
-
-
-@wrong("score", "NUM-11", "C")
-def nan_scores_made_zero(call: Attention) -> Any:
-    """Replace NaN in the scores by 0."""
-    s = base.score(call)
-    return np.where(np.isnan(s), 0, s)
+LAST = rows(
+    ("infinite_scores_made_finite", "score", "NUM-11", "C",
+     After(lambda s, _call: np.clip(s, -np.finfo(s.dtype).max, np.finfo(s.dtype).max)),
+     "Clip scores to the largest finite number."),
+    ("weights_through_float32", "softmax_of", "NUM-2", "C", After(lambda p, lse, *_: (_short(p), lse)),
+     "Round the weights to float32 whatever the inputs are."),
+    ("nan_weights_made_zero", "normalise", "NUM-11", "C", After(lambda p, *_: np.where(np.isnan(p), 0, p)),
+     "Replace NaN in the weights by 0, for the sake of empty rows."),
+    ("nan_scores_made_zero", "score", "NUM-11", "C", After(lambda s, _call: np.where(np.isnan(s), 0, s)),
+     "Replace NaN in the scores by 0."),
+)  # fmt: skip

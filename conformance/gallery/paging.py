@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery.entry import Array, base, rows, wrong
+from attnspec.conformance.gallery.entry import After, Array, base, rows, wrong
 from attnspec.reference.call import Arguments, Call
 
 ENTRIES = rows(
@@ -40,6 +40,10 @@ ENTRIES = rows(
     ("all_queries_at_the_last_key", "offset_at_the_end", "PAGE-7", "A",
      lambda call, offset, end, queries: base.offset_at_the_end(call, offset, end, min(queries, 1)),
      "Put the first of several queries at the last key, as if it were the only one."),
+    ("end_without_the_new_positions", "as_attention", "PAGE-7", "A",
+     After(lambda plain, _call, given: plain if given["query_offset"] is not None
+         else plain | {"query_offset": given["key_lengths"] - given["query"].shape[-2]}),
+     "Align the last query with the last key before the new ones."),
 )  # fmt: skip
 
 
@@ -154,15 +158,6 @@ def positions_from_the_left_padding(call: Call, given: Arguments) -> Any:
     """Count positions from the end of the left padding, for a given offset."""
     plain, offset = base.as_attention(call, given), given["query_offset"]
     return plain if offset is None else plain | {"query_offset": offset + given["left_padding"]}
-
-
-@wrong("as_attention", "PAGE-7", "A")
-def end_without_the_new_positions(call: Call, given: Arguments) -> Any:
-    """Align the last query with the last key before the new ones."""
-    plain = base.as_attention(call, given)
-    if given["query_offset"] is not None:
-        return plain
-    return plain | {"query_offset": given["key_lengths"] - given["query"].shape[-2]}
 
 
 @wrong("check_entries_read", "PAGE-8", "U", "microsoft/onnxruntime#32391")

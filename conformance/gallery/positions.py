@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery.entry import Array, base, rows, wrong
+from attnspec.conformance.gallery.entry import After, Array, base, rows, wrong
 from attnspec.reference.call import Call
 from attnspec.reference.frequencies import Frequencies
 from attnspec.reference.positions import Rotary
@@ -105,6 +105,26 @@ ENTRIES = rows(
      lambda call, heads, given: base.each_slope(call, heads, given
          if given is None else given.astype(call.query.dtype)),
      "Round given slopes to the dtype of the query."),
+    ("angles_in_half", "angles", "NUM-5", "C",
+     After(lambda angle, call: angle if call.features.dtype.itemsize > 2
+         else angle.astype(call.features.dtype).astype(np.float64)),
+     "Hold positions in half precision, which has no odd numbers past 2048 and few in bfloat16 past 256."),
+    ("odd_rotary_depth_cut", "check_rotary", "POS-6", "U",
+     lambda call: base.check_rotary(call.but(rotary_depth=(call.features.shape[-1]
+         if call.rotary_depth is None else call.rotary_depth) // 2 * 2)),
+     "Leave the last feature of an odd number as it is."),
+    ("rotary_depth_clipped", "check_rotary", "POS-6", "U",
+     lambda call: base.check_rotary(call.but(rotary_depth=None if call.rotary_depth is None
+         else min(call.rotary_depth, call.features.shape[-1]))),
+     "Turn all features where more are asked for."),
+    ("offset_cut_to_an_integer", "check_rotary", "ERR-16", "U",
+     lambda call: base.check_rotary(call.but(offset=int(call.offset)
+         if isinstance(call.offset, float) else call.offset)),
+     "Take the whole part of an offset."),
+    ("wavelengths_for_frequencies", "frequencies", "POS-11", "Q",
+     lambda call: base.frequencies(call) if call.inverse_frequencies is None
+         else 1 / np.where(call.inverse_frequencies == 0, 1, call.inverse_frequencies),
+     "Divide by given frequencies, as if they were wavelengths."),
 )  # fmt: skip
 
 
@@ -149,27 +169,6 @@ def positions_from_one(call: Rotary) -> Any:
     return base.places(call) + (counted and call.cosines is None)
 
 
-@wrong("angles", "NUM-5", "C")
-def angles_in_half(call: Rotary) -> Any:
-    """Hold positions in half precision, which has no odd numbers past 2048 and few in bfloat16 past 256."""
-    angle = base.angles(call)
-    return angle if call.features.dtype.itemsize > 2 else angle.astype(call.features.dtype).astype(np.float64)
-
-
-@wrong("check_rotary", "POS-6", "U")
-def odd_rotary_depth_cut(call: Rotary) -> Any:
-    """Leave the last feature of an odd number as it is."""
-    depth = call.features.shape[-1] if call.rotary_depth is None else call.rotary_depth
-    return base.check_rotary(call.but(rotary_depth=depth // 2 * 2))
-
-
-@wrong("check_rotary", "POS-6", "U")
-def rotary_depth_clipped(call: Rotary) -> Any:
-    """Turn all features where more are asked for."""
-    depth = None if call.rotary_depth is None else min(call.rotary_depth, call.features.shape[-1])
-    return base.check_rotary(call.but(rotary_depth=depth))
-
-
 @wrong("slopes", "POS-7", "Q", "huggingface/transformers#28380")
 def further_slopes_from_the_second(call: Call, heads: int) -> Any:
     """Begin with the second of the slopes that lie between the others."""
@@ -182,13 +181,6 @@ def slopes_from_one(call: Call, heads: int) -> Any:
     """Begin the sequence with 1."""
     ratio = 2.0 ** (-8 / 2 ** (heads.bit_length() - 1))
     return [slope / ratio for slope in base.slopes(call, heads)]
-
-
-@wrong("check_rotary", "ERR-16", "U")
-def offset_cut_to_an_integer(call: Rotary) -> Any:
-    """Take the whole part of an offset."""
-    whole = int(call.offset) if isinstance(call.offset, float) else call.offset
-    return base.check_rotary(call.but(offset=whole))
 
 
 @wrong("places", "POS-10", "Q", "unslothai/unsloth#3803")
@@ -207,13 +199,6 @@ def position_ids_counted_from_the_first(call: Rotary) -> Any:
     if given is not None and given.size:
         given = given[..., :1] + np.arange(given.shape[-1])
     return base.places(call.but(positions=given if call.cosines is None else call.positions))
-
-
-@wrong("frequencies", "POS-11", "Q")
-def wavelengths_for_frequencies(call: Rotary) -> Any:
-    """Divide by given frequencies, as if they were wavelengths."""
-    given = call.inverse_frequencies
-    return base.frequencies(call) if given is None else 1 / np.where(given == 0, 1, given)
 
 
 @wrong("frequencies", "NUM-5", "C")

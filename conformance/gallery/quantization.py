@@ -6,7 +6,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from attnspec.conformance.gallery.entry import Array, base, rows, wrong
+from attnspec.conformance.gallery.entry import After, Array, base, rows, wrong
 from attnspec.reference.call import Arguments, Call, Steps
 from attnspec.reference.quantized_attention import Quantised
 
@@ -116,14 +116,27 @@ ENTRIES = rows(
      lambda call, query, key, value, storage, options: base.attend_by_codes(call,
          query, np.rint(key), value, storage, options),
      "Lose the fraction of a decoded key in a cast to integers."),
+    ("signed_codes_read_as_unsigned", "decode_codes", "QUANT-1", "Z",
+     After(lambda numbers, _call, _codes, encoding, _dtype: np.where(numbers < 0, numbers + 256, numbers)
+         if encoding == "int8" else numbers),
+     "Read the integers of int8 as bytes without a sign."),
+    ("e5m2_read_as_e4m3fn", "decode_codes", "QUANT-4", "Z",
+     lambda call, codes, encoding, dtype: base.decode_codes(call, codes, "e4m3fn"
+         if encoding == "e5m2" else encoding, dtype),
+     "Decode every 8-bit floating-point number in one way."),
+    ("infinity_of_e5m2_read_as_a_number", "decode_codes", "QUANT-4", "Z",
+     After(lambda numbers, *_: np.where(np.isinf(numbers), np.copysign(65536, numbers),
+         numbers).astype(numbers.dtype)),
+     "Decode infinity as the number after the largest."),
+    ("high_nibbles_of_q4_0_first", "unpack", "QUANT-7", "Z",
+     After(lambda numbers, _call, _packed, blocks: numbers if blocks != "q4_0"
+         else np.roll(numbers, 16, axis=-1)),
+     "Take the first half of a block from the high nibbles."),
+    ("nibbles_of_q4_0_in_twos_complement", "unpack", "QUANT-7", "Z",
+     After(lambda numbers, _call, _packed, blocks: numbers if blocks != "q4_0"
+         else np.where(numbers >= 0, numbers - 8, numbers + 8)),
+     "Read a nibble as a signed integer, without the 8 that is subtracted."),
 )  # fmt: skip
-
-
-@wrong("decode_codes", "QUANT-1", "Z")
-def signed_codes_read_as_unsigned(call: Call, codes: Array, encoding: str, dtype: Any) -> Any:
-    """Read the integers of int8 as bytes without a sign."""
-    numbers = base.decode_codes(call, codes, encoding, dtype)
-    return np.where(numbers < 0, numbers + 256, numbers) if encoding == "int8" else numbers
 
 
 @wrong("decode", "QUANT-2", "Z")
@@ -186,20 +199,6 @@ def e4m3fn_read_with_the_bias_of_fnuz(call: Call, codes: Array, encoding: str, d
     return numbers / 2 if encoding == "e4m3fn" else numbers
 
 
-@wrong("decode_codes", "QUANT-4", "Z")
-def e5m2_read_as_e4m3fn(call: Call, codes: Array, encoding: str, dtype: Any) -> Any:
-    """Decode every 8-bit floating-point number in one way."""
-    one = "e4m3fn" if encoding == "e5m2" else encoding
-    return base.decode_codes(call, codes, one, dtype)
-
-
-@wrong("decode_codes", "QUANT-4", "Z")
-def infinity_of_e5m2_read_as_a_number(call: Call, codes: Array, encoding: str, dtype: Any) -> Any:
-    """Decode infinity as the number after the largest."""
-    numbers = base.decode_codes(call, codes, encoding, dtype)
-    return np.where(np.isinf(numbers), np.copysign(65536, numbers), numbers).astype(numbers.dtype)
-
-
 @wrong("by_blocks", "QUANT-5", "Z")
 def blocks_interleaved(call: Call, given: Array, full: tuple[int, ...]) -> Any:
     """Repeat the scales as a whole, so that code i has the scale i modulo their number."""
@@ -223,20 +222,6 @@ def scales_of_tokens_one_late(call: Call, given: Array, full: tuple[int, ...]) -
     array = np.asarray(given)
     late = array.ndim > 1 and array.shape[-2] > 1
     return base.by_blocks(call, np.roll(array, -1, axis=-2) if late else array, full)
-
-
-@wrong("unpack", "QUANT-7", "Z")
-def high_nibbles_of_q4_0_first(call: Call, packed: Array, blocks: str) -> Any:
-    """Take the first half of a block from the high nibbles."""
-    numbers = base.unpack(call, packed, blocks)
-    return numbers if blocks != "q4_0" else np.roll(numbers, 16, axis=-1)
-
-
-@wrong("unpack", "QUANT-7", "Z")
-def nibbles_of_q4_0_in_twos_complement(call: Call, packed: Array, blocks: str) -> Any:
-    """Read a nibble as a signed integer, without the 8 that is subtracted."""
-    numbers = base.unpack(call, packed, blocks)
-    return numbers if blocks != "q4_0" else np.where(numbers >= 0, numbers - 8, numbers + 8)
 
 
 @wrong("keys_and_values", "QUANT-8", "Z", "vllm-project/vllm#6081")

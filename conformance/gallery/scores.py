@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery.entry import Array, alter, base, family, first, rows, wrong
+from attnspec.conformance.gallery.entry import After, Array, alter, base, family, first, rows, wrong
 from attnspec.reference.call import Step
 from attnspec.reference.errors import is_number
 from attnspec.reference.notation import Attention
@@ -109,14 +109,37 @@ ENTRIES = rows(
      lambda call, x: x if call.softcap is None
          else np.tanh(x * x.dtype.type(call.softcap)) / x.dtype.type(call.softcap),
      "Multiply by the cap inside of the tangent, and divide outside."),
+    ("scores_transposed", "product", "SCORE-1", "H",
+     After(lambda x, call: np.swapaxes(x, -1, -2) if call.queries == call.keys else x),
+     "Exchange queries and keys, where there are as many of both."),
+    ("bias_of_keys_along_the_queries", "add_bias", "SCORE-4", "H",
+     lambda call, x: base.add_bias(alter(call, bias=lambda bias: bias[:, None]
+         if bias.shape == (call.queries,) else bias), x),
+     "Align a bias of one axis with the queries, where it fits there."),
+    ("negative_cap_taken", "check_softcap", "SCORE-6", "U",
+     lambda call: base.check_softcap(call.but(softcap=-call.softcap)
+         if is_number(call.softcap) and call.softcap < 0 else call),
+     "Pass over the sign of a cap, which makes no difference."),
+    ("sign_of_the_scale_lost_under_a_causal_mask", "factor", "MASK-3", "K",
+     After(lambda result, call: abs(result) if call.is_causal else result),
+     "Take the size of a negative scale on the causal path."),
+    ("default_scale_dropped_in_shared_heads", "factor", "HEAD-1", "K",
+     lambda call: 1.0 if call.key.shape[-3] != call.query.shape[-3] and call.scale is None
+         else base.factor(call),
+     "Leave the dot products as they are where key heads are shared, unless a scale is given."),
+    ("bias_scaled_by_the_scale", "score", "SCORE-4", "L",
+     lambda call: base.add_bias(alter(call, bias=lambda bias: bias * base.factor(call)),
+         base.score(call.but(bias=None))),
+     "Multiply the bias by the scale after the cap."),
+    ("dropped_keys_leave_the_denominator", "normalise", "DROP-1", "J",
+     lambda call, e, total: base.normalise(call, e, total) if call.dropout_mask is None
+         else base.normalise(call, e, np.where(call.dropout_mask, e, 0).sum(axis=-1, keepdims=True) + (0
+         if call.sinks is None else total - e.sum(axis=-1, keepdims=True))),
+     "Drop keys before the sum is taken, so that the other weights grow."),
+    ("dropped_scores_are_zero", "score", "DROP-1", "J",
+     After(lambda s, call: s if call.dropout_mask is None else np.where(call.dropout_mask, s, 0)),
+     "Drop scores before the softmax, which leaves them at 0."),
 )  # fmt: skip
-
-
-@wrong("product", "SCORE-1", "H")
-def scores_transposed(call: Attention) -> Any:
-    """Exchange queries and keys, where there are as many of both."""
-    x = base.product(call)
-    return np.swapaxes(x, -1, -2) if call.queries == call.keys else x
 
 
 @wrong("product", "SCORE-1", "G")
@@ -141,20 +164,6 @@ def scale_of_a_padded_depth(call: Attention) -> Any:
     return base.factor(call.but(scale=padded**-0.5 if call.scale is None else call.scale))
 
 
-@wrong("factor", "SCORE-2", "P")
-def scale_of_the_value_depth(call: Attention) -> Any:
-    """Divide by the root of the depth of the values."""
-    depth = call.value.shape[-1]
-    return base.factor(call.but(scale=depth**-0.5 if call.scale is None else call.scale))
-
-
-@wrong("factor", "SCORE-2", "K")
-def scale_of_all_heads(call: Attention) -> Any:
-    """Divide by the root of the depth of all heads together."""
-    depth = call.query.shape[-1] * call.query.shape[-3]
-    return base.factor(call.but(scale=depth**-0.5 if call.scale is None else call.scale))
-
-
 @wrong("factor", "SCORE-3", "K", "pytorch/pytorch#105202")
 def negative_scale_by_its_root(call: Attention) -> Any:
     """Multiply both inputs by the root of the scale."""
@@ -169,13 +178,6 @@ def scale_on_top_of_the_default(call: Attention) -> Any:
     return default if call.scale is None else base.factor(call) * default
 
 
-@wrong("add_bias", "SCORE-4", "H")
-def bias_of_keys_along_the_queries(call: Attention, x: Array) -> Any:
-    """Align a bias of one axis with the queries, where it fits there."""
-    turned = alter(call, bias=lambda bias: bias[:, None] if bias.shape == (call.queries,) else bias)
-    return base.add_bias(turned, x)
-
-
 @wrong("attend", "SCORE-5", "F", "ggml-org/llama.cpp#29034")
 def cap_after_the_mask(call: Attention) -> Any:
     """Fill disallowed places with minus infinity and cap after that, which makes a score of them."""
@@ -188,66 +190,6 @@ def cap_after_the_mask(call: Attention) -> Any:
     return base.weighted_sum(call, base.drop(call, p), seen), lse, base.drop(call, p)
 
 
-@wrong("check_softcap", "SCORE-6", "U")
-def negative_cap_taken(call: Attention) -> Any:
-    """Pass over the sign of a cap, which makes no difference."""
-    positive = is_number(call.softcap) and call.softcap < 0
-    return base.check_softcap(call.but(softcap=-call.softcap) if positive else call)
-
-
-@wrong("factor", "MASK-3", "K")
-def sign_of_the_scale_lost_under_a_causal_mask(call: Attention) -> Any:
-    """Take the size of a negative scale on the causal path."""
-    result = base.factor(call)
-    return abs(result) if call.is_causal else result
-
-
-@wrong("factor", "SCORE-2", "K")
-def scale_of_a_depth_of_a_power_of_two(call: Attention) -> Any:
-    """Divide by the root of the depth rounded up to a power of 2."""
-    padded = 1 << (call.query.shape[-1] - 1).bit_length()
-    return float(padded**-0.5) if call.scale is None else base.factor(call)
-
-
-@wrong("factor", "SCORE-2", "K")
-def scale_of_a_depth_of_sixteens(call: Attention) -> Any:
-    """Divide by the root of the depth rounded up to a multiple of 16."""
-    padded = -(-call.query.shape[-1] // 16) * 16
-    return float(padded**-0.5) if call.scale is None else base.factor(call)
-
-
-@wrong("factor", "HEAD-1", "K")
-def default_scale_dropped_in_shared_heads(call: Attention) -> Any:
-    """Leave the dot products as they are where key heads are shared, unless a scale is given."""
-    shared = call.key.shape[-3] != call.query.shape[-3]
-    return 1.0 if shared and call.scale is None else base.factor(call)
-
-
-@wrong("score", "SCORE-4", "L")
-def bias_scaled_by_the_scale(call: Attention) -> Any:
-    """Multiply the bias by the scale after the cap."""
-    return base.add_bias(
-        alter(call, bias=lambda bias: bias * base.factor(call)), base.score(call.but(bias=None))
-    )
-
-
-@wrong("normalise", "DROP-1", "J")
-def dropped_keys_leave_the_denominator(call: Attention, e: Array, total: Array) -> Any:
-    """Drop keys before the sum is taken, so that the other weights grow."""
-    if call.dropout_mask is None:
-        return base.normalise(call, e, total)
-    kept = np.where(call.dropout_mask, e, 0).sum(axis=-1, keepdims=True)
-    sink = 0 if call.sinks is None else total - e.sum(axis=-1, keepdims=True)
-    return base.normalise(call, e, kept + sink)
-
-
-@wrong("score", "DROP-1", "J")
-def dropped_scores_are_zero(call: Attention) -> Any:
-    """Drop scores before the softmax, which leaves them at 0."""
-    s = base.score(call)
-    return s if call.dropout_mask is None else np.where(call.dropout_mask, s, 0)
-
-
 def _kept_from_zero(power: int) -> tuple[str, str, Step]:
     def normalised(_call: Attention, e: Array, total: Array) -> Any:
         return e / (total + total.dtype.type(10.0**-power))
@@ -258,3 +200,23 @@ def _kept_from_zero(power: int) -> tuple[str, str, Step]:
 KEPT_FROM_ZERO = family(_kept_from_zero, "normalise", "SOFT-1", "B", 5, 6, 12)
 # In float64 these results are as wrong as those of float32.
 KEPT_FROM_ZERO_IN_FLOAT64 = family(_kept_from_zero, "normalise", "NUM-2", "B", 8, 9, 10)
+
+
+LAST = rows(
+    ("scale_of_the_value_depth", "factor", "SCORE-2", "P",
+     lambda call: base.factor(call.but(scale=call.value.shape[-1]**-0.5
+         if call.scale is None else call.scale)),
+     "Divide by the root of the depth of the values."),
+    ("scale_of_all_heads", "factor", "SCORE-2", "K",
+     lambda call: base.factor(call.but(scale=(call.query.shape[-1] * call.query.shape[-3])**-0.5
+         if call.scale is None else call.scale)),
+     "Divide by the root of the depth of all heads together."),
+    ("scale_of_a_depth_of_a_power_of_two", "factor", "SCORE-2", "K",
+     lambda call: float((1 << (call.query.shape[-1] - 1).bit_length())**-0.5) if call.scale is None
+         else base.factor(call),
+     "Divide by the root of the depth rounded up to a power of 2."),
+    ("scale_of_a_depth_of_sixteens", "factor", "SCORE-2", "K",
+     lambda call: float((-(-call.query.shape[-1] // 16) * 16)**-0.5) if call.scale is None
+         else base.factor(call),
+     "Divide by the root of the depth rounded up to a multiple of 16."),
+)  # fmt: skip

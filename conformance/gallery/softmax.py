@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery.entry import Array, alter, base, rows, wrong
+from attnspec.conformance.gallery.entry import After, Array, alter, base, rows, wrong
 from attnspec.reference.call import Mask
 from attnspec.reference.notation import Attention
 
@@ -75,6 +75,26 @@ ENTRIES = rows(
     ("sinks_without_effect", "softmax_of", "SOFT-5", "M",
      lambda call, s, allowed: base.softmax_of(call.but(sinks=None), s, allowed),
      "Accept sinks and forget them."),
+    ("scores_returned_for_weights", "finish", "SOFT-4", "J",
+     lambda call, output, lse, _weights: base.finish(call, output, lse,
+         np.where(base.allowed_pairs(call), base.score(call), 0)),
+     "Return the scores after masking."),
+    ("weights_before_dropout", "attend", "SOFT-4", "J",
+     After(lambda output, lse, _, call: (output, lse, base.attend(call.but(dropout_mask=None))[2])),
+     "Return the weights as they were before some were dropped."),
+    ("weights_before_masking", "attend", "SOFT-4", "R",
+     After(lambda output, lse, _, call: (output, lse,
+         base.softmax_of(call, base.score(call), np.ones(call.shape, dtype=bool))[0])),
+     "Return the softmax over all keys."),
+    ("lse_negative", "lse", "SOFT-6", "I", After(lambda lse, *_: np.where(lse == -np.inf, lse, -lse)),
+     "Return the negative lse, as some kernels keep it for a backward pass, except for empty rows."),
+    ("maximum_of_nothing_is_zero", "maxima", "SOFT-9", "B",
+     After(lambda most, _call: np.where(most == -np.inf, 0, most).astype(most.dtype)),
+     "Return 0, by which scores are shifted, for a row with nothing to attend to."),
+    ("maximum_of_nothing_is_the_sink", "maxima", "SOFT-9", "M",
+     After(lambda most, call: most if call.sinks is None
+         else np.where(most == -np.inf, call.sink[..., 0], most).astype(most.dtype)),
+     "Return the sink for a row with nothing to attend to."),
 )  # fmt: skip
 
 
@@ -85,13 +105,6 @@ def scores_over_their_sum(call: Attention, s: Array, allowed: Mask) -> Any:
     return base.normalise(call, kept, kept.sum(axis=-1, keepdims=True)), base.softmax_of(call, s, allowed)[1]
 
 
-@wrong("total", "SOFT-1", "H")
-def sum_over_the_queries(_call: Attention, e: Array, _top: Array) -> Any:
-    """Divide by the sum over the wrong axis, where there are as many queries as keys."""
-    square = e.shape[-1] == e.shape[-2]
-    return np.swapaxes(e.sum(axis=-2, keepdims=True), -1, -2) if square else e.sum(axis=-1, keepdims=True)
-
-
 @wrong("total", "SOFT-2", "G")
 def sums_not_rescaled_when_the_maximum_rises(_call: Attention, e: Array, _top: Array) -> Any:
     """Forget to rescale the denominator where the maximum rises in the second tile of 8 keys."""
@@ -100,13 +113,6 @@ def sums_not_rescaled_when_the_maximum_rises(_call: Attention, e: Array, _top: A
     return np.where(rises, e[..., :8].sum(axis=-1, keepdims=True) / early, 0) + np.where(
         rises, e[..., 8:].sum(axis=-1, keepdims=True), e.sum(axis=-1, keepdims=True)
     )
-
-
-@wrong("top", "SOFT-2", "C")
-def maximum_of_the_matrix(call: Attention, s: Array, allowed: Mask) -> Any:
-    """Shift all rows of a head by one maximum, so that low rows underflow."""
-    most = base.top(call, s, allowed)
-    return np.broadcast_to(most.max(axis=-2, keepdims=True, initial=-np.inf), most.shape)
 
 
 @wrong("attend", "SOFT-3", "G", "pytorch/pytorch#191937")
@@ -125,34 +131,6 @@ def last_value_feature_dropped(call: Attention, p: Array, allowed: Mask) -> Any:
     output = base.weighted_sum(call, p, allowed)
     depth = output.shape[-1]
     return np.where(np.arange(depth) < (depth // 4 * 4 or depth), output, 0)
-
-
-@wrong("weighted_sum", "SOFT-3", "G")
-def query_tiles_of_sixteen(call: Attention, p: Array, allowed: Mask) -> Any:
-    """Leave the rows after the last whole tile of 16 queries as the buffer was."""
-    output = base.weighted_sum(call, p, allowed)
-    return np.where(call.i < (call.queries // 16 * 16 or call.queries), output, 0)
-
-
-@wrong("finish", "SOFT-4", "J")
-def scores_returned_for_weights(call: Attention, output: Array, lse: Array, _weights: Array) -> Any:
-    """Return the scores after masking."""
-    s = np.where(base.allowed_pairs(call), base.score(call), 0)
-    return base.finish(call, output, lse, s)
-
-
-@wrong("attend", "SOFT-4", "J")
-def weights_before_dropout(call: Attention) -> Any:
-    """Return the weights as they were before some were dropped."""
-    output, lse, _ = base.attend(call)
-    return output, lse, base.attend(call.but(dropout_mask=None))[2]
-
-
-@wrong("attend", "SOFT-4", "R")
-def weights_before_masking(call: Attention) -> Any:
-    """Return the softmax over all keys."""
-    output, lse, _ = base.attend(call)
-    return output, lse, base.softmax_of(call, base.score(call), np.ones(call.shape, dtype=bool))[0]
 
 
 @wrong("attend", "SOFT-4", "D")
@@ -224,13 +202,6 @@ def sink_masked_with_the_last_key(call: Attention, e: Array, top: Array) -> Any:
     return total + np.where(base.allowed_pairs(call)[..., -1:], np.exp(call.sink - top), 0)
 
 
-@wrong("lse", "SOFT-6", "I")
-def lse_negative(call: Attention, top: Array, total: Array) -> Any:
-    """Return the negative lse, as some kernels keep it for a backward pass, except for empty rows."""
-    lse = base.lse(call, top, total)
-    return np.where(lse == -np.inf, lse, -lse)
-
-
 @wrong("attend", "SOFT-6", "M")
 def lse_without_the_sink(call: Attention) -> Any:
     """Return the lse of only the keys, without the sink, if there are any keys."""
@@ -278,19 +249,24 @@ def maximum_over_disallowed_keys(call: Attention) -> Any:
     return np.where(seen == -np.inf, seen, most)
 
 
-@wrong("maxima", "SOFT-8", "G")
-def maximum_of_the_last_tile(call: Attention) -> Any:
-    """Return the maximum of the last tile of keys, and not the running one."""
-    last = (max(call.keys, 1) - 1) // _TILE * _TILE
-    return base.maxima(call.but(mask=(True if call.mask is None else call.mask) & (call.j >= last)))
-
-
-@wrong("maxima", "SOFT-8", "H")
-def maximum_of_the_head(call: Attention) -> Any:
-    """Give every row the maximum of its head."""
-    most = base.maxima(call)
-    whole = most.max(axis=-1, keepdims=True, initial=-np.inf)
-    return np.where(most == -np.inf, most, whole)
+FURTHER = rows(
+    ("maximum_of_the_last_tile", "maxima", "SOFT-8", "G",
+     lambda call: base.maxima(call.but(mask=(True if call.mask is None
+         else call.mask) & (call.j >= (max(call.keys, 1) - 1) // _TILE * _TILE))),
+     "Return the maximum of the last tile of keys, and not the running one."),
+    ("maximum_of_the_head", "maxima", "SOFT-8", "H",
+     After(lambda most, _call: np.where(most == -np.inf, most,
+         most.max(axis=-1, keepdims=True, initial=-np.inf))),
+     "Give every row the maximum of its head."),
+    ("sinks_not_to_base_two", "softmax_of", "SOFT-5", "M",
+     lambda call, s, allowed: base.softmax_of(alter(call, sinks=lambda sinks: sinks * sinks.dtype.type(_LN2)),
+         s, allowed),
+     "Put the sinks beside scores that are to base 2."),
+    ("sinks_to_base_two_once_too_often", "softmax_of", "SOFT-5", "M",
+     lambda call, s, allowed: base.softmax_of(alter(call,
+         sinks=lambda sinks: sinks * sinks.dtype.type(1 / _LN2)), s, allowed),
+     "Multiply the sinks by log2(e), and take their natural exponential."),
+)  # fmt: skip
 
 
 @wrong("maxima", "SOFT-8", "L")
@@ -300,50 +276,6 @@ def maximum_before_the_bias(call: Attention) -> Any:
         return base.maxima(call)
     zero = np.where(call.bias == -np.inf, call.bias, 0).astype(call.bias.dtype)
     return base.maxima(call.but(bias=zero))
-
-
-@wrong("maxima", "SOFT-8", "C")
-def returned_maximum_of_zero_at_least(call: Attention) -> Any:
-    """Begin the running maximum at 0."""
-    most = base.maxima(call)
-    return np.where(most == -np.inf, most, np.maximum(most, 0))
-
-
-@wrong("maxima", "SOFT-8", "M")
-def maximum_over_the_sink(call: Attention) -> Any:
-    """Count the sink as a key."""
-    most = base.maxima(call)
-    if call.sinks is None:
-        return most
-    return np.where(most == -np.inf, most, np.maximum(most, call.sink[..., 0])).astype(most.dtype)
-
-
-@wrong("maxima", "SOFT-9", "B")
-def maximum_of_nothing_is_zero(call: Attention) -> Any:
-    """Return 0, by which scores are shifted, for a row with nothing to attend to."""
-    most = base.maxima(call)
-    return np.where(most == -np.inf, 0, most).astype(most.dtype)
-
-
-@wrong("maxima", "SOFT-9", "M")
-def maximum_of_nothing_is_the_sink(call: Attention) -> Any:
-    """Return the sink for a row with nothing to attend to."""
-    most = base.maxima(call)
-    if call.sinks is None:
-        return most
-    return np.where(most == -np.inf, call.sink[..., 0], most).astype(most.dtype)
-
-
-@wrong("softmax_of", "SOFT-5", "M")
-def sinks_not_to_base_two(call: Attention, s: Array, allowed: Mask) -> Any:
-    """Put the sinks beside scores that are to base 2."""
-    return base.softmax_of(alter(call, sinks=lambda sinks: sinks * sinks.dtype.type(_LN2)), s, allowed)
-
-
-@wrong("softmax_of", "SOFT-5", "M")
-def sinks_to_base_two_once_too_often(call: Attention, s: Array, allowed: Mask) -> Any:
-    """Multiply the sinks by log2(e), and take their natural exponential."""
-    return base.softmax_of(alter(call, sinks=lambda sinks: sinks * sinks.dtype.type(1 / _LN2)), s, allowed)
 
 
 @wrong("total", "SOFT-5", "M")
@@ -373,3 +305,24 @@ def sink_with_the_bias(call: Attention) -> Any:
     seen = base.allowed_pairs(call)
     p, lse = base.softmax_of(call.but(sinks=None), s, seen)
     return base.weighted_sum(call, base.drop(call, p), seen), lse, base.drop(call, p)
+
+
+LAST = rows(
+    ("sum_over_the_queries", "total", "SOFT-1", "H",
+     lambda _call, e, _top: np.swapaxes(e.sum(axis=-2, keepdims=True), -1, -2) if e.shape[-1] == e.shape[-2]
+         else e.sum(axis=-1, keepdims=True),
+     "Divide by the sum over the wrong axis, where there are as many queries as keys."),
+    ("maximum_of_the_matrix", "top", "SOFT-2", "C",
+     After(lambda most, *_: np.broadcast_to(most.max(axis=-2, keepdims=True, initial=-np.inf), most.shape)),
+     "Shift all rows of a head by one maximum, so that low rows underflow."),
+    ("query_tiles_of_sixteen", "weighted_sum", "SOFT-3", "G",
+     After(lambda output, call, *_: np.where(call.i < (call.queries // 16 * 16 or call.queries), output, 0)),
+     "Leave the rows after the last whole tile of 16 queries as the buffer was."),
+    ("returned_maximum_of_zero_at_least", "maxima", "SOFT-8", "C",
+     After(lambda most, _call: np.where(most == -np.inf, most, np.maximum(most, 0))),
+     "Begin the running maximum at 0."),
+    ("maximum_over_the_sink", "maxima", "SOFT-8", "M",
+     After(lambda most, call: most if call.sinks is None
+         else np.where(most == -np.inf, most, np.maximum(most, call.sink[..., 0])).astype(most.dtype)),
+     "Count the sink as a key."),
+)  # fmt: skip

@@ -170,14 +170,35 @@ ENTRIES = rows(
      lambda call: True if not call.is_causal
          else _short(call.j, np.int8) <= _short(base.position(call), np.int8),
      "Compare positions in eight bits under a causal mask, so that the one after 127 is negative."),
+    ("offset_added_to_the_key_lengths", "by_key_lengths", "MASK-9", "A",
+     lambda call: base.by_key_lengths(alter(call,
+         key_lengths=lambda n: np.asarray(n) + np.asarray(call.query_offset))),
+     "Take key lengths for those of the new keys, after as many as the offset says."),
+    ("key_length_of_zero_taken_for_none", "by_key_lengths", "MASK-9", "B",
+     lambda call: base.by_key_lengths(call) | (align_batch(0 if call.key_lengths is None
+         else call.key_lengths) == 0),
+     "Take a length of 0 for no length."),
+    ("query_length_of_the_last_batch_entry", "by_query_lengths", "MASK-10", "H",
+     lambda call: base.by_query_lengths(alter(call,
+         query_lengths=lambda n: np.asarray(n).ravel()[-1:].sum())),
+     "Let all batch entries have the length of the last."),
+    ("segment_zero_is_padding", "by_segments", "MASK-11", "R",
+     lambda call: base.by_segments(call) & (True if call.key_segment_ids is None
+         else call.key_segment_ids[..., None, None, :] != 0),
+     "Let the id 0 attend to nothing."),
+    ("segment_of_minus_one_for_all", "by_segments", "MASK-11", "R",
+     lambda call: base.by_segments(call) | (False if call.key_segment_ids is None
+         else call.key_segment_ids[..., None, None, :] == -1),
+     "Let all queries attend to keys of the id -1."),
+    ("segments_in_a_byte", "by_segments", "MASK-11", "N",
+     lambda call: base.by_segments(alter(call,
+         **{f"{axis}_segment_ids": lambda ids: ids.astype(np.int8) for axis in ("query", "key")})),
+     "Keep the last eight bits of an id."),
+    ("causal_bottom_right_where_keys_are_more", "by_causality", "MASK-3", "A",
+     lambda call: call.j <= base.position(call) + (max(call.keys - call.queries, 0)
+         if np.all(np.asarray(call.query_offset) == 0) else 0) if call.is_causal else True,
+     "Align the last query with the last key, where there are more keys than queries and no offset."),
 )  # fmt: skip
-
-
-@wrong("by_key_lengths", "MASK-9", "A")
-def offset_added_to_the_key_lengths(call: Attention) -> Any:
-    """Take key lengths for those of the new keys, after as many as the offset says."""
-    moved = alter(call, key_lengths=lambda n: np.asarray(n) + np.asarray(call.query_offset))
-    return base.by_key_lengths(moved)
 
 
 @wrong("by_window", "MASK-8", "E", "microsoft/onnxruntime#25927")
@@ -205,39 +226,6 @@ def window_bottom_right(call: Attention) -> Any:
     """Align the last query with the last key for windows, though no offset says so."""
     none = np.all(np.asarray(call.query_offset) == 0)
     return base.by_window(call.but(query_offset=call.keys - call.queries) if none else call)
-
-
-@wrong("by_key_lengths", "MASK-9", "B")
-def key_length_of_zero_taken_for_none(call: Attention) -> Any:
-    """Take a length of 0 for no length."""
-    return base.by_key_lengths(call) | (align_batch(0 if call.key_lengths is None else call.key_lengths) == 0)
-
-
-@wrong("by_query_lengths", "MASK-10", "H")
-def query_length_of_the_last_batch_entry(call: Attention) -> Any:
-    """Let all batch entries have the length of the last."""
-    return base.by_query_lengths(alter(call, query_lengths=lambda n: np.asarray(n).ravel()[-1:].sum()))
-
-
-@wrong("by_segments", "MASK-11", "R")
-def segment_zero_is_padding(call: Attention) -> Any:
-    """Let the id 0 attend to nothing."""
-    ids = call.key_segment_ids
-    return base.by_segments(call) & (True if ids is None else ids[..., None, None, :] != 0)
-
-
-@wrong("by_segments", "MASK-11", "R")
-def segment_of_minus_one_for_all(call: Attention) -> Any:
-    """Let all queries attend to keys of the id -1."""
-    ids = call.key_segment_ids
-    return base.by_segments(call) | (False if ids is None else ids[..., None, None, :] == -1)
-
-
-@wrong("by_segments", "MASK-11", "N")
-def segments_in_a_byte(call: Attention) -> Any:
-    """Keep the last eight bits of an id."""
-    low = {f"{axis}_segment_ids": lambda ids: ids.astype(np.int8) for axis in ("query", "key")}
-    return base.by_segments(alter(call, **low))
 
 
 @wrong("by_segments", "MASK-11", "R")
@@ -335,10 +323,3 @@ def offset_replaced_by_the_key_length(call: Attention) -> Any:
     """Let the last query stand at the last key that a length leaves, whatever the offset."""
     lengths = call.key_lengths
     return base.position(call) if lengths is None else call.i + align_batch(lengths) - call.queries
-
-
-@wrong("by_causality", "MASK-3", "A")
-def causal_bottom_right_where_keys_are_more(call: Attention) -> Any:
-    """Align the last query with the last key, where there are more keys than queries and no offset."""
-    ends = max(call.keys - call.queries, 0) if np.all(np.asarray(call.query_offset) == 0) else 0
-    return call.j <= base.position(call) + ends if call.is_causal else True

@@ -7,7 +7,7 @@ import numpy as np
 
 from attnspec.conformance.gallery.bases import online
 from attnspec.conformance.gallery.bases.online import SQUARE, TALL, WIDE, Online, Tile
-from attnspec.conformance.gallery.edges.entries import at, on
+from attnspec.conformance.gallery.edges.entries import at, at_rows, on
 from attnspec.conformance.gallery.entry import Array, Entry, alter, base
 from attnspec.reference.notation import Attention
 
@@ -23,11 +23,51 @@ def _plane(array: Array, heads: Array) -> Array:
     return array[..., heads, :, :] if array.ndim > 2 and array.shape[-3] == len(heads) else array
 
 
-@at("attend", "HEAD-1", "D", 8, 16, 32)
-def heads_past_some_read_the_first_keys(count: int, call: Attention) -> Any:
-    """Count key heads up to {}, and begin anew."""
-    read = np.arange(call.key.shape[-3]) % count
-    return _WIDE(call.but(key=call.key[..., read, :, :]))
+BY_SIZE = at_rows(
+    ("heads_past_some_read_the_first_keys", "attend", "HEAD-1", "D", (8, 16, 32),
+     lambda count, call: _WIDE(call.but(key=call.key[..., np.arange(call.key.shape[-3]) % count, :, :])),
+     "Count key heads up to {}, and begin anew."),
+    ("sinks_past_some_repeat", "attend", "SOFT-5", "M", (8, 16, 32),
+     lambda count, call: _SQUARE(alter(call, sinks=lambda sinks: sinks[_heads(call) % count])),
+     "Keep the sinks of {} heads."),
+    ("bias_past_some_heads_repeats", "attend", "SCORE-4", "L", (8, 16),
+     lambda count, call: _WIDE(alter(call, bias=lambda bias: _plane(bias, _heads(call) % count))),
+     "Read the bias of {} heads over and over."),
+    ("mask_past_some_heads_repeats", "attend", "MASK-1", "R", (8, 16),
+     lambda count, call: _TALL(alter(call, mask=lambda mask: _plane(mask, _heads(call) % count))),
+     "Read the mask of {} heads over and over."),
+    ("dropout_past_some_heads_repeats", "attend", "DROP-1", "J", (8,),
+     lambda count, call: _SQUARE(alter(call, dropout_mask=lambda mask: _plane(mask, _heads(call) % count))),
+     "Read what is dropped for {} heads over and over."),
+    ("key_lengths_past_some_entries_repeat", "attend", "MASK-9", "G", (4, 8, 32),
+     lambda count, call: _SQUARE(alter(call, key_lengths=lambda numbers: _entries(numbers, count))),
+     "Keep the key lengths of {} batch entries."),
+    ("query_lengths_past_some_entries_repeat", "attend", "MASK-10", "G", (4, 8),
+     lambda count, call: _WIDE(alter(call, query_lengths=lambda numbers: _entries(numbers, count))),
+     "Keep the query lengths of {} batch entries."),
+    ("offsets_past_some_entries_repeat", "attend", "MASK-7", "A", (4, 8),
+     lambda count, call: _TALL(call.but(query_offset=_entries(call.query_offset, count))),
+     "Keep the offsets of {} batch entries."),
+    ("features_past_some_dropped", "attend", "SCORE-1", "G", (72, 80, 96, 128, 192, 256, 512),
+     lambda depth, call: _WIDE(_to(depth, call)),
+     "Load {} features, as many as a tile has."),
+    ("features_after_tiles_of_some_dropped", "attend", "SCORE-1", "G", (16, 32, 64),
+     lambda size, call: _TALL(call if call.query.shape[-1] < 2 * size
+         else _to(call.query.shape[-1] // size * size, call)),
+     "Sum over whole tiles of {} features where there are two or more, and leave what is left over."),
+    ("last_features_of_a_depth_past_some_that_is_no_multiple_of_8", "attend", "SCORE-1", "G", (64,),
+     lambda size, call: _SQUARE(call if call.query.shape[-1] <= size
+         else _to(call.query.shape[-1] // 8 * 8, call)),
+     "Load features by eights in depths above {}, and leave what is left over."),
+    ("default_scale_of_a_padded_depth_past_some", "attend", "SCORE-2", "K", (64, 128),
+     lambda size, call: _WIDE(call if call.query.shape[-1] <= size or call.scale is not None
+         else call.but(scale=(-(-call.query.shape[-1] // size) * size)**-0.5)),
+     "Divide by the root of the depth rounded up to a multiple of {}, where it is larger than that."),
+    ("default_scale_of_depth_some_past_it", "attend", "SCORE-2", "K", (128, 256),
+     lambda size, call: _TALL(call.but(scale=size**-0.5)
+         if call.query.shape[-1] > size and call.scale is None else call),
+     "Keep the default scale of depth {} for larger depths."),
+)  # fmt: skip
 
 
 @at("attend", "HEAD-1", "D", 8, 16, 32)
@@ -35,30 +75,6 @@ def heads_past_some_read_the_first_values(count: int, call: Attention) -> Any:
     """Count the heads of the values up to {}, and begin anew."""
     read = np.arange(call.value.shape[-3]) % count
     return _TALL(call.but(value=call.value[..., read, :, :]))
-
-
-@at("attend", "SOFT-5", "M", 8, 16, 32)
-def sinks_past_some_repeat(count: int, call: Attention) -> Any:
-    """Keep the sinks of {} heads."""
-    return _SQUARE(alter(call, sinks=lambda sinks: sinks[_heads(call) % count]))
-
-
-@at("attend", "SCORE-4", "L", 8, 16)
-def bias_past_some_heads_repeats(count: int, call: Attention) -> Any:
-    """Read the bias of {} heads over and over."""
-    return _WIDE(alter(call, bias=lambda bias: _plane(bias, _heads(call) % count)))
-
-
-@at("attend", "MASK-1", "R", 8, 16)
-def mask_past_some_heads_repeats(count: int, call: Attention) -> Any:
-    """Read the mask of {} heads over and over."""
-    return _TALL(alter(call, mask=lambda mask: _plane(mask, _heads(call) % count)))
-
-
-@at("attend", "DROP-1", "J", 8)
-def dropout_past_some_heads_repeats(count: int, call: Attention) -> Any:
-    """Read what is dropped for {} heads over and over."""
-    return _SQUARE(alter(call, dropout_mask=lambda mask: _plane(mask, _heads(call) % count)))
 
 
 @at("attend", "HEAD-1", "D", 4, 8, 16)
@@ -86,24 +102,6 @@ def _entries(numbers: Any, count: int) -> Any:
         return numbers
     flat = np.ravel(numbers)
     return flat[np.arange(flat.size) % count].reshape(np.shape(numbers))
-
-
-@at("attend", "MASK-9", "G", 4, 8, 32)
-def key_lengths_past_some_entries_repeat(count: int, call: Attention) -> Any:
-    """Keep the key lengths of {} batch entries."""
-    return _SQUARE(alter(call, key_lengths=lambda numbers: _entries(numbers, count)))
-
-
-@at("attend", "MASK-10", "G", 4, 8)
-def query_lengths_past_some_entries_repeat(count: int, call: Attention) -> Any:
-    """Keep the query lengths of {} batch entries."""
-    return _WIDE(alter(call, query_lengths=lambda numbers: _entries(numbers, count)))
-
-
-@at("attend", "MASK-7", "A", 4, 8)
-def offsets_past_some_entries_repeat(count: int, call: Attention) -> Any:
-    """Keep the offsets of {} batch entries."""
-    return _TALL(call.but(query_offset=_entries(call.query_offset, count)))
 
 
 @at("attend", "SHAPE-1", "H", 4, 8, 16)
@@ -134,26 +132,6 @@ def _to(count: int, call: Attention) -> Attention:
     return call.but(query=call.query[..., :count], key=call.key[..., :count], scale=base.factor(call))
 
 
-@at("attend", "SCORE-1", "G", 72, 80, 96, 128, 192, 256, 512)
-def features_past_some_dropped(depth: int, call: Attention) -> Any:
-    """Load {} features, as many as a tile has."""
-    return _WIDE(_to(depth, call))
-
-
-@at("attend", "SCORE-1", "G", 16, 32, 64)
-def features_after_tiles_of_some_dropped(size: int, call: Attention) -> Any:
-    """Sum over whole tiles of {} features where there are two or more, and leave what is left over."""
-    depth = call.query.shape[-1]
-    return _TALL(call if depth < 2 * size else _to(depth // size * size, call))
-
-
-@at("attend", "SCORE-1", "G", 64)
-def last_features_of_a_depth_past_some_that_is_no_multiple_of_8(size: int, call: Attention) -> Any:
-    """Load features by eights in depths above {}, and leave what is left over."""
-    depth = call.query.shape[-1]
-    return _SQUARE(call if depth <= size else _to(depth // 8 * 8, call))
-
-
 @at("attend", "SCORE-1", "G", 64, 128)
 def feature_of_the_next_row_past_some(size: int, call: Attention) -> Any:
     """Load one feature too many where a depth above {} is not a multiple of 8: the first of the next key."""
@@ -163,21 +141,6 @@ def feature_of_the_next_row_past_some(size: int, call: Attention) -> Any:
     key = np.concatenate([call.key, np.roll(call.key[..., :1], -1, axis=-2)], axis=-1)
     query = np.concatenate([call.query, call.query[..., -1:]], axis=-1)
     return _SQUARE(call.but(query=query, key=key, scale=base.factor(call)))
-
-
-@at("attend", "SCORE-2", "K", 64, 128)
-def default_scale_of_a_padded_depth_past_some(size: int, call: Attention) -> Any:
-    """Divide by the root of the depth rounded up to a multiple of {}, where it is larger than that."""
-    depth = call.query.shape[-1]
-    padded = -(-depth // size) * size
-    return _WIDE(call if depth <= size or call.scale is not None else call.but(scale=padded**-0.5))
-
-
-@at("attend", "SCORE-2", "K", 128, 256)
-def default_scale_of_depth_some_past_it(size: int, call: Attention) -> Any:
-    """Keep the default scale of depth {} for larger depths."""
-    larger = call.query.shape[-1] > size and call.scale is None
-    return _TALL(call.but(scale=size**-0.5) if larger else call)
 
 
 @at("attend", "SOFT-3", "P", 64, 72, 80, 96, 128, 256)

@@ -6,9 +6,9 @@ import numpy as np
 
 from attnspec.conformance.gallery.bases import splitting
 from attnspec.conformance.gallery.bases.online import Tile, cut
-from attnspec.conformance.gallery.bases.splitting import DECODING, FEW, Splits
-from attnspec.conformance.gallery.edges.entries import for_options, on, without
-from attnspec.conformance.gallery.entry import Array, Entry, alter, base
+from attnspec.conformance.gallery.bases.splitting import DECODING, FEW
+from attnspec.conformance.gallery.edges.entries import for_options, on, on_rows, without
+from attnspec.conformance.gallery.entry import After, Array, Entry, alter, base
 from attnspec.reference.call import Mask
 from attnspec.reference.notation import Attention
 
@@ -18,31 +18,35 @@ Merged = tuple[Array, Array]
 _SMALL, _MIDDLE, _LARGE = DECODING
 
 
-@on("key_splits", "SOFT-3", "G", _SMALL, _MIDDLE)
-def tail_split_dropped(loop: Splits, call: Attention) -> list[slice]:
-    """Divide the keys by the size of a split, and leave what is left over."""
-    splits = splitting.key_splits(loop, call)
-    return splits[:-1] if len(splits) > 1 and call.keys % loop.size else splits
-
-
-@on("key_splits", "SOFT-3", "G", _MIDDLE, _LARGE)
-def splits_past_eight_dropped(loop: Splits, call: Attention) -> list[slice]:
-    """Merge the first eight splits, as many as the buffer has."""
-    return splitting.key_splits(loop, call)[:8]
-
-
-@on("key_splits", "SOFT-3", "G", _SMALL, _LARGE)
-def last_of_an_odd_number_of_splits_dropped(loop: Splits, call: Attention) -> list[slice]:
-    """Merge splits in pairs, and leave the last of an odd number greater than one."""
-    splits = splitting.key_splits(loop, call)
-    return splits[:-1] if len(splits) > 1 and len(splits) % 2 else splits
-
-
-@on("key_splits", "SOFT-3", "G", *DECODING)
-def last_split_of_whole_splits_dropped(loop: Splits, call: Attention) -> list[slice]:
-    """Leave out the last of several splits where the keys are a multiple of its size."""
-    splits = splitting.key_splits(loop, call)
-    return splits[:-1] if len(splits) > 1 and call.keys % loop.size == 0 else splits
+ENTRIES = on_rows(
+    ("tail_split_dropped", "key_splits", "SOFT-3", "G", (_SMALL, _MIDDLE),
+     After(lambda splits, loop, call: splits[:-1] if len(splits) > 1 and call.keys % loop.size else splits),
+     "Divide the keys by the size of a split, and leave what is left over."),
+    ("splits_past_eight_dropped", "key_splits", "SOFT-3", "G", (_MIDDLE, _LARGE),
+     lambda loop, call: splitting.key_splits(loop, call)[:8],
+     "Merge the first eight splits, as many as the buffer has."),
+    ("last_of_an_odd_number_of_splits_dropped", "key_splits", "SOFT-3", "G", (_SMALL, _LARGE),
+     After(lambda splits, *_: splits[:-1] if len(splits) > 1 and len(splits) % 2 else splits),
+     "Merge splits in pairs, and leave the last of an odd number greater than one."),
+    ("last_split_of_whole_splits_dropped", "key_splits", "SOFT-3", "G", DECODING,
+     After(lambda splits, loop, call: splits[:-1]
+         if len(splits) > 1 and call.keys % loop.size == 0 else splits),
+     "Leave out the last of several splits where the keys are a multiple of its size."),
+    ("segments_without_effect_in_the_tail", "part", "MASK-11", "R", (_MIDDLE, _LARGE),
+     lambda tile: without(tile.call, "segments") if tile.is_last else tile.call,
+     "Forget the segments in the last of several splits."),
+    ("lse_of_the_last_split", "merged", "SOFT-6", "I", (_SMALL, _LARGE),
+     lambda call, outputs, lses: (splitting.merged(call, outputs, lses)[0],
+         lses[-1 if call.sinks is None else -2]),
+     "Return the lse of the last split."),
+    ("largest_lse_for_that_of_all", "merged", "SOFT-6", "I", DECODING,
+     lambda call, outputs, lses: (splitting.merged(call, outputs, lses)[0], lses.max(axis=0)),
+     "Return the largest lse of the splits for that of all keys."),
+    ("empty_split_is_nan", "finished", "MASK-6", "B", (_SMALL, _MIDDLE),
+     After(lambda p, lse, tile, _s: (np.where((lse == -np.inf) & (tile.count > 1), np.nan, p).astype(p.dtype),
+         lse)),
+     "Divide 0 by 0 in a split without allowed keys, where there are several."),
+)  # fmt: skip
 
 
 def _of_the_first_in_each_group(array: Array, call: Attention) -> Array:
@@ -100,12 +104,6 @@ FORGOTTEN = for_options(
 )
 
 
-@on("part", "MASK-11", "R", _MIDDLE, _LARGE)
-def segments_without_effect_in_the_tail(tile: Tile) -> Attention:
-    """Forget the segments in the last of several splits."""
-    return without(tile.call, "segments") if tile.is_last else tile.call
-
-
 @on("seen", "MASK-9", "G", _SMALL, _LARGE)
 def split_past_the_length_taken_whole(tile: Tile, call: Attention) -> Mask:
     """Take all keys of a split that begins after the key length, where less than none is left of it."""
@@ -160,18 +158,6 @@ def sinks_of_key_heads(call: Attention, outputs: list[Array], lses: list[Array])
     return splitting.sunk(call.but(sinks=call.sinks[heads]), outputs, lses)
 
 
-@on("merged", "SOFT-6", "I", _SMALL, _LARGE)
-def lse_of_the_last_split(call: Attention, outputs: Array, lses: Array) -> Merged:
-    """Return the lse of the last split."""
-    return splitting.merged(call, outputs, lses)[0], lses[-1 if call.sinks is None else -2]
-
-
-@on("merged", "SOFT-6", "I", *DECODING)
-def largest_lse_for_that_of_all(call: Attention, outputs: Array, lses: Array) -> Merged:
-    """Return the largest lse of the splits for that of all keys."""
-    return splitting.merged(call, outputs, lses)[0], lses.max(axis=0)
-
-
 @on("merged", "SOFT-2", "C", _MIDDLE, _LARGE)
 def merged_without_a_shift(call: Attention, outputs: Array, lses: Array) -> Merged:
     """Merge several splits by the exponentials of their lse as it is."""
@@ -213,13 +199,6 @@ def splits_merged_in_float32(call: Attention, outputs: Array, lses: Array) -> Me
         return splitting.merged(call, outputs, lses)
     output, lse = splitting.merged(call, outputs.astype(np.float32), lses.astype(np.float32))
     return output.astype(outputs.dtype), lse.astype(lses.dtype)
-
-
-@on("finished", "MASK-6", "B", _SMALL, _MIDDLE)
-def empty_split_is_nan(tile: Tile, s: Array) -> Merged:
-    """Divide 0 by 0 in a split without allowed keys, where there are several."""
-    p, lse = splitting.finished(tile, s)
-    return np.where((lse == -np.inf) & (tile.count > 1), np.nan, p).astype(p.dtype), lse
 
 
 @on("finished", "MASK-1", "B", _MIDDLE, _LARGE)

@@ -3,13 +3,14 @@
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from attnspec.conformance.gallery.bases.online import Online
 from attnspec.conformance.gallery.bases.splitting import Splits
-from attnspec.conformance.gallery.entry import Entry, known_step, sentence_of
+from attnspec.conformance.gallery.entry import After, Entry, known_step, sentence_of
 from attnspec.conformance.suite.edges import AT_EDGES
 from attnspec.conformance.suite.options import Options
 from attnspec.conformance.suite.problem import Shape, problem_of
@@ -92,17 +93,23 @@ NEEDED: Mapping[str, str] = MappingProxyType(dict.fromkeys(SHOWN, "sizes"))
 
 def on(step: str, rule: str, kind: str, *bases: Base) -> Callable[[Callable[..., Any]], tuple[Entry, ...]]:
     """Make an entry for each base from a function that replaces a step of it."""
+    return lambda function: on_rows(
+        (function.__name__, step, rule, kind, bases, function, sentence_of(function))
+    )
 
-    def entered(function: Callable[..., Any]) -> tuple[Entry, ...]:
-        made = []
+
+def on_rows(
+    *table: tuple[str, str, str, str, tuple[Base, ...], Callable[..., Any] | After, str],
+) -> tuple[Entry, ...]:
+    """Make the entries of a table, whose rows are those of `rows` with the bases after the class."""
+    made = []
+    for name, step, rule, kind, bases, function, sentence in table:
         for each in bases:
-            name = f"{function.__name__}_{each.name}"
-            sentence = f"{sentence_of(function)[:-1]}, {each.words}."
-            steps = {"attend": each.with_step(step, function).attend}
-            made.append(Entry(name, sentence, steps, rule, kind, needs=NEEDED.get(name, "")))
-        return tuple(made)
-
-    return entered
+            own = function.of(getattr(each, step)) if isinstance(function, After) else function
+            steps = {"attend": each.with_step(step, own).attend}
+            full, words = f"{name}_{each.name}", f"{sentence[:-1]}, {each.words}."
+            made.append(Entry(full, words, steps, rule, kind, needs=NEEDED.get(full, "")))
+    return tuple(made)
 
 
 def around(rule: str, kind: str, *bases: Base) -> Callable[[Callable[..., Any]], tuple[Entry, ...]]:
@@ -128,19 +135,19 @@ def at(step: str, rule: str, kind: str, *sizes: Any) -> Callable[[Callable[..., 
 
     The size replaces ``some`` in its name and ``{}`` in its docstring.
     """
+    return lambda function: at_rows(
+        (function.__name__, step, rule, kind, sizes, function, sentence_of(function))
+    )
 
-    def entered(function: Callable[..., Any]) -> tuple[Entry, ...]:
-        made = []
+
+def at_rows(
+    *table: tuple[str, str, str, str, tuple[Any, ...], Callable[..., Any], str],
+) -> tuple[Entry, ...]:
+    """Make the entries of a table, whose rows are those of `rows` with the sizes after the class."""
+    made = []
+    for name, step, rule, kind, sizes, function, sentence in table:
         for size in sizes:
-
-            def replaced(call: Any, *rest: Any, size: Any = size) -> Any:
-                return function(size, call, *rest)
-
-            name = function.__name__.replace("_some", f"_{size}")
-            sentence = sentence_of(function).replace("{}", str(size))
-            made.append(
-                Entry(name, sentence, {known_step(step): replaced}, rule, kind, needs=NEEDED.get(name, ""))
-            )
-        return tuple(made)
-
-    return entered
+            own, words = name.replace("_some", f"_{size}"), sentence.replace("{}", str(size))
+            steps = {known_step(step): partial(function, size)}
+            made.append(Entry(own, words, steps, rule, kind, needs=NEEDED.get(own, "")))
+    return tuple(made)

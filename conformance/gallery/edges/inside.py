@@ -13,11 +13,10 @@ from attnspec.conformance.gallery.bases.online import (
     WIDE,
     WINDOWED,
     WINDOWED_SMALL,
-    State,
     Tile,
 )
-from attnspec.conformance.gallery.edges.entries import on
-from attnspec.conformance.gallery.entry import Array, alter, base
+from attnspec.conformance.gallery.edges.entries import on, on_rows
+from attnspec.conformance.gallery.entry import After, Array, alter, base
 from attnspec.reference.call import Mask
 from attnspec.reference.notation import Attention
 
@@ -29,6 +28,64 @@ def _full(array: Array, call: Attention) -> Array:
 def _other_sources(call: Attention, *without: str) -> Mask:
     result: Mask = base.allowed_pairs(call.but(**dict.fromkeys(without)))
     return result
+
+
+ENTRIES = on_rows(
+    ("lengths_in_the_last_tile_alone", "seen", "MASK-9", "G", (WIDE, TALL),
+     lambda tile, call: online.seen(tile, call) if call.key_lengths is None or not np.size(call.key_lengths)
+         else _other_sources(call, "key_lengths")
+         if int(np.max(call.key_lengths)) > tile.keys.stop - tile.keys.start else online.seen(tile, call),
+     "Apply key lengths in the tile in which the longest ends, and in those after it."),
+    ("offset_in_the_first_row_tile_alone", "part", "MASK-7", "A", (SQUARE, WIDE),
+     lambda tile: Tile(tile.whole.but(query_offset=0), tile.rows, tile.keys).call
+         if tile.rows.start else tile.call,
+     "Add the offset to the positions of the first tile of queries, and forget it in others."),
+    ("query_lengths_in_the_first_row_tile_alone", "seen", "MASK-10", "G", (SQUARE, TALL),
+     lambda tile, call: _other_sources(call, "query_lengths") if tile.rows.start else online.seen(tile, call),
+     "Apply query lengths in the first tile of queries."),
+    ("bias_rows_of_the_first_tile", "part", "SCORE-4", "L", (WIDE, TALL),
+     lambda tile: Tile(alter(tile.whole, bias=lambda x: _move_rows(x, tile)), tile.rows, tile.keys).call,
+     "Read the rows of the bias from the first tile of queries."),
+    ("dropout_rows_of_the_first_tile", "part", "DROP-1", "J", (SQUARE, TALL),
+     lambda tile: Tile(alter(tile.whole, dropout_mask=lambda x: _move_rows(x, tile)),
+         tile.rows, tile.keys).call,
+     "Read the rows of the dropout mask from the first tile of queries."),
+    ("nan_where_the_first_tile_is_empty", "factor", "MASK-6", "B", (SQUARE, WIDE),
+     After(lambda result, tile, before, _shift:
+         np.where((before == -np.inf) & (tile.number > 0), np.nan, result).astype(result.dtype)),
+     "Subtract minus infinity from minus infinity in a later tile, where those before it allow no key."),
+    ("rescaled_where_the_first_row_rises", "factor", "NUM-3", "G", TILED,
+     After(lambda result, tile, before, shift:
+         np.where((before < shift)[..., :1, :] | (tile.number == 0), result, 1).astype(result.dtype)),
+     "Rescale the rows of a tile where the maximum of its first row rises."),
+    ("not_rescaled_in_the_last_tile", "factor", "NUM-3", "G", (WIDE, TALL),
+     After(lambda result, tile, *_: np.ones_like(result) if tile.is_last and tile.count > 2 else result),
+     "Leave out rescaling after the loop, in the last of three tiles or more."),
+    ("not_rescaled_in_the_remainder", "factor", "NUM-3", "G", (SQUARE, WIDE),
+     After(lambda result, tile, *_: np.ones_like(result) if tile.is_short else result),
+     "Leave out rescaling where the last tile is a remainder."),
+    ("values_not_rescaled_after_the_second_tile", "rescaled", "NUM-3", "G", (SQUARE, TALL),
+     lambda tile, summed, less: summed if tile.number > 1 else online.rescaled(tile, summed, less),
+     "Rescale only the sum from the third tile on."),
+    ("exponentials_below_ten_cut_in_later_tiles", "exponentials", "SOFT-1", "C", (SQUARE, WIDE),
+     After(lambda result, tile, s, shift: np.where((s - shift < -7) & (tile.number > 1), 0,
+         result).astype(result.dtype)),
+     "Take exponentials below -7 for 0 in tiles after the second."),
+    ("sink_in_the_first_row_tile_alone", "begun", "SOFT-5", "M", (WIDE, TALL),
+     lambda call, rows, dtype: online.begun(call.but(sinks=None) if rows.start else call, rows, dtype),
+     "Begin with the sink in the first tile of queries, and with nothing in others."),
+    ("lse_in_float16_past_256_keys", "ended", "SOFT-6", "I", (SQUARE, TALL),
+     After(lambda output, lse, call, _state:
+         (output, lse.astype(np.float16).astype(lse.dtype) if call.keys > 256 else lse)),
+     "Hold the lse in half precision where there are more than 256 keys."),
+    ("lse_to_base_two_past_256_queries", "ended", "SOFT-6", "I", (SQUARE, WIDE),
+     After(lambda output, lse, call, _state: (output, lse / np.log(2) if call.queries > 256 else lse)),
+     "Return the lse to base 2 where there are more than 256 queries."),
+    ("lse_of_nothing_is_finite_past_one_tile", "ended", "SOFT-7", "B", (SQUARE, WIDE),
+     After(lambda output, lse, call, _state:
+         (output, np.where((lse == -np.inf) & (call.keys > 128), np.finfo(lse.dtype).min, lse))),
+     "Return the lowest number for the lse of an empty row where there are more than 128 keys."),
+)  # fmt: skip
 
 
 @on("seen", "MASK-1", "G", WIDE, TALL)
@@ -105,15 +162,6 @@ def window_is_full_by_the_first_row(tile: Tile, call: Attention) -> Mask:
     return windowed.masked_at_edges(tile, call.but(window=(None, right)) if full else call)
 
 
-@on("seen", "MASK-9", "G", WIDE, TALL)
-def lengths_in_the_last_tile_alone(tile: Tile, call: Attention) -> Mask:
-    """Apply key lengths in the tile in which the longest ends, and in those after it."""
-    if call.key_lengths is None or not np.size(call.key_lengths):
-        return online.seen(tile, call)
-    before = int(np.max(call.key_lengths)) > tile.keys.stop - tile.keys.start
-    return _other_sources(call, "key_lengths") if before else online.seen(tile, call)
-
-
 @on("seen", "MASK-9", "G", SQUARE, TALL)
 def nothing_left_of_a_length_of_whole_tiles(tile: Tile, call: Attention) -> Mask:
     """Keep of the tile in which a length ends what is left over, which is nothing where it is a multiple."""
@@ -121,12 +169,6 @@ def nothing_left_of_a_length_of_whole_tiles(tile: Tile, call: Attention) -> Mask
         return online.seen(tile, call)
     lengths = np.asarray(call.key_lengths)[..., None, None, None]
     return online.seen(tile, call) & ((lengths != tile.sizes[1]) | (tile.keys.start == 0))
-
-
-@on("part", "MASK-7", "A", SQUARE, WIDE)
-def offset_in_the_first_row_tile_alone(tile: Tile) -> Attention:
-    """Add the offset to the positions of the first tile of queries, and forget it in others."""
-    return Tile(tile.whole.but(query_offset=0), tile.rows, tile.keys).call if tile.rows.start else tile.call
 
 
 @on("part", "MASK-11", "R", WIDE, TALL)
@@ -143,28 +185,10 @@ def segments_of_the_first_tile(tile: Tile) -> Attention:
     return alter(tile.call, key_segment_ids=lambda _: tile.whole.key_segment_ids[..., :keys])
 
 
-@on("seen", "MASK-10", "G", SQUARE, TALL)
-def query_lengths_in_the_first_row_tile_alone(tile: Tile, call: Attention) -> Mask:
-    """Apply query lengths in the first tile of queries."""
-    return _other_sources(call, "query_lengths") if tile.rows.start else online.seen(tile, call)
-
-
 @on("part", "MASK-1", "R", SQUARE, WIDE)
 def mask_rows_of_the_first_tile(tile: Tile) -> Attention:
     """Read the rows of the mask from the first tile of queries."""
     return Tile(alter(tile.whole, mask=lambda x: _move_rows(x, tile)), tile.rows, tile.keys).call
-
-
-@on("part", "SCORE-4", "L", WIDE, TALL)
-def bias_rows_of_the_first_tile(tile: Tile) -> Attention:
-    """Read the rows of the bias from the first tile of queries."""
-    return Tile(alter(tile.whole, bias=lambda x: _move_rows(x, tile)), tile.rows, tile.keys).call
-
-
-@on("part", "DROP-1", "J", SQUARE, TALL)
-def dropout_rows_of_the_first_tile(tile: Tile) -> Attention:
-    """Read the rows of the dropout mask from the first tile of queries."""
-    return Tile(alter(tile.whole, dropout_mask=lambda x: _move_rows(x, tile)), tile.rows, tile.keys).call
 
 
 def _move_rows(array: Array, tile: Tile) -> Array:
@@ -181,13 +205,6 @@ def state_forgotten_after_an_empty_tile(_tile: Tile, top: Array, s: Array) -> An
     """Reset the running maximum in a tile without allowed keys, as before the first."""
     most = s.max(axis=-1, keepdims=True)
     return np.where(most == -np.inf, -np.inf, np.maximum(top, most)).astype(top.dtype)
-
-
-@on("factor", "MASK-6", "B", SQUARE, WIDE)
-def nan_where_the_first_tile_is_empty(tile: Tile, before: Array, shift: Array) -> Array:
-    """Subtract minus infinity from minus infinity in a later tile, where those before it allow no key."""
-    result = online.factor(tile, before, shift)
-    return np.where((before == -np.inf) & (tile.number > 0), np.nan, result).astype(result.dtype)
 
 
 @on("raised", "SOFT-2", "G", WIDE, TALL)
@@ -212,34 +229,6 @@ def padding_in_the_maximum(tile: Tile, top: Array, s: Array) -> Any:
     return np.maximum(result, 0) if tile.is_short else result
 
 
-@on("factor", "NUM-3", "G", *TILED)
-def rescaled_where_the_first_row_rises(tile: Tile, before: Array, shift: Array) -> Array:
-    """Rescale the rows of a tile where the maximum of its first row rises."""
-    result = online.factor(tile, before, shift)
-    rises = (before < shift)[..., :1, :]
-    return np.where(rises | (tile.number == 0), result, 1).astype(result.dtype)
-
-
-@on("factor", "NUM-3", "G", WIDE, TALL)
-def not_rescaled_in_the_last_tile(tile: Tile, before: Array, shift: Array) -> Array:
-    """Leave out rescaling after the loop, in the last of three tiles or more."""
-    result = online.factor(tile, before, shift)
-    return np.ones_like(result) if tile.is_last and tile.count > 2 else result
-
-
-@on("factor", "NUM-3", "G", SQUARE, WIDE)
-def not_rescaled_in_the_remainder(tile: Tile, before: Array, shift: Array) -> Array:
-    """Leave out rescaling where the last tile is a remainder."""
-    result = online.factor(tile, before, shift)
-    return np.ones_like(result) if tile.is_short else result
-
-
-@on("rescaled", "NUM-3", "G", SQUARE, TALL)
-def values_not_rescaled_after_the_second_tile(tile: Tile, summed: Array, less: Array) -> Array:
-    """Rescale only the sum from the third tile on."""
-    return summed if tile.number > 1 else online.rescaled(tile, summed, less)
-
-
 @on("rescaled", "NUM-3", "G", SQUARE, WIDE)
 def values_rescaled_by_the_row_before(tile: Tile, summed: Array, less: Array) -> Array:
     """Rescale the values of the last row of a whole tile by the factor of the row before it."""
@@ -256,13 +245,6 @@ def no_rise_is_larger_than_ten(tile: Tile, before: Array, shift: Array) -> Array
     return more.astype(result.dtype) if tile.number else result
 
 
-@on("exponentials", "SOFT-1", "C", SQUARE, WIDE)
-def exponentials_below_ten_cut_in_later_tiles(tile: Tile, s: Array, shift: Array) -> Array:
-    """Take exponentials below -7 for 0 in tiles after the second."""
-    result = online.exponentials(tile, s, shift)
-    return np.where((s - shift < -7) & (tile.number > 1), 0, result).astype(result.dtype)
-
-
 @on("raised", "SOFT-2", "K", *TILED)
 def maximum_before_a_negative_scale(tile: Tile, top: Array, s: Array) -> Any:
     """Take the largest dot product and scale it, which with a negative scale is the smallest score."""
@@ -272,31 +254,3 @@ def maximum_before_a_negative_scale(tile: Tile, top: Array, s: Array) -> Any:
     least = np.where(s == -np.inf, np.inf, s).min(axis=-1, keepdims=True)
     least = np.where(least == np.inf, top, least)
     return np.where(top == -np.inf, least, np.minimum(top, least)).astype(top.dtype)
-
-
-@on("begun", "SOFT-5", "M", WIDE, TALL)
-def sink_in_the_first_row_tile_alone(call: Attention, rows: slice, dtype: Any) -> State:
-    """Begin with the sink in the first tile of queries, and with nothing in others."""
-    return online.begun(call.but(sinks=None) if rows.start else call, rows, dtype)
-
-
-@on("ended", "SOFT-6", "I", SQUARE, TALL)
-def lse_in_float16_past_256_keys(call: Attention, state: State) -> tuple[Array, Array]:
-    """Hold the lse in half precision where there are more than 256 keys."""
-    output, lse = online.ended(call, state)
-    return output, lse.astype(np.float16).astype(lse.dtype) if call.keys > 256 else lse
-
-
-@on("ended", "SOFT-6", "I", SQUARE, WIDE)
-def lse_to_base_two_past_256_queries(call: Attention, state: State) -> tuple[Array, Array]:
-    """Return the lse to base 2 where there are more than 256 queries."""
-    output, lse = online.ended(call, state)
-    return output, lse / np.log(2) if call.queries > 256 else lse
-
-
-@on("ended", "SOFT-7", "B", SQUARE, WIDE)
-def lse_of_nothing_is_finite_past_one_tile(call: Attention, state: State) -> tuple[Array, Array]:
-    """Return the lowest number for the lse of an empty row where there are more than 128 keys."""
-    output, lse = online.ended(call, state)
-    lowest = np.finfo(lse.dtype).min
-    return output, np.where((lse == -np.inf) & (call.keys > 128), lowest, lse)

@@ -6,8 +6,16 @@ import numpy as np
 
 from attnspec.conformance.gallery.bases import online
 from attnspec.conformance.gallery.bases.online import SQUARE, TALL, TILED, WIDE, State, Tile
-from attnspec.conformance.gallery.edges.entries import OPTION_BUGS, around, at, for_options, on, without
-from attnspec.conformance.gallery.entry import Array, Entry, base
+from attnspec.conformance.gallery.edges.entries import (
+    OPTION_BUGS,
+    around,
+    at,
+    for_options,
+    on,
+    on_rows,
+    without,
+)
+from attnspec.conformance.gallery.entry import After, Array, Entry, base
 from attnspec.reference.call import Step
 from attnspec.reference.notation import Attention
 
@@ -24,6 +32,33 @@ def _without(option: str, rule: str, kind: str) -> tuple[Entry, ...]:
     attend.__name__ = f"{option}_without_effect_past_some_keys"
     attend.__doc__ = f"Forget the {option.replace('_', ' ')} on the path for more than {{}} keys."
     return at("attend", rule, kind, *_LENGTHS)(attend)
+
+
+ENTRIES = on_rows(
+    ("tf32_past_128_keys", "scored", "NUM-3", "C", TILED,
+     lambda tile, call: online.scored(tile, call.but(query=_tf32(call.query), key=_tf32(call.key))
+         if tile.whole.keys > 128 else call),
+     "Cut queries and keys to tf32 where there are more than 128 keys."),
+    ("tf32_past_a_depth_of_64", "scored", "NUM-3", "C", (SQUARE, TALL),
+     lambda tile, call: online.scored(tile, call.but(query=_tf32(call.query), key=_tf32(call.key))
+         if call.query.shape[-1] > 64 else call),
+     "Cut queries and keys to tf32 where the depth is larger than 64."),
+    ("exponentials_in_float16_past_256_keys", "exponentials", "NUM-3", "C", (SQUARE, TALL),
+     After(lambda result, tile, *_: result.astype(np.float16).astype(result.dtype)
+         if tile.whole.keys > 256 else result),
+     "Round exponentials to float16, those in the denominator too, where there are more than 256 keys."),
+    ("values_in_float16_past_two_tiles", "weighted", "NUM-3", "C", (SQUARE, WIDE),
+     After(lambda result, tile, *_: result.astype(np.float16).astype(result.dtype)
+         if tile.number > 1 else result),
+     "Round what a tile adds to the output to float16 from the third tile on."),
+    ("output_kept_in_float16_past_four_tiles", "rescaled", "NUM-3", "C", (WIDE, TALL),
+     After(lambda result, tile, *_: result.astype(np.float16).astype(result.dtype)
+         if tile.count > 4 else result),
+     "Keep what has been summed in float16 between tiles, where there are more than four."),
+    ("exponentials_in_float32_past_64_keys", "exponentials", "NUM-2", "C", (SQUARE, TALL),
+     After(lambda result, tile, *_: _single(result) if tile.whole.keys > 64 else result),
+     "Take exponentials in float32 where there are more than 64 keys, whatever the inputs are."),
+)  # fmt: skip
 
 
 FORGOTTEN = for_options(_without, *OPTION_BUGS)
@@ -140,48 +175,6 @@ def _tf32(array: Array) -> Array:
     """Truncate a float32 to ten binary digits after the first."""
     short = np.ascontiguousarray(array, np.float32)
     return (short.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32).astype(array.dtype)
-
-
-@on("scored", "NUM-3", "C", *TILED)
-def tf32_past_128_keys(tile: Tile, call: Attention) -> Array:
-    """Cut queries and keys to tf32 where there are more than 128 keys."""
-    short = call.but(query=_tf32(call.query), key=_tf32(call.key))
-    return online.scored(tile, short if tile.whole.keys > 128 else call)
-
-
-@on("scored", "NUM-3", "C", SQUARE, TALL)
-def tf32_past_a_depth_of_64(tile: Tile, call: Attention) -> Array:
-    """Cut queries and keys to tf32 where the depth is larger than 64."""
-    short = call.but(query=_tf32(call.query), key=_tf32(call.key))
-    return online.scored(tile, short if call.query.shape[-1] > 64 else call)
-
-
-@on("exponentials", "NUM-3", "C", SQUARE, TALL)
-def exponentials_in_float16_past_256_keys(tile: Tile, s: Array, shift: Array) -> Array:
-    """Round exponentials to float16, those in the denominator too, where there are more than 256 keys."""
-    result = online.exponentials(tile, s, shift)
-    return result.astype(np.float16).astype(result.dtype) if tile.whole.keys > 256 else result
-
-
-@on("weighted", "NUM-3", "C", SQUARE, WIDE)
-def values_in_float16_past_two_tiles(tile: Tile, call: Attention, e: Array, allowed: Array) -> Any:
-    """Round what a tile adds to the output to float16 from the third tile on."""
-    result = online.weighted(tile, call, e, allowed)
-    return result.astype(np.float16).astype(result.dtype) if tile.number > 1 else result
-
-
-@on("rescaled", "NUM-3", "C", WIDE, TALL)
-def output_kept_in_float16_past_four_tiles(tile: Tile, summed: Array, less: Array) -> Array:
-    """Keep what has been summed in float16 between tiles, where there are more than four."""
-    result = online.rescaled(tile, summed, less)
-    return result.astype(np.float16).astype(result.dtype) if tile.count > 4 else result
-
-
-@on("exponentials", "NUM-2", "C", SQUARE, TALL)
-def exponentials_in_float32_past_64_keys(tile: Tile, s: Array, shift: Array) -> Array:
-    """Take exponentials in float32 where there are more than 64 keys, whatever the inputs are."""
-    result = online.exponentials(tile, s, shift)
-    return _single(result) if tile.whole.keys > 64 else result
 
 
 @on("factor", "NUM-2", "C", SQUARE, WIDE)

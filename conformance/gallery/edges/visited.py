@@ -18,8 +18,8 @@ from attnspec.conformance.gallery.bases.online import (
     Tile,
     cut,
 )
-from attnspec.conformance.gallery.edges.entries import for_options, on, without
-from attnspec.conformance.gallery.entry import Array, Entry, alter, base
+from attnspec.conformance.gallery.edges.entries import for_options, on, on_rows, without
+from attnspec.conformance.gallery.entry import After, Array, Entry, alter, base
 from attnspec.reference.call import Mask
 from attnspec.reference.notation import Attention
 
@@ -40,77 +40,57 @@ def _until_nothing_is_left(loop: Online, call: Attention, rows: slice, allowed: 
     return _until(tiles, lambda keys: not np.any(allowed(cut(call, rows, keys))))
 
 
-@on("key_tiles", "MASK-1", "G", *TILED)
-def ends_at_a_masked_tile(loop: Online, call: Attention, rows: slice) -> Slices:
-    """End the loop at a tile of which the mask leaves nothing."""
-    return _until_nothing_is_left(loop, call, rows, base.by_mask)
-
-
-@on("key_tiles", "MASK-11", "G", WIDE, TALL)
-def ends_at_a_tile_of_other_segments(loop: Online, call: Attention, rows: slice) -> Slices:
-    """End the loop at a tile without a key of the queries' segments."""
-    return _until_nothing_is_left(loop, call, rows, base.by_segments)
-
-
-@on("key_tiles", "MASK-2", "G", SQUARE, TALL)
-def ends_at_a_tile_of_minus_infinity(loop: Online, call: Attention, rows: slice) -> Slices:
-    """End the loop at a tile whose bias is minus infinity."""
-    return _until_nothing_is_left(loop, call, rows, base.by_bias)
-
-
-@on("key_tiles", "SOFT-3", "G", SQUARE, WIDE)
-def last_key_alone_in_its_tile_dropped(loop: Online, call: Attention, rows: slice) -> Slices:
-    """Count tiles up to the last key, which is left out where it begins a tile."""
-    tiles = online.key_tiles(loop, call, rows)
-    return tiles[:-1] if len(tiles) > 1 and tiles[-1].stop - tiles[-1].start == 1 else tiles
-
-
-@on("key_tiles", "SOFT-3", "G", WIDE, TALL)
-def last_of_an_odd_number_of_tiles_dropped(loop: Online, call: Attention, rows: slice) -> Slices:
-    """Take tiles of keys in pairs, and leave the last of an odd number greater than one."""
-    tiles = online.key_tiles(loop, call, rows)
-    return tiles[:-1] if len(tiles) > 1 and len(tiles) % 2 else tiles
-
-
-@on("key_tiles", "SOFT-3", "G", SQUARE, WIDE)
-def tiles_after_fours_dropped(loop: Online, call: Attention, rows: slice) -> Slices:
-    """Take tiles of keys by fours where there are as many, and leave the others."""
-    tiles = online.key_tiles(loop, call, rows)
-    return tiles[: len(tiles) // 4 * 4] if len(tiles) > 4 else tiles
-
-
-@on("key_tiles", "SOFT-3", "G", *TILED)
-def last_tile_of_whole_tiles_dropped(loop: Online, call: Attention, rows: slice) -> Slices:
-    """Take the last of several tiles for a remainder, of which nothing is left where keys are a multiple."""
-    tiles = online.key_tiles(loop, call, rows)
-    return tiles[:-1] if len(tiles) > 1 and call.keys % loop.sizes[1] == 0 else tiles
-
-
-@on("key_tiles", "SOFT-3", "N", SQUARE, TALL)
-def tiles_past_eight_dropped(loop: Online, call: Attention, rows: slice) -> Slices:
-    """Keep the numbers of tiles in a table of eight."""
-    return online.key_tiles(loop, call, rows)[:8]
-
-
-@on("row_tiles", "SOFT-3", "G", SQUARE, TALL)
-def last_row_alone_in_its_tile_dropped(loop: Online, call: Attention) -> Slices:
-    """Leave out the last query where it begins a tile."""
-    tiles = online.row_tiles(loop, call)
-    return tiles[:-1] if len(tiles) > 1 and tiles[-1].stop - tiles[-1].start == 1 else tiles
-
-
-@on("row_tiles", "SOFT-3", "G", SQUARE, WIDE)
-def last_of_an_odd_number_of_row_tiles_dropped(loop: Online, call: Attention) -> Slices:
-    """Take tiles of queries in pairs, and leave the last of an odd number greater than one."""
-    tiles = online.row_tiles(loop, call)
-    return tiles[:-1] if len(tiles) > 1 and len(tiles) % 2 else tiles
-
-
-@on("row_tiles", "SOFT-3", "G", *TILED)
-def last_row_tile_of_whole_tiles_dropped(loop: Online, call: Attention) -> Slices:
-    """Leave out the last of several tiles of queries where their number is a multiple."""
-    tiles = online.row_tiles(loop, call)
-    return tiles[:-1] if len(tiles) > 1 and call.queries % loop.sizes[0] == 0 else tiles
+ENTRIES = on_rows(
+    ("ends_at_a_masked_tile", "key_tiles", "MASK-1", "G", TILED,
+     lambda loop, call, rows: _until_nothing_is_left(loop, call, rows, base.by_mask),
+     "End the loop at a tile of which the mask leaves nothing."),
+    ("ends_at_a_tile_of_other_segments", "key_tiles", "MASK-11", "G", (WIDE, TALL),
+     lambda loop, call, rows: _until_nothing_is_left(loop, call, rows, base.by_segments),
+     "End the loop at a tile without a key of the queries' segments."),
+    ("ends_at_a_tile_of_minus_infinity", "key_tiles", "MASK-2", "G", (SQUARE, TALL),
+     lambda loop, call, rows: _until_nothing_is_left(loop, call, rows, base.by_bias),
+     "End the loop at a tile whose bias is minus infinity."),
+    ("last_key_alone_in_its_tile_dropped", "key_tiles", "SOFT-3", "G", (SQUARE, WIDE),
+     After(lambda tiles, *_: tiles[:-1] if len(tiles) > 1 and tiles[-1].stop - tiles[-1].start == 1
+         else tiles),
+     "Count tiles up to the last key, which is left out where it begins a tile."),
+    ("last_of_an_odd_number_of_tiles_dropped", "key_tiles", "SOFT-3", "G", (WIDE, TALL),
+     After(lambda tiles, *_: tiles[:-1] if len(tiles) > 1 and len(tiles) % 2 else tiles),
+     "Take tiles of keys in pairs, and leave the last of an odd number greater than one."),
+    ("tiles_after_fours_dropped", "key_tiles", "SOFT-3", "G", (SQUARE, WIDE),
+     After(lambda tiles, *_: tiles[: len(tiles) // 4 * 4] if len(tiles) > 4 else tiles),
+     "Take tiles of keys by fours where there are as many, and leave the others."),
+    ("last_tile_of_whole_tiles_dropped", "key_tiles", "SOFT-3", "G", TILED,
+     After(lambda tiles, loop, call, _rows: tiles[:-1]
+         if len(tiles) > 1 and call.keys % loop.sizes[1] == 0 else tiles),
+     "Take the last of several tiles for a remainder, of which nothing is left where keys are a multiple."),
+    ("tiles_past_eight_dropped", "key_tiles", "SOFT-3", "N", (SQUARE, TALL),
+     lambda loop, call, rows: online.key_tiles(loop, call, rows)[:8],
+     "Keep the numbers of tiles in a table of eight."),
+    ("last_row_alone_in_its_tile_dropped", "row_tiles", "SOFT-3", "G", (SQUARE, TALL),
+     After(lambda tiles, *_: tiles[:-1] if len(tiles) > 1 and tiles[-1].stop - tiles[-1].start == 1
+         else tiles),
+     "Leave out the last query where it begins a tile."),
+    ("last_of_an_odd_number_of_row_tiles_dropped", "row_tiles", "SOFT-3", "G", (SQUARE, WIDE),
+     After(lambda tiles, *_: tiles[:-1] if len(tiles) > 1 and len(tiles) % 2 else tiles),
+     "Take tiles of queries in pairs, and leave the last of an odd number greater than one."),
+    ("last_row_tile_of_whole_tiles_dropped", "row_tiles", "SOFT-3", "G", TILED,
+     After(lambda tiles, loop, call: tiles[:-1]
+         if len(tiles) > 1 and call.queries % loop.sizes[0] == 0 else tiles),
+     "Leave out the last of several tiles of queries where their number is a multiple."),
+    ("tiles_by_the_first_offset", "key_tiles", "MASK-7", "A", (WINDOWED, WINDOWED_SMALL),
+     lambda loop, call, rows: windowed.visited(loop,
+         alter(call, query_offset=lambda n: np.ravel(n)[:1]), rows),
+     "Visit the tiles that the offset of the first batch entry leaves."),
+    ("tiles_without_the_offset", "key_tiles", "MASK-7", "A", (WINDOWED, WINDOWED_SMALL),
+     lambda loop, call, rows: windowed.visited(loop, call if call.keys <= loop.sizes[1]
+         else call.but(query_offset=0), rows),
+     "Visit the tiles that are left by the index of the queries, whatever the offset."),
+    ("keys_of_the_last_tile_moved_back", "key_tiles", "SOFT-3", "G", (WIDE, TALL),
+     After(lambda tiles, loop, call, _rows: [*tiles[:-1], slice(call.keys - loop.sizes[1], call.keys)]
+         if call.keys > loop.sizes[1] else tiles),
+     "Let the last tile of keys begin earlier, so that it is whole, and count some keys twice."),
+)  # fmt: skip
 
 
 @on("row_tiles", "MASK-10", "G", WIDE, TALL)
@@ -182,18 +162,6 @@ def window_begins_a_tile_late_at_a_multiple(loop: Online, call: Attention, rows:
     return tiles[1:] if begin == tiles[0].stop - 1 and len(tiles) > 1 else tiles
 
 
-@on("key_tiles", "MASK-7", "A", WINDOWED, WINDOWED_SMALL)
-def tiles_by_the_first_offset(loop: Online, call: Attention, rows: slice) -> Slices:
-    """Visit the tiles that the offset of the first batch entry leaves."""
-    return windowed.visited(loop, alter(call, query_offset=lambda n: np.ravel(n)[:1]), rows)
-
-
-@on("key_tiles", "MASK-7", "A", WINDOWED, WINDOWED_SMALL)
-def tiles_without_the_offset(loop: Online, call: Attention, rows: slice) -> Slices:
-    """Visit the tiles that are left by the index of the queries, whatever the offset."""
-    return windowed.visited(loop, call if call.keys <= loop.sizes[1] else call.but(query_offset=0), rows)
-
-
 @on("key_tiles", "MASK-8", "E", WINDOWED, WINDOWED_SMALL)
 def window_of_five_tiles_at_most(loop: Online, call: Attention, rows: slice) -> Slices:
     """Visit the last five tiles of a window, as many as a ring of buffers has."""
@@ -212,13 +180,6 @@ def queries_of_the_last_rows_moved_back(tile: Tile) -> Attention:
         return tile.call
     begin, count = tile.whole.queries - tile.sizes[0], tile.rows.stop - tile.rows.start
     return tile.call.but(query=tile.whole.query[..., begin : begin + count, :])
-
-
-@on("key_tiles", "SOFT-3", "G", WIDE, TALL)
-def keys_of_the_last_tile_moved_back(loop: Online, call: Attention, rows: slice) -> list[slice]:
-    """Let the last tile of keys begin earlier, so that it is whole, and count some keys twice."""
-    tiles = online.key_tiles(loop, call, rows)
-    return [*tiles[:-1], slice(call.keys - loop.sizes[1], call.keys)] if call.keys > loop.sizes[1] else tiles
 
 
 @on("part", "SOFT-3", "G", SQUARE, TALL)
