@@ -15,7 +15,7 @@ from attnspec.backends.stored_latent import Latent
 from attnspec.backends.stored_lists import MASKS, blocks_of_call, with_lists
 from attnspec.backends.stored_rows import LENGTHS, Rows
 from attnspec.operations import Shape
-from attnspec.operations.stacks import name_of
+from attnspec.operations.operation import name_of
 
 LOW_PRECISION = "low_precision_attention"
 _LAYERS = {name: form.layers for name, form in OPERATIONS.items() if form.layers}

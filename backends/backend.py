@@ -17,7 +17,7 @@ from attnspec.backends.errors import Unsupported
 from attnspec.backends.library.library import Library
 from attnspec.dialect import in_dtype
 from attnspec.operations import Argument
-from attnspec.operations.gradients import primal
+from attnspec.operations.operation import primal
 
 
 def no_attention(query: Any, key: Any, value: Any) -> Any:  # noqa: ARG001 - read by inspect.signature

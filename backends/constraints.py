@@ -8,8 +8,8 @@ from typing import Any, Literal
 from attnspec import OPERATIONS
 from attnspec.backends.errors import Unsupported
 from attnspec.operations import Argument
-from attnspec.operations.gradients import primal
 from attnspec.operations.letters import BATCH, HEADS
+from attnspec.operations.operation import primal
 
 _OPERATION = OPERATIONS["attention"]
 _SUFFIX = re.compile(

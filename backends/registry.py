@@ -36,7 +36,7 @@ from attnspec.backends.user.configuration import configuration_of
 from attnspec.backends.user.function import load_configuration, load_function, with_settings
 from attnspec.backends.user.settings import settings_of_options
 from attnspec.backends.user.signature import note_unknown_parameters
-from attnspec.operations.gradients import primal
+from attnspec.operations.operation import primal
 from attnspec.reference import functions
 
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 import numpy as np
 
 from attnspec import OPERATIONS
-from attnspec.operations.gradients import primal
+from attnspec.operations.operation import primal
 from attnspec.reference.attention import attention_part, check_arguments
 from attnspec.reference.call import Array, Call, Mask, part, step
 from attnspec.reference.errors import Shape, array, booleans, broadcastable, dtype_name, need, whole, within

@@ -13,8 +13,8 @@ from textwrap import wrap
 
 from attnspec.errors import SpecError
 from attnspec.operations import LETTERS, OPERATIONS, Argument, Operation, Output, Shape
-from attnspec.operations.gradients import primal
 from attnspec.operations.letters import BATCH, Letter
+from attnspec.operations.operation import primal
 from attnspec.sizes import turned
 
 _PART = re.compile(r"(?P<head><!-- (?P<what>[a-z_, ]+) -->\n).*?(?P<foot><!-- end -->)", re.DOTALL)

@@ -9,7 +9,7 @@ from attnspec import OPERATIONS, cases, find_rule
 from attnspec.conformance.relations.relation import Relation
 from attnspec.conformance.suite import items
 from attnspec.operations import REQUIRED
-from attnspec.operations.gradients import primal
+from attnspec.operations.operation import primal
 
 #: Chapters on every operation, by the prefix of their rules.
 GENERAL = {"SHAPE", "NUM", "ERR"}

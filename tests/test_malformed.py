@@ -10,7 +10,7 @@ from attnspec import OPERATIONS, find_rule, reference
 from attnspec.backends import load
 from attnspec.conformance.suite.faults import fitting
 from attnspec.conformance.suite.malformed import every, malformed, mixed_dtypes
-from attnspec.operations.gradients import primal
+from attnspec.operations.operation import primal
 from attnspec.sizes import misfits
 
 EVERY = {call.name: call for call in every()}

@@ -14,7 +14,7 @@ from attnspec import OPERATIONS, Figure, cases, find_case
 from attnspec.backends import DTYPES
 from attnspec.conformance.judge.comparison import misprint
 from attnspec.conformance.judge.dtypes import dtypes_of
-from attnspec.operations.gradients import primal
+from attnspec.operations.operation import primal
 from attnspec.reference import allowed_keys
 from attnspec.reference.budget.budget import budget
 from attnspec.reference.exact.evaluate import evaluate

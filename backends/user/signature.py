@@ -15,7 +15,7 @@ from attnspec.backends.backend import Backend
 from attnspec.backends.errors import BackendError
 from attnspec.operations import REQUIRED
 from attnspec.operations.aliases import ALIASES, NO_COUNTERPART, OF_COMPANIONS, SLOPES, meant, meant_in
-from attnspec.operations.stacks import name_of
+from attnspec.operations.operation import name_of
 
 _OPERATION = OPERATIONS["attention"]
 _STARS: dict[Any, str] = {inspect.Parameter.VAR_KEYWORD: "**", inspect.Parameter.VAR_POSITIONAL: "*"}

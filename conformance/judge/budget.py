@@ -12,7 +12,7 @@ from attnspec.backends import Backend
 from attnspec.conformance.judge.dtypes import Outputs
 from attnspec.dialect import ROUTES, of_routes
 from attnspec.dtypes import FORMATS, SHORT
-from attnspec.operations.gradients import primal
+from attnspec.operations.operation import primal
 from attnspec.reference.budget.attention import MASKING
 from attnspec.reference.budget.budget import Accuracy, Budget, budget, plain
 from attnspec.reference.budget.overflow import may_overflow, overflowing_rows, rows_out_of_range

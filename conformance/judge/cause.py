@@ -16,7 +16,7 @@ from attnspec.conformance.judge.dtypes import LSES, Outputs, accepted_dtypes, is
 from attnspec.conformance.judge.expected import differ, differences, expected, value_variants, with_open_lse
 from attnspec.conformance.judge.lists import count_places
 from attnspec.conformance.verdict import LISTS, Difference
-from attnspec.operations.gradients import primal
+from attnspec.operations.operation import primal
 from attnspec.reference import attention, attention_vjp
 from attnspec.reference.budget.attention import budgeted_keys
 from attnspec.reference.budget.budget import Budget, budget

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from attnspec import OPERATIONS, Case
 from attnspec.conformance.verdict import LISTS
 from attnspec.dtypes import DTYPES, FORMATS, SHORT, name_of
-from attnspec.operations.gradients import primal
+from attnspec.operations.operation import primal
 
 #: Arrays by the name of an output.
 Outputs = dict[str, NDArray[Any]]

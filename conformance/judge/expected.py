@@ -14,7 +14,7 @@ from attnspec.conformance.judge.comparison import compare
 from attnspec.conformance.judge.dtypes import Outputs, accepted_dtypes, lse_dtype
 from attnspec.conformance.verdict import LISTS, Difference
 from attnspec.dtypes import DTYPES
-from attnspec.operations.gradients import primal
+from attnspec.operations.operation import primal
 from attnspec.reference.budget.budget import Budget
 from attnspec.reference.rational.scores import SHOWN
 from attnspec.sizes import misfits

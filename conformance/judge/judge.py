@@ -24,7 +24,7 @@ from attnspec.conformance.judge.failure import Failure, Missing, Raised, code_of
 from attnspec.conformance.judge.refusal import Lacking, gradient_lacking, judge_refusal
 from attnspec.conformance.verdict import CLASSES, OUTPUT_OF, Difference, Verdict
 from attnspec.dtypes import SHORT, name_of
-from attnspec.operations.gradients import primal
+from attnspec.operations.operation import primal
 from attnspec.reference.budget.arithmetic import PROFILES
 from attnspec.reference.budget.budget import Accuracy, Budget, budget
 

@@ -16,7 +16,7 @@ from attnspec.conformance.judge.dtypes import Outputs, in_dtype, lse_dtype
 from attnspec.conformance.judge.failure import Declined, Failure, Missing, Raised
 from attnspec.conformance.verdict import NO_GRADIENT, Code
 from attnspec.dtypes import DTYPES
-from attnspec.operations.gradients import primal
+from attnspec.operations.operation import primal
 
 
 def _ones(**shapes: tuple[int, ...]) -> dict[str, Any]:

@@ -37,7 +37,7 @@ from attnspec.conformance.traits import (
     negative,
     zero,
 )
-from attnspec.operations.gradients import primal
+from attnspec.operations.operation import primal
 from attnspec.reference.masking import allowed_keys
 from attnspec.sizes import bound
 

@@ -16,7 +16,7 @@ from attnspec.conformance.results import Footer, Header, Shard, Subject
 from attnspec.conformance.run.plan import WIDE, Outline, Selection, share
 from attnspec.conformance.verdict import OUTPUT_OF, Verdict, shown_declarations, to_json
 from attnspec.dtypes import SHORT
-from attnspec.operations.gradients import primal
+from attnspec.operations.operation import primal
 
 if TYPE_CHECKING:
     from attnspec.backends import Backend

@@ -21,7 +21,7 @@ from attnspec.conformance.sizes.groups import (
 from attnspec.conformance.sizes.sized import SizedCase
 from attnspec.conformance.suite.options import OPTIONS
 from attnspec.conformance.traits import SIZED_GROUPS
-from attnspec.operations.gradients import primal
+from attnspec.operations.operation import primal
 
 #: The groups, each with a function that yields its problems.
 _GROUPS = {

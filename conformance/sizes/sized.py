@@ -16,7 +16,7 @@ from attnspec.conformance.judge.failure import Missing
 from attnspec.conformance.traits import ARBITRARY, MORE_THAN, NOT_A_MULTIPLE, ONE_QUERY, SHARED
 from attnspec.conformance.verdict import Verdict
 from attnspec.formula import Formula
-from attnspec.operations.gradients import primal
+from attnspec.operations.operation import primal
 
 #: The outputs that are judged. The weights would need too much memory.
 OUTPUTS = ("output", "lse")

@@ -23,7 +23,7 @@ from attnspec.conformance.suite.malformed import Malformed, malformed
 from attnspec.conformance.suite.options import MASKS, NO_PAIRS, OPTIONS, draw_option
 from attnspec.conformance.suite.problem import GROUPED, MASKED, SHAPES, Problem, Shape
 from attnspec.conformance.verdict import Difference
-from attnspec.operations.gradients import primal
+from attnspec.operations.operation import primal
 
 chapter = Chapter("errors")
 

@@ -15,8 +15,8 @@ from attnspec import OPERATIONS, Case
 from attnspec.backends.constraints import Constraints, fits
 from attnspec.backends.user.scales import FLAT, SCALES, codes_of, misfit_of, repeat, shape_of
 from attnspec.operations import Argument
-from attnspec.operations.gradients import primal
 from attnspec.operations.letters import BATCH, HEADS
+from attnspec.operations.operation import primal
 from attnspec.sizes import bound, is_array, misfits
 
 Call = dict[str, Any]

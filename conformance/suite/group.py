@@ -18,7 +18,7 @@ from attnspec.conformance.suite import datasets
 from attnspec.conformance.suite.fitted_forms import fitted_form
 from attnspec.conformance.suite.problem import GROUPED, MASKED, SHAPES, Problem, Shape, fitted, problem_of
 from attnspec.dtypes import DTYPES
-from attnspec.operations.gradients import primal
+from attnspec.operations.operation import primal
 
 Item = Case | Relation
 Arguments = Mapping[str, Any]

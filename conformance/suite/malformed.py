@@ -17,7 +17,7 @@ from attnspec import OPERATIONS, find_rule
 from attnspec.conformance.suite.faults import BATCHES, SIZES, Fault, faults, fitting, value_for
 from attnspec.dtypes import numpy_dtype
 from attnspec.operations import LETTERS, Argument, Operation
-from attnspec.operations.gradients import primal
+from attnspec.operations.operation import primal
 from attnspec.sizes import bound, misfits
 
 #: The generated name of a call, and the name to use instead.

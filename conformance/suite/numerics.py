@@ -23,7 +23,7 @@ from attnspec.conformance.suite.options import OPTIONS, Options, biased, draw_op
 from attnspec.conformance.suite.problem import MASKED, SHAPES, Problem, Shape
 from attnspec.conformance.suite.words import in_two_dtypes
 from attnspec.dtypes import SHORT, numpy_dtype
-from attnspec.operations.gradients import primal
+from attnspec.operations.operation import primal
 from attnspec.reference.budget.budget import budget
 
 chapter = Chapter("numerics")

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from attnspec.dtypes import FORMATS
 from attnspec.operations import OPERATIONS, Argument
-from attnspec.operations.gradients import primal
+from attnspec.operations.operation import primal
 from attnspec.reference.budget.arithmetic import PLAIN, PROFILES, Accuracy, Arithmetic, Budget, add_rounding
 from attnspec.reference.budget.attention import (
     EXPONENTIAL,

@@ -10,20 +10,12 @@ from attnspec.operations.companions import MERGE_PARTIALS, MULTI_HEAD_ATTENTION
 from attnspec.operations.operation import REQUIRED, Argument, Operation, Output, changed
 from attnspec.operations.positions import ALIBI_BIAS, ROTARY
 
-#: The end of the name of an operation that computes the gradients of another.
-VJP = "_vjp"
-
 _SINCE = "2026.11.22"
 _COTANGENT = MappingProxyType({"dtype": "ERR-2", "mixed": "ERR-1", "shape": "GRAD-16", "axes": "GRAD-16"})
 _OF_LSE = MappingProxyType({"dtype": "NUM-7", "shape": "GRAD-16", "axes": "GRAD-16"})
 #: The nouns of results whose name is not a noun.
 _NOUNS = MappingProxyType({"rotated": "rotated features"})
 _NONE: Mapping[str, str] = MappingProxyType({})
-
-
-def primal(operation: str) -> str:
-    """Return the operation whose gradients an operation computes, or the operation itself."""
-    return operation.removesuffix(VJP)
 
 
 def cotangent(output: Output, rule: str = "GRAD-1") -> Argument:

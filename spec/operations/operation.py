@@ -1,6 +1,6 @@
 """The declaration of an operation: its arguments and its outputs."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cache, cached_property
@@ -16,6 +16,16 @@ Numbers = Literal["floating", "lse", "boolean", "integer"]
 Role = Literal["data", "scores", "masks", "denominator", "weights", "form", "asks"]
 #: Letters, products of letters, and quotients that are rounded up: see `attnspec.operations.letters`.
 Shape = tuple[str, ...]
+
+
+def primal(operation: str) -> str:
+    """Return the operation whose gradients an operation computes, or the operation itself."""
+    return operation.removesuffix("_vjp")
+
+
+def name_of(layers: Iterable[str]) -> str:
+    """Return the name of the operation that combines forms: their words, then ``attention``."""
+    return "_".join((*layers, "attention"))
 
 
 class Missing(Enum):

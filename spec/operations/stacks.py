@@ -13,7 +13,7 @@ from attnspec.operations import forms, quantization
 from attnspec.operations.attention import ATTENTION
 from attnspec.operations.gradients import dated, vjp, with_gradient_of_scale
 from attnspec.operations.letters import BATCH
-from attnspec.operations.operation import Argument, Operation, Shape, changed
+from attnspec.operations.operation import Argument, Operation, Shape, changed, name_of
 
 #: The versions that added the forms, the stacks, and the other options of attention to each form.
 _FORMS, _STACKS, _OPTIONS = "2026.11.22", "2026.11.24", "2026.11.25"
@@ -260,11 +260,6 @@ def _of_stack(form: Operation) -> Operation:
 def _result(shape: Shape, layers: tuple[str, ...]) -> Shape:
     shape = tuple(map(_past_pages, shape)) if "paged" in layers else shape
     return _of_sequences(shape) if "packed" in layers else shape
-
-
-def name_of(layers: Iterable[str]) -> str:
-    """Return the name of the operation that combines forms: their words, then ``attention``."""
-    return "_".join((*layers, "attention"))
 
 
 #: The operations of one form, and those that combine two or more.
