@@ -25,7 +25,7 @@ _LISTS = ("query_block", "key_block", "block_mask", "block_counts", "block_indic
 _PAIRS = ("mask", "bias", "dropout_mask")
 
 
-def stacked_of(name: str, call: Call, **arguments: Any) -> Any:
+def compute_stack(name: str, call: Call, **arguments: Any) -> Any:
     """Compute an operation that combines forms (STACK-1)."""
     layers, storage = OPERATIONS[name].layers, out_dtype(call, arguments["query"])
     arguments = check_declared(call, name, arguments)
@@ -37,7 +37,7 @@ def stacked_of(name: str, call: Call, **arguments: Any) -> Any:
 
 
 for _name in STACKS:
-    declare(_name, partial(stacked_of, _name))
+    declare(_name, partial(compute_stack, _name))
 
 
 def reduce_forms(call: Call, name: str, arguments: Arguments) -> Arguments:

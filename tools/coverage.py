@@ -260,10 +260,10 @@ def missing_forms(items: Iterable[Item]) -> list[tuple[str, str, str]]:
     Pairs of sources of masking and the edges of tiles are listed in the same way.
     """
     found = covered_forms(items)
-    return sorted(combination for combination in _required() if combination not in found)
+    return sorted(combination for combination in _required_forms() if combination not in found)
 
 
-def _required() -> Iterator[tuple[str, str, str]]:
+def _required_forms() -> Iterator[tuple[str, str, str]]:
     pairs = [" and ".join(pair) for pair in combinations(sorted(SOURCES), 2)]
     # Offsets and positions come with a causal mask, and exclude each other.
     for pair in ("is_causal and query_offset", "is_causal and positions", "positions and query_offset"):

@@ -33,7 +33,7 @@ from attnspec.conformance.judge.call import call
 from attnspec.conformance.judge.cause import outputs_to_judge
 from attnspec.conformance.judge.comparison import compare
 from attnspec.conformance.judge.dtypes import Outputs, accepted_dtypes, is_real, own_dtypes
-from attnspec.conformance.judge.expected import differences, expected_in_dialect
+from attnspec.conformance.judge.expected import differences, values_in_dialect
 from attnspec.conformance.judge.failure import Failure, Raised
 from attnspec.conformance.judge.traits import numbers as count_numbers
 from attnspec.conformance.judge.traits import traits as traits_of
@@ -285,7 +285,7 @@ def fails(backend: Backend, case: Case, outputs: Outputs | None) -> bool:
     if outputs is None or _is_refused(case):
         return (case.misuse is None) == (outputs is None)
     budgets, seen = budgets_of(backend, case), outputs_to_judge(outputs, case)
-    values, _ = expected_in_dialect(backend, case, budgets, seen)
+    values, _ = values_in_dialect(backend, case, budgets, seen)
     return any(
         isinstance(result, Difference)
         for result in differences(seen, values, budgets, case.dtype, own_dtypes(case))

@@ -27,7 +27,7 @@ from attnspec.conformance.judge.budget import budgets_of, without_overflow
 from attnspec.conformance.judge.call import observe
 from attnspec.conformance.judge.cause import outputs_to_judge
 from attnspec.conformance.judge.dtypes import Outputs, own_dtypes
-from attnspec.conformance.judge.expected import differences, expected_in_dialect
+from attnspec.conformance.judge.expected import differences, values_in_dialect
 from attnspec.conformance.judge.failure import Failure
 from attnspec.conformance.verdict import JUDGED, Difference, Verdict
 from attnspec.dialect import ROUTES, described
@@ -148,7 +148,7 @@ def _values(
     try:
         budgets = budgets_of(backend, case)
         if not any(np.isnan(budget).any() for budget in budgets.values()):
-            values, _ = expected_in_dialect(backend, case, budgets, outputs)
+            values, _ = values_in_dialect(backend, case, budgets, outputs)
             values = without_overflow(backend, case, values, outputs)
             if name in values:
                 return dict(values), budgets
@@ -218,7 +218,7 @@ def _deviations_of(backend: Backend, calls: Iterable[Case], rule: str) -> list[D
     for case in calls:
         outputs = observe(backend, case)
         budgets = budgets_of(backend, case)
-        values, _ = expected_in_dialect(backend, case, budgets, outputs)
+        values, _ = values_in_dialect(backend, case, budgets, outputs)
         values = without_overflow(backend, case, values, outputs)
         judged = outputs_to_judge(outputs, case)
         for compared in differences(judged, values, budgets, case.dtype, own_dtypes(case)):

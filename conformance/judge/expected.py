@@ -105,7 +105,7 @@ def value_variants(dialect: Mapping[str, str], case: Case | None = None) -> dict
     return {rule: variant for rule, variant in dialect.items() if rule in SHOWN or (rule, variant) in held}
 
 
-def expected_in_dialect(
+def values_in_dialect(
     backend: Backend, case: Case, budgets: Mapping[str, Budget], outputs: Outputs
 ) -> tuple[Mapping[str, Any], tuple[str, ...]]:
     """Compute the expected values for a backend, with the variants that it declares."""

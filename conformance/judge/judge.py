@@ -19,7 +19,7 @@ from attnspec.conformance.judge.deviation import (
     explain,
 )
 from attnspec.conformance.judge.dtypes import LSES, Outputs, is_real, own_dtypes
-from attnspec.conformance.judge.expected import differ, differences, expected_in_dialect
+from attnspec.conformance.judge.expected import differ, differences, values_in_dialect
 from attnspec.conformance.judge.failure import Failure, Missing, Raised, code_of, lacks_of
 from attnspec.conformance.judge.refusal import Lacking, gradient_lacking, judge_refusal
 from attnspec.conformance.verdict import CLASSES, OUTPUT_OF, Difference, Verdict
@@ -297,7 +297,7 @@ def _expected_values(
     if case.must_raise:
         (other,) = case.alternatives
         return other.expected, (other.rule,)
-    exact, rules = expected_in_dialect(backend, case, budgets, outputs)
+    exact, rules = values_in_dialect(backend, case, budgets, outputs)
     values = without_overflow(backend, case, exact, outputs)
     stores = required_accuracy(backend, case.dtype) == "storage"
     overflow = stores and values is not exact and differ(values, exact, budgets, outputs)

@@ -87,7 +87,7 @@ def serve_in_copies(
             write_all(answers, answer)
         else:
             current.clear()
-            ended(copy.how(), copy.stack())
+            ended(copy.end_and_describe(), copy.stack())
             copy = None
     if copy is not None:
         copy.end()
@@ -127,7 +127,7 @@ class Copy:
             got += some
         return got
 
-    def how(self) -> str:
+    def end_and_describe(self) -> str:
         """End it, and return how it ended; free its files."""
         with suppress(OSError):
             # One that ended by itself is only waited for.

@@ -12,7 +12,7 @@ from attnspec.conformance.judge.budget import budgets_of
 from attnspec.conformance.judge.call import call
 from attnspec.conformance.judge.comparison import compare, same_bits
 from attnspec.conformance.judge.dtypes import lse_dtype
-from attnspec.conformance.judge.expected import expected, expected_in_dialect
+from attnspec.conformance.judge.expected import expected, values_in_dialect
 from attnspec.conformance.judge.failure import Missing
 from attnspec.conformance.relations.relation import Found
 from attnspec.conformance.relations.rounding_bias import signed_sum
@@ -358,7 +358,7 @@ def _except(backend: Backend, calls: tuple[Case, ...], depends: Mapping[str, sli
     clean, spoiled = calls
     got = call(backend, spoiled.operation, spoiled.arguments)
     budgets = budgets_of(backend, clean)
-    values, _ = expected_in_dialect(backend, clean, budgets, got)
+    values, _ = values_in_dialect(backend, clean, budgets, got)
     heads = clean.arguments["query"].shape[-3] // clean.arguments["key"].shape[-3]
     for name, rows in depends.items():
         if got[name].shape == values[name].shape:

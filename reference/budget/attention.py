@@ -101,11 +101,11 @@ def _cap(
         error = np.where(finite, error + work.unit * np.abs(np.where(finite, value, 0)), 0)  # of the quotient
         value = softcap * np.tanh(value / softcap)
     least = max(1.0, softcap) * work.normal * (error > 0)  # the quotient or the product may underflow
-    rounding = (CAPPING * work.unit + tanh_error(arithmetic)) * np.abs(value) + least
+    rounding = (CAPPING * work.unit + relative_tanh_error(arithmetic)) * np.abs(value) + least
     return value, np.minimum(slope * error, 2 * softcap) + rounding
 
 
-def tanh_error(arithmetic: Arithmetic) -> float:
+def relative_tanh_error(arithmetic: Arithmetic) -> float:
     """Return the relative error of a tanh."""
     return EXPONENTIAL * arithmetic.work.unit + (APPROXIMATE_TANH if arithmetic.casts else 0.0)
 

@@ -29,9 +29,9 @@ from attnspec.reference.budget.attention import (
     has_capped_infinity,
     means,
     merge_error,
+    relative_tanh_error,
     repeat_heads,
     scores_and_errors,
-    tanh_error,
 )
 
 #: Roundings of an exponent at the size of the lse, if score and lse are converted to base 2 one by one.
@@ -288,7 +288,7 @@ def slope_and_error(x: Budget, x_error: Budget, softcap: float, arithmetic: Arit
     """Return the slope of the softcap, `1 - tanh^2`. Its error is twice that of the tanh, and at most 1."""
     unit, infinite = arithmetic.work.unit, np.isinf(x)
     x_error = np.where(infinite, 0, x_error + unit * np.abs(np.where(infinite, 0, x)))
-    relative = CAPPING * unit + tanh_error(arithmetic)
+    relative = CAPPING * unit + relative_tanh_error(arithmetic)
     with np.errstate(over="ignore"):
         steepest = np.cosh(np.maximum(np.abs(x) - x_error, 0) / softcap) ** -2.0
         tanh, slope = np.abs(np.tanh(x / softcap)), np.cosh(x / softcap) ** -2.0
