@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, get_args
 
 from attnspec import OPERATIONS, claimable
@@ -75,6 +75,9 @@ OUTPUT_OF = {
 #: Outputs that are lists, of which the counts are compared.
 LISTS = frozenset(output.name for form in OPERATIONS.values() for output in form.results if output.lists)
 
+#: In `Difference.starts`: the first of these is right, and another is wrong.
+BATCH = "batch entries"
+
 #: The kind of a difference.
 Kind = Literal["shape", "dtype", "pattern", "value", "bits"]
 
@@ -97,6 +100,9 @@ class Difference:
     size: int = 0  # the number of all elements
     #: The wrong gradients, if others of the call are right.
     outputs: tuple[str, ...] = ()
+    #: The axes of an output that are right up to an index and wrong from it on, such as ``rows 16``, and
+    #: `BATCH` if the first entry of the batch is right.
+    starts: tuple[str, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True)
@@ -289,7 +295,7 @@ def from_json(entry: Mapping[str, Any]) -> Verdict:
         plain["share"] = _number(plain["share"])
     if plain.get("difference") is not None:
         given = {name: _number(value) for name, value in plain["difference"].items()}
-        lists = {name: tuple(given.get(name, ())) for name in ("element", "outputs")}
+        lists = {name: tuple(given.get(name, ())) for name in ("element", "outputs", "starts")}
         plain["difference"] = Difference(**{**given, **lists})
     if plain.get("raised") is not None:
         plain["raised"] = Raise(**plain["raised"])

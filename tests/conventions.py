@@ -250,6 +250,29 @@ def of_a_causal_module(module, query, key, value, attention_mask, dropout=0.0, *
     return own[0], None
 
 
+def with_half_a_bias(q, k, v, position_bias=None):
+    return _attend(q, k, v, bias=None if position_bias is None else position_bias / 2)
+
+
+def with_a_mask_of_no_effect(q, k, v, attn_mask=None):
+    return _attend(q, k, v)
+
+
+def with_an_lse_of_base_two(q, k, v, return_lse=False):
+    results = _attend(q, k, v, return_lse=return_lse)
+    return (results[0], results[1] / np.log(2).astype(results[1].dtype)) if return_lse else results
+
+
+def that_rotates(q, k, v, cos, sin):
+    """With sines and cosines of the positions, which it multiplies queries and keys by."""
+    return _attend(*(x * cos + np.roll(x, 1, -1) * sin for x in (q, k)), v)
+
+
+def of_the_first_length(q, k, v, kv_lens=None):
+    """Wrong: it reads the length of the first batch entry for all."""
+    return _attend(q, k, v, key_lengths=None if kv_lens is None else np.ravel(kv_lens)[0])
+
+
 def wrong_altogether(query, key, value):
     return query * 0
 

@@ -79,6 +79,9 @@ def _with_meaning(own: dict[str, Any], quirks: tuple[str, ...]) -> None:
     """Write the options of a call as the standard has them."""
     if own.get("mask") is not None and own.get("mask") is own.get("bias"):
         del own["bias" if own["mask"].dtype == bool else "mask"]
+    if "mask of keys" in quirks and "mask" in own:
+        _require(own["mask"].ndim == 2, "expected a mask of keys")
+        own["mask"] = own["mask"][:, None, None]
     if "ignores" in quirks and "mask" in own:
         own["mask"] = ~own["mask"]
     if "zero softcap" in quirks and own.get("softcap") == 0:

@@ -1,5 +1,8 @@
 """The command line and the suite from outside: verdicts, tables, exit codes, parts of the suite, levels."""
 
+import subprocess
+import sys
+
 import pytest
 from click.testing import CliRunner
 from tests_support import TESTS, attnspec, python
@@ -349,3 +352,11 @@ def test_a_case_may_take_less_time_in_smoke(words, seconds, monkeypatch):
     monkeypatch.setattr("attnspec.conformance.run.run.run_all", record)
     CliRunner().invoke(main, ["check", "numpy-portable", *words])
     assert given == [seconds]
+
+
+@pytest.mark.parametrize("words", ["explain MASK-3", "rules", "registry"])
+def test_a_reader_that_stops_ends_a_command_quietly(words):
+    command = [sys.executable, "-u", "-m", "attnspec.conformance.cli.main", *words.split()]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        process.stdout.close()
+        assert (process.stderr.read(), process.wait()) == ("", 1)

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from conventions import of_the_first_length
 
-from attnspec.backends import load
+from attnspec.backends import BackendError, load
 from attnspec.backends.user.inference import infer_configuration
 from attnspec.conformance import check
 from attnspec.conformance.cli.main import main
@@ -49,6 +50,8 @@ def test_a_function_that_is_always_wrong_is_described_by_the_nearest_and_fails(p
             "multiple = [16, 32]  # it raised an error with other numbers of queries",
         ),
         ("wrong_past_whole_tiles", 'layout = "BHSD"  # the results are correct with heads before positions'),
+        ("with_half_a_bias", 'bias = "position_bias"  # by its name alone'),
+        ("with_a_mask_of_no_effect", 'mask = "attn_mask"'),
         ("of_square_tiles", 'lengths = "equal"  # it raised an error with more keys than queries'),
         ("of_square_tiles", "multiple = [16, 16]"),
         (
@@ -68,6 +71,32 @@ def test_a_function_that_transformers_can_register_is_judged(name, wrong):
     assert CliRunner().invoke(main, ["init", f"{CONVENTIONS}:{name}"]).exit_code == 0
     checked = CliRunner().invoke(main, ["check", "--smoke"])
     assert (checked.exit_code, wrong in checked.output) == (bool(wrong), True), checked.output
+
+
+@pytest.mark.parametrize(
+    ("name", "rule"),
+    [
+        ("with_half_a_bias", "SCORE-4"),
+        ("with_a_mask_of_no_effect", "MASK-1"),
+        ("with_an_lse_of_base_two", "SOFT-6"),
+    ],
+)
+def test_a_known_argument_that_is_wrong_is_passed_and_judged(name, rule):
+    Path("attnspec.toml").write_text(infer_configuration(f"conventions:{name}"))
+    found = check(load("."), rules=[rule], dtypes=["float32"], quick=True)
+    assert rule in {verdict.rule for verdict in found.report.results.verdicts if verdict.bad}
+
+
+def test_a_rotation_is_told_not_to_be_describable():
+    with pytest.raises(BackendError, match="cos and sin: no key describes a rotation") as caught:
+        infer_configuration("conventions:that_rotates")
+    assert str(caught.value).endswith("return that_rotates(q, k, v, cos=ONES, sin=ZEROS)")
+
+
+def test_the_report_says_which_entries_of_the_output_are_wrong():
+    said = {"names": {"query": "q", "key": "k", "value": "v", "key_lengths": "kv_lens"}, "quick": True}
+    text = check(of_the_first_length, rules=["MASK-9"], dtypes=["float32"], **said).text
+    assert "the first of the batch entries is right in every failing call" in " ".join(text.split())
 
 
 @pytest.mark.parametrize("name", ["sink_logits", "attn_sink", "sinks", "s_aux", "attention_sinks"])

@@ -26,6 +26,7 @@ from reported import (
 )
 
 from attnspec import rules
+from attnspec.conformance.attribution.finding import Diagnosis, Twin
 from attnspec.conformance.attribution.report import Report
 from attnspec.conformance.render.screen import screen, wants_color
 
@@ -162,3 +163,6 @@ def test_of_each_cause_one_failure_is_shown_and_the_others_are_counted():
     text = screen(report)
     assert "(and 3 more of m:f under MASK-6)" in text
     assert "also: 1 case under another rule, which may have other causes: MASK-5" in text
+    named = Diagnosis((Twin(("fills",), "Fill.", "MASK-6"),), 5, 1, 0.5, 1)
+    text = screen(replace(report, diagnoses={FAIL.backend: {"MASK-6": named}}))
+    assert "also: 1 case under another rule, consistent with it too: MASK-5" in text

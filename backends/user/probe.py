@@ -219,6 +219,8 @@ class _Probe(Calls):
         )
         for confirm in confirmations:
             convention = confirm(self, convention)
+        # Slopes beside a bias cannot be passed.
+        ignored += {own for own in self.guesses if own.lower() in SLOPES} - {*convention.slopes.split()}
         note_precision(self, convention)
         if ignored:
             self.why["ignore"] = reason_to_ignore(ignored)
@@ -388,7 +390,9 @@ class _Probe(Calls):
             if got is not None:
                 meaning = self.drop_batch(named, trial.meaning)
                 right = self.agrees(got, arrays, meaning)
-                taken.append((trial, right, self.distance(got, arrays, meaning)))
+                distance = self.distance(got, arrays, meaning)
+                # Parts of other shapes are no such output.
+                taken += [(trial, right, distance)] if distance < np.inf or trial.meaning else []
         if not taken or any(right for _, right, _ in taken):
             return None
         trial = min(taken, key=lambda taken: (taken[0].convention.open_side != number, taken[2]))[0]

@@ -14,7 +14,15 @@ from attnspec import OPERATIONS
 from attnspec.backends.backend import Backend
 from attnspec.backends.errors import BackendError
 from attnspec.operations import REQUIRED
-from attnspec.operations.aliases import ALIASES, NO_COUNTERPART, OF_COMPANIONS, SLOPES, meant, meant_in
+from attnspec.operations.aliases import (
+    ALIASES,
+    ANGLES,
+    NO_COUNTERPART,
+    OF_COMPANIONS,
+    SLOPES,
+    meant,
+    meant_in,
+)
 from attnspec.operations.operation import name_of
 
 _OPERATION = OPERATIONS["attention"]
@@ -103,6 +111,14 @@ def native_names(
             )
     required = [own for own in required_parameters(function) if own not in (*native.values(), *others)]
     if required:
+        if angles := [own for own in required if own.lower() in ANGLES]:
+            taken = ", ".join(dict.fromkeys(native.values()))
+            given = ", ".join(f"{own}={'ZEROS' if 'sin' in own else 'ONES'}" for own in angles)
+            raise BackendError(
+                f"backend {name}: {' and '.join(angles)}: no key describes a rotation of queries and keys; "
+                "judge a wrapper that passes cosines of 1 and sines of 0, which rotate nothing: "
+                f"def attention({taken}): return {name.rpartition(':')[2]}({taken}, {given})"
+            )
         guesses = ((ours, own) for own in required for ours in meant_in(operation, own.strip("_")))
         guess = next((pair for pair in guesses if pair[0] not in native), None)
         ours, own = guess or ("OURS", required[0])

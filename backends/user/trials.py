@@ -17,7 +17,10 @@ from attnspec.operations.aliases import JOINED, PAST, SLOPES, is_name_of, meant
 
 _OPERATION = OPERATIONS["attention"]
 #: Arguments that are named by what they do, so that a function with another result is wrong.
-_CLEAR = ("scale", "softcap", "is_causal", "window", "sinks", "query_lengths", "key_lengths")
+_CLEAR = (
+    *("scale", "softcap", "mask", "bias", "is_causal", "window", "sinks", "query_lengths", "key_lengths"),
+    *("return_lse", "return_weights"),
+)
 #: The reason to write beside such an argument if no call has the results of the reference.
 UNCONFIRMED = "by its name alone: no call gave the specified results"
 #: Arguments that need each other.
@@ -170,7 +173,8 @@ def _positions(inputs: Inputs) -> dict[str, Any]:
 
 def is_clear(ours: str, own: str) -> bool:
     """Whether a parameter can only be an argument of attention, whatever it does."""
-    return ours in _CLEAR and is_name_of(ours, own)
+    both = {*meant(own)} == {"mask", "bias"}  # one of booleans may be one of numbers
+    return ours in _CLEAR and (is_name_of(ours, own) or both)
 
 
 def number_of_open_sides(function: Callable[..., Any], own: str) -> int | None:

@@ -23,6 +23,8 @@ Kind = Literal[
 _ENOUGH = 0.25
 #: A precision is named if at least this share of the failures under its rule shows it.
 _NEARLY = 0.9
+#: Fewer failing calls than these are wrong from some index on by chance.
+_SEVERAL = 3
 
 
 @dataclass(frozen=True)
@@ -165,6 +167,15 @@ class Finding:
             if 2 * same > len(compared):
                 counts.append(IgnoredCount(name, same, len(compared)))
         return tuple(counts)
+
+    @cached_property
+    def starts(self) -> tuple[str, ...]:
+        """Where wrong elements begin in every failing call: at one index, or at some entry of the batch."""
+        own = [verdict.difference for verdict in self.failures if RELATED not in verdict.traits]
+        found = [set(off.starts) if off and off.output == "output" else set() for off in own]
+        if len(found) < _SEVERAL:
+            return ()
+        return tuple(sorted(set.intersection(*found)))
 
     def with_variant_first(self) -> "Finding":
         """Return it with a call first that equals its variant, if possible not one of gradients."""

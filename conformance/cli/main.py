@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import re
 import sys
 from pathlib import Path
@@ -56,6 +57,10 @@ class _Clean(click.Group):
                 message = f"No such option '{error.option_name}'. Did you mean '--ranks'?"
                 raise click.NoSuchOption(error.option_name, message, ctx=error.ctx) from None
             raise
+        except BrokenPipeError:
+            # The reader, such as head, has what it wanted. What is left must not raise when Python ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(1)
         except (SpecError, BackendError, Broken, ArithmeticError, OSError, UnicodeDecodeError) as error:
             raise _Wrong(one_line(str(error))) from error
 

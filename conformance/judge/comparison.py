@@ -8,8 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnspec import Figure
-from attnspec.conformance.verdict import Difference
+from attnspec.conformance.verdict import BATCH, Difference
 from attnspec.dtypes import FORMATS, name_of
+
+#: What the axes of an output count, the last one first.
+_AXES = ("features", "rows", "heads")
 
 
 def compare(
@@ -54,6 +57,7 @@ def compare(
             np.inf,
             count,
             wide.size,
+            starts=_starts(name, ~same),
         )
     error = np.abs(np.subtract(wide, expected, where=finite, out=np.zeros(wide.shape)))
     # An error in an element with a budget of 0 uses an infinite share of it.
@@ -64,7 +68,23 @@ def compare(
     place = np.unravel_index(int(shares.argmax()), shares.shape)
     most = float(np.broadcast_to(allowed, wide.shape)[place])
     numbers = float(wide[place]), float(expected[place]), most, float(shares[place])
-    return Difference("value", name, _plain(place), *numbers, int((shares > 1).sum()), wide.size)
+    wrong = shares > 1
+    return Difference(
+        "value", name, _plain(place), *numbers, int(wrong.sum()), wide.size, starts=_starts(name, wrong)
+    )
+
+
+def _starts(name: str, wrong: NDArray[np.bool_]) -> tuple[str, ...]:
+    """Return the axes of an output of which the first indices are right, with the first that is wrong."""
+    if name != "output" or wrong.ndim < len(_AXES):
+        return ()
+    starts = []
+    for axis, what in enumerate(_AXES, start=1):
+        along = np.any(np.moveaxis(wrong, -axis, 0).reshape(wrong.shape[-axis], -1), axis=1).tolist()
+        first = along.index(True)
+        starts += [f"{what} {first}"] if first and all(along[first:]) else []
+    entries = wrong.reshape(-1, int(np.prod(wrong.shape[-len(_AXES) :])))  # the batch axes as one
+    return (*starts, *([BATCH] if len(entries) > 1 and not entries[0].any() else []))
 
 
 def _in_range(

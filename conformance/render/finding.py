@@ -13,7 +13,7 @@ from attnspec.conformance.attribution.precision import PRECISE, TRACES, absolute
 from attnspec.conformance.outside import one_line, plain
 from attnspec.conformance.render.reproduction import check_command
 from attnspec.conformance.render.text import details, exception, title, with_title
-from attnspec.conformance.verdict import Raise, Verdict
+from attnspec.conformance.verdict import BATCH, Raise, Verdict
 from attnspec.dtypes import DTYPES
 
 #: The largest number of rules that have a line of their own, and of calls in it.
@@ -118,6 +118,10 @@ def cause_lines(finding: Finding) -> Iterator[str]:
         yield f"all failures are within the budget of {finding.precision}: some step may be computed in it"
     for common in (finding.common, *finding.further):
         yield from _common_line(common)
+    for start in finding.starts:
+        what, _, first = start.rpartition(" ")
+        wrong = f"the {what} from {first} on are wrong"
+        yield f"{f'the first of the {BATCH} is right' if start == BATCH else wrong} in every failing call"
     yield from _limit_line(finding)
     yield from _result_lines(finding)
     if finding.kind != "refused":
@@ -251,6 +255,9 @@ def _relation(finding: Finding) -> str:
     having = finding.common.traits
     if having and all({*having} <= traits_of(verdict) for verdict in finding.failures):
         return f"all of them calls {' '.join(map(trait_text, having))}"
+    bug = finding.diagnosis
+    if bug and not bug.path and bug.failing >= len(finding.failures):  # nothing is left for another cause
+        return "consistent with it too"
     return "which may have other causes"
 
 

@@ -216,6 +216,12 @@ JOINED: Mapping[str, tuple[str, ...]] = MappingProxyType(
 #: What libraries call the slopes of ALiBi, which they take in place of a bias.
 SLOPES = ("alibi_slopes", "slopes", "alibi")
 
+#: What libraries call the angles of a rotation that a kernel applies to queries and keys.
+ANGLES = (
+    *("cos", "sin", "rotary_cos", "rotary_sin", "cos_cached", "sin_cached", "rope_cos", "rope_sin"),
+    *("freqs", "freqs_cis", "rotary_emb", "rotary_freqs", "position_embeddings", "cos_sin_cache"),
+)
+
 _DROPOUT = "attention has only dropout_mask; seeded_dropout_attention has a probability"
 _NO_RESULT = "does not change the result"
 #: Names without a counterpart in the standard, and the reason.
@@ -266,7 +272,7 @@ def meant(name: str) -> tuple[str, ...]:
     if name in ALIASES:
         return (name,)
     results = tuple(ours for ours, theirs in ALIASES.items() if name.lower() in theirs)
-    if results or name in NO_COUNTERPART:
+    if results or name in NO_COUNTERPART or name.lower() in ANGLES:
         return results
     spelled = {word: ours for ours, theirs in ALIASES.items() for word in (*theirs, ours) if len(word) > 3}
     near = get_close_matches(name.lower(), spelled, 1, 0.75)
