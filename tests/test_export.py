@@ -11,9 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attnspec import Case, SpecError, find_rule
-from attnspec.backends import Backend, load, load_library
-from attnspec.case import fingerprint
+from attnspec import SpecError, find_rule
+from attnspec.backends import load
 from attnspec.conformance.export.calls import ExportedCall, exported_calls
 from attnspec.conformance.export.formats import HEADER
 from attnspec.conformance.export.write import FORMATS, write
@@ -42,8 +41,6 @@ def of_each_kind():
 NAMED = ("masking-no-keys-float32", "masking-finite-garbage-is-causal-and-largest-1-float64")
 SEVERAL = (*list(items(quick=True))[::16], *of_each_kind(), *map(find, NAMED))
 PART = [*{item.name: item for item in SEVERAL}.values()]
-#: Calls for the function in C below.
-OPTIONS = {"query", "key", "value", "mask", "is_causal", "scale"}
 
 #: The functions of the header that the tests call.
 WRAPPED = Path(__file__).with_name("sources").joinpath("wrapped.c").read_text(encoding="utf-8")
@@ -172,78 +169,6 @@ def test_the_header_judges_as_the_judge_does(exported, header):
     assert header.next_case() == 0
     header.close_suite()
     assert min(told.values()) > 500
-
-
-@needs_cc
-def test_a_kernel_in_c_is_judged_as_a_function_of_python_is(exported, program, tmp_path):
-    for words in ((), ("-DLATE",)):
-        source = JUDGE.read_text()
-        (tmp_path / "alone").mkdir(exist_ok=True)
-        run = judged(compiled(tmp_path / "alone", source, *words), exported)
-        library = compiled(tmp_path, source, "-DLIBRARY", "-shared", "-fPIC", *words)
-        function = ctypes.CDLL(str(library.rename(tmp_path / f"lib{len(words)}.so"))).attend
-
-        def attention(
-            query, key, value, *, mask=None, is_causal=False, scale=None, return_lse=False, function=function
-        ):
-            arrays = [np.ascontiguousarray(x, np.float64) for x in (query, key, value)]
-            *outer, length, depth = query.shape
-            keys = key.shape[-2]
-            heads, shared = (x.shape[-3] if x.ndim > 2 else 1 for x in (query, key))
-            output, lse = np.zeros((*outer, length, value.shape[-1])), np.zeros((*outer, length))
-            whole = None
-            if mask is not None:
-                whole = np.ascontiguousarray(np.broadcast_to(mask, (*outer, length, keys)), np.uint8)
-            function(
-                *(ctypes.c_void_p(x.ctypes.data) for x in arrays),
-                ctypes.c_void_p(None if whole is None else whole.ctypes.data),
-                ctypes.c_double(depth**-0.5 if scale is None else scale),
-                ctypes.c_int(is_causal),
-                *(
-                    ctypes.c_long(n)
-                    for n in (int(np.prod(outer[:-1])), heads, shared, length, keys, depth, value.shape[-1])
-                ),
-                *(ctypes.c_void_p(x.ctypes.data) for x in (output, lse)),
-            )
-            output, lse = output.astype(query.dtype), lse.astype(query.dtype)
-            return (output, lse) if return_lse else output
-
-        backend = Backend("c", load_library("numpy"), attention, ("float32", "float64"))
-        lines = [line.split(": ")[1].partition("[")[0] for line in run.stdout.splitlines()[:-1]]
-        # A call that several items make is written once.
-        calls = {each.name: each for each in exported_calls(PART) if isinstance(each, ExportedCall)}
-        failing = {fingerprint(calls[name].operation, calls[name].arguments) for name in lines}
-        mine = [
-            item
-            for item in PART
-            if item.dtype in backend.dtypes
-            and item.operation == "attention"
-            and not getattr(item, "layout", None)
-            and all(
-                set(case.arguments) <= OPTIONS and case.misuse is None
-                for case in getattr(item, "calls", (item,))
-            )
-            and not getattr(item, "live", False)
-            and not getattr(item, "bits", False)
-        ]
-        assert len(mine) > 30
-        verdicts = {item.name: judge(backend, item).status for item in mine}
-        # What is only about weights is not asked of a function that returns none, and its output is right.
-        asked = {name for name, status in verdicts.items() if status != "unsupported"}
-        told = {name for name in asked if verdicts[name] in ("fail", "should not met")}
-        made = {item.name: {case.fingerprint for case in getattr(item, "calls", (item,))} for item in mine}
-        by_program = {name for name in asked if made[name] & failing}
-        # A relation may hold between results that are wrong.
-        related = {item.name for item in mine if hasattr(item, "calls") and not isinstance(item, Case)}
-        assert told <= by_program
-        assert by_program - told <= related
-        assert bool(failing) == bool(words)
-        assert run.returncode == bool(words)
-        if words:
-            (tmp_path / "known.txt").write_text("".join(f"{name} # late\n" for name in lines))
-            again = judged(tmp_path / "alone" / "made", exported, tmp_path / "known.txt")
-            assert again.returncode == 0
-            assert " 0 fail, " in again.stdout
 
 
 #: The replacements in the index that damage it.

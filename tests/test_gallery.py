@@ -21,7 +21,7 @@ from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.suite import find, items
 from attnspec.conformance.suite.edges import AT_EDGES
 from attnspec.conformance.suite.options import OPTIONS
-from attnspec.conformance.suite.problem import Shape, problem_of
+from attnspec.conformance.suite.problem import Shape
 from attnspec.conformance.verdict import Verdict
 from attnspec.reference.call import STEPS
 from tools import kill_matrix
@@ -308,28 +308,6 @@ def _scale_of_some(size, _call):
 
 
 ENTRIES = entries_of(memory)
-
-
-def arguments(keys=100, seed=1, **options):
-    return problem_of(Shape((2,), 40, keys, 4, 16), "float64", seed).arguments | options
-
-
-def alone(name, given):
-    return entry(name).backend().attention(**given)
-
-
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [("causal_flag_of_a_refused_call", {"is_causal": True}), ("scale_of_a_refused_call", {"scale": 3.0})],
-)
-def test_a_refused_call_shows_in_the_next(name, options):
-    attend = entry(name).backend().attention
-    attend(**arguments(**options))  # one that is not refused does not
-    assert np.array_equal(attend(**arguments()), alone(name, arguments()))
-    with pytest.raises(ValueError, match="softcap"):
-        attend(**arguments(softcap=-1.0, **options))
-    assert not np.array_equal(attend(**arguments()), alone(name, arguments()))
-    assert np.array_equal(attend(**arguments()), alone(name, arguments()))
 
 
 def test_each_of_them_is_right_when_called_once():

@@ -20,8 +20,7 @@ from attnspec.conformance.judge.lists import require_lists
 from attnspec.conformance.render.finding import finding_text
 from attnspec.conformance.run.child import with_traits
 from attnspec.conformance.suite import groups_of
-from attnspec.reference import attention, indexer_scores, listed_attention, select_keys
-from attnspec.reference.budget.budget import budget
+from attnspec.reference import indexer_scores, select_keys
 from attnspec.reference.exact import evaluate as exact
 from attnspec.reference.rational import evaluate as rational
 
@@ -120,20 +119,6 @@ def test_a_wrong_list_is_described_by_its_counts():
     assert verdict.status == "deviation"
 
 
-@pytest.mark.parametrize("options", [{}, {"is_causal": True, "query_offset": 2}, {"key_lengths": [5, 0]}])
-def test_attention_over_selected_keys_is_attention_with_their_mask(options):
-    random = np.random.default_rng(0)
-    scores = random.normal(size=(2, 3, 7))
-    query, key, value = (random.normal(size=(2, 2, size, 4)) for size in (3, 7, 7))
-    lists = select_keys(scores, top_k=3, **options)
-    mask = (lists[..., None] == np.arange(7)).any(axis=-2)
-    listed = listed_attention(query, key, value, key_indices=lists[:, None])
-    # The selection has seen the masks, so attention over the lists needs none.
-    whole = attention(query, key, value, mask=mask[:, None], **options)
-    assert np.allclose(listed, whole, rtol=0, atol=1e-14)
-    assert not np.allclose(listed, attention(query, key, value, **options))
-
-
 def test_a_report_names_the_count_the_key_and_the_rule_of_the_option():
     def without_lengths(scores, *, top_k, is_causal=False, query_offset=0, key_lengths=None):
         return select_keys(scores, top_k=top_k, is_causal=is_causal, query_offset=query_offset)
@@ -148,31 +133,6 @@ def test_a_report_names_the_count_the_key_and_the_rule_of_the_option():
     text = finding_text(finding)
     assert re.search(r"key_indices\[\d.*\]: counts \d of key \d+, expected \d", text)
     assert re.search(r'\["key_indices"\]\[\d+(, \d+)*\], expected\(case\)\["key_indices"\]\[', text)
-
-
-def test_the_scores_of_an_indexer_are_those_of_a_loop_in_rationals():
-    random = np.random.default_rng(0)
-    query, key, weights = (random.integers(-3, 4, shape) * 1.0 for shape in ((2, 3, 4), (5, 4), (2, 3)))
-    arguments = {"index_query": query, "index_key": key, "index_weights": weights}
-    expected = [
-        [sum(w[i] * max(float(q[i] @ k), 0) for q, w in zip(query, weights, strict=True)) for k in key]
-        for i in range(3)
-    ]
-    assert np.array_equal(indexer_scores(**arguments), expected)
-    assert np.array_equal(exact.evaluate("indexer_scores", arguments)["index_scores"].values, expected)
-    assert np.array_equal(rational.evaluate("indexer_scores", arguments)["index_scores"], expected)
-
-
-def test_the_budget_of_an_indexer_has_the_roundings_of_its_sum_over_heads():
-    """Two heads cancel, so that the score is 0 and the roundings of the weighted products are left."""
-    arguments = {
-        "index_query": np.ones((2, 1, 1), np.float32),
-        "index_key": np.full((1, 1), 3.0, np.float32),
-        "index_weights": np.array([[0.1], [-0.1]], np.float32),
-    }
-    (allowed,) = budget("indexer_scores", arguments, "float32")["index_scores"].ravel()
-    terms = 2 * 3 * 0.1
-    assert 2 * 2.0**-24 * terms < allowed < 8 * 2.0**-24 * terms
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])

@@ -12,7 +12,7 @@ from attnspec.conformance.suite import groups_of
 from attnspec.conformance.suite.drawn_stacks import OPTIONS, Sizes, draw_call, options_of
 from attnspec.conformance.suite.stacks import STORED
 from attnspec.operations.stacks import FORMS
-from attnspec.reference import ArgumentError, attention, function
+from attnspec.reference import ArgumentError, function
 from attnspec.reference.budget.budget import budget
 from attnspec.reference.exact import evaluate as exact
 from attnspec.reference.exact.balls import OracleError
@@ -103,31 +103,6 @@ def test_every_option_of_the_gradients_of_a_form(name):
     for seed, option in enumerate(options_of(FORMS[name].layers)):
         for sizes in (Sizes(), Sizes(rest=(2, 1), heads=(2, 1))):
             compare(f"{name}_vjp", draw_form(np.random.default_rng(seed), name, sizes, option))
-
-
-def test_a_sequence_is_a_call_of_attention():
-    """Taken apart by hand: pages of codes, a packed row, positions from the end of each sequence."""
-    sizes = Sizes(queries=(2, 3), keys=(5, 4), page=2)
-    name = "packed_paged_quantized_attention"
-    call = draw_call(np.random.default_rng(3), "float64", STORED[name].layers, sizes, "all together")
-    result = results_of(name, call | {"encoding": "int8"})
-    scales = {of: np.broadcast_to(call[f"{of}_scales"], call[f"{of}_pages"].shape) for of in ("key", "value")}
-    for g, (first, last) in enumerate(((0, 2), (2, 5))):
-        held = {}
-        for of in ("key", "value"):
-            numbers = call[f"{of}_pages"].astype(np.int64) * scales[of]  # (P, Hkv, K, D)
-            pages = [numbers[page] for page in call["block_table"][g] if page >= 0]
-            held[of] = np.concatenate(pages, axis=-2)[:, : sizes.keys[g]]
-        expected, lse = attention(
-            call["query"][:, first:last],
-            held["key"],
-            held["value"],
-            query_offset=sizes.keys[g] - (last - first),
-            return_lse=True,
-            **{option: call[option] for option in ("scale", "softcap", "sinks", "window", "is_causal")},
-        )
-        np.testing.assert_allclose(result["output"][:, first:last], expected, rtol=1e-12)
-        np.testing.assert_allclose(result["lse"][:, first:last], lse, rtol=1e-12)
 
 
 def test_every_option_of_attention_is_one_of_every_stack_and_drawn():

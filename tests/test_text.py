@@ -4,22 +4,20 @@ import re
 import sys
 from dataclasses import replace
 from types import ModuleType, SimpleNamespace
-from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
-from reported import DEVIATION, ERROR, FAIL, NOT_SHOWN, OTHER, PASS, RESULTS, SUBJECT, UNMET, UNSUPPORTED
+from reported import DEVIATION, ERROR, FAIL, NOT_SHOWN, PASS, RESULTS, SUBJECT, UNMET, UNSUPPORTED
 
 from attnspec import find_rule
 from attnspec.conformance.attribution.report import Report
 from attnspec.conformance.outside import cut, plain
-from attnspec.conformance.render.junit import to_junit
 from attnspec.conformance.render.markdown import to_markdown
 from attnspec.conformance.render.reproduction import reproduction
 from attnspec.conformance.render.screen import screen
 from attnspec.conformance.render.text import brief, result_line, verdict_line, verdict_text
 from attnspec.conformance.results import Subject
-from attnspec.conformance.verdict import Difference, Raise
+from attnspec.conformance.verdict import Difference
 
 UNIFORM = next(variant.text for variant in find_rule("MASK-6").variants if variant.name == "uniform")
 BUDGET = "allowed 0: nothing may be off here (2 of 6 elements are off)"
@@ -180,25 +178,3 @@ def test_external_text_has_no_effect_and_makes_no_line_of_ours():
         assert not re.search(r"^m:f: conforms", text, re.MULTILINE)
     long = replace(SUBJECT, problem="y" * 10**6, note="z" * 10**6)
     assert len(screen(Report(replace(RESULTS, subjects=(long,))))) < 20_000
-
-
-@pytest.mark.parametrize("known", [(), (replace(OTHER, backend=WILD, reason=WILD, link=WILD),)])
-def test_external_text_is_text_in_every_report(known):
-    raised = Raise("E" + WILD, WILD, WILD, 1, WILD)
-    subject = replace(SUBJECT, name=WILD, library=WILD, version=WILD, problem=WILD, note=WILD)
-    verdicts = [replace(ERROR, backend=WILD, raised=raised), replace(FAIL, backend=WILD, reason=WILD)]
-    verdicts += [replace(UNSUPPORTED, backend=WILD, reason=WILD), replace(ERROR, backend=WILD, case=WILD)]
-    verdicts += [replace(UNMET, backend=WILD, difference=None, reason=WILD)]
-    report = Report(
-        replace(RESULTS, subjects=(subject,), verdicts=tuple(verdicts), missing={WILD: (WILD,)}), known
-    )
-    texts = screen(report), to_markdown(report), to_junit(report)
-    for text in texts:
-        assert not {"\x1b", "\x07", "\udc80", "\u202e"} & set(text)
-        text.encode()
-    ET.fromstring(texts[2])
-    assert "[red]x[/]" in texts[0], "no markup is eaten"
-    # What is left outside of code and of fences holds nothing that Markdown would act on.
-    bare = re.sub(r"^(`{3,})text\n.*?^\1$", "", texts[1], flags=re.MULTILINE | re.DOTALL)
-    bare = re.sub(r"(`+)(?!`).*?(?<!`)\1(?!`)", "", bare)
-    assert not re.search(r"http:|<script|!\[i|@you|\[red\]", bare)

@@ -65,27 +65,6 @@ def test_the_linter_names_what_is_wrong(tmp_path, change, message):
     assert "rule MASK-1: expected a case, got none" in problems
 
 
-#: One of each kind of argument. That all that does not fit is found, `test_malformed` shows.
-ARGUMENTS = [
-    ("heads-four-over-two", {"query": {"shape": [3, 4, 1]}}, "expected a number of heads that divides 3"),
-    ("masking-every-source", {"mask": {"shape": [5, 4]}}, "mask: expected a shape that broadcasts"),
-    ("masking-key-lengths", {"key_lengths": {"dtype": "float64"}}, "expected integers, got float64"),
-    ("masking-window-own", {"window": [0.5, 0]}, "window: expected two, each None or an integer"),
-]
-
-
-@pytest.mark.parametrize(("case_id", "change", "message"), ARGUMENTS)
-def test_the_linter_names_an_argument_to_refuse(tmp_path, case_id, change, message):
-    def changed(entry):
-        for name, thing in change.items():
-            old = entry["arguments"][name]
-            entry["arguments"][name] = {**old, **thing} if isinstance(thing, dict) else thing
-
-    assert lint_of(tmp_path, lambda _: None, case_id) == []
-    problems = lint_of(tmp_path, changed, case_id)
-    assert any(message in problem for problem in problems), problems
-
-
 @pytest.mark.parametrize(
     "operation", [name for name, form in OPERATIONS.items() if name in STORED or not form.stacked]
 )
