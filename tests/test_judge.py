@@ -15,6 +15,7 @@ from attnspec.conformance.judge.judge import judge, judge_outputs
 from attnspec.conformance.judge.layout import OF_ANY_NUMBERS
 from attnspec.conformance.suite import find
 from attnspec.conformance.verdict import Raise
+from attnspec.reference import attention
 from attnspec.reference.budget.budget import budget
 
 PORTABLE = load("numpy-portable")
@@ -210,6 +211,30 @@ def test_an_error_where_one_is_due_passes_unless_each_call_raises():
     case = golden("notation-misfit-depth", "float32")
     assert judge(PORTABLE, case).status == "pass"
     assert judge(backend_of("raising"), case).status == "error"
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "rule"),
+    [
+        (lambda lengths, keys: np.clip(lengths, 0, keys), "should not met", "ERR-9"),
+        (lambda lengths, keys: np.clip(lengths, 1, keys), "fail", "MASK-9"),
+        (lambda lengths, keys: np.where(lengths > keys, 0, np.clip(lengths, 0, keys)), "fail", "MASK-9"),
+    ],
+)
+def test_lengths_outside_of_their_axis_that_are_accepted_disallow_what_they_say(change, status, rule):
+    """ERR-9 is a SHOULD, and without the check MASK-9 defines the result."""
+
+    def unchecked(query, key, value, *, key_lengths=None):
+        lengths = None if key_lengths is None else change(key_lengths, key.shape[-2])
+        return attention(query, key, value, key_lengths=lengths).astype(query.dtype)
+
+    backend = replace(PORTABLE, name="unchecked", attention=unchecked, companions={})
+    verdicts = [
+        judge(backend, find(f"errors-{name}-float32"))
+        for name in ("key-lengths-above", "key-lengths-negative")
+    ]
+    assert (status, rule) in {(verdict.status, verdict.rule) for verdict in verdicts}
+    assert status == "fail" or {verdict.status for verdict in verdicts} == {status}
 
 
 def test_weights_are_seen_where_none_are_returned():

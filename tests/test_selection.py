@@ -28,8 +28,8 @@ BACKEND = load("numpy-portable")
 NUMBERS = st.sampled_from([-np.inf, -1.0, -0.0, 0.0, 1.0, 2.0, np.inf, np.nan])
 
 
-def case_of(**arguments):
-    return Case("selection-test", "", "selection", "select_keys", ("SELECT-1",), arguments, group="test")
+def case_of(rule="SELECT-1", **arguments):
+    return Case("selection-test", "", "selection", "select_keys", (rule,), arguments, group="test")
 
 
 def may_be_listed(arguments, i, j):
@@ -73,6 +73,29 @@ def test_exactly_the_legal_lists_are_accepted(arguments):
         legal += is_legal(arguments, 0, chosen)
         assert is_accepted(arguments, chosen) == is_legal(arguments, 0, chosen), chosen
     assert legal
+
+
+def breaks_a_must(arguments, entries):
+    """Whether a list breaks one of SELECT-1 to SELECT-4 and SELECT-8, whatever it holds of other keys."""
+    (scores,) = arguments["scores"]
+    every, keys = range(len(scores)), [j for j in entries if j != -1]
+    seen = [j for j in every if may_be_listed(arguments | {"scores": np.zeros((1, len(scores)))}, 0, j)]
+    known = [j for j in every if may_be_listed(arguments, 0, j)]
+    if not {*keys} <= {*seen} or len({*keys}) < len(keys):
+        return True
+    nan = [j for j in keys if np.isnan(scores[j])]
+    larger = any(scores[k] > scores[j] for j in keys for k in known if k not in keys)
+    few = len({*keys} & {*known, *nan}) < min(arguments["top_k"], len(known))
+    return few or (larger and not nan)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(calls(), st.sampled_from(["SELECT-5", "SELECT-6"]))
+def test_a_case_of_what_should_not_be_listed_fails_where_a_must_is_broken(arguments, rule):
+    for chosen in itertools.product(range(-2, arguments["scores"].shape[-1] + 1), repeat=arguments["top_k"]):
+        verdict = judge_outputs(BACKEND, case_of(rule, **arguments), {"key_indices": np.array([chosen])})
+        expected = "fail" if breaks_a_must(arguments, chosen) else "should not met"
+        assert verdict.status == ("pass" if is_legal(arguments, 0, chosen) else expected), chosen
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)

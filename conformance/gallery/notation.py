@@ -133,6 +133,13 @@ def keys_rounded_by_the_largest_of_all(call: Attention) -> Any:
     return call.but(key=np.round(call.key / most * 1024) * most / 1024)
 
 
+@wrong("weighted_sum", "SHAPE-9", "C")
+def every_head_is_nan_with_one_value(call: Attention, p: Array, allowed: Mask) -> Any:
+    """Return NaN in all heads if a value of any head is NaN or infinite."""
+    output = base.weighted_sum(call, p, allowed)
+    return output if np.isfinite(call.value).all() else np.full_like(output, np.nan)
+
+
 @wrong("finish", "SHAPE-10", "H")
 def no_weights_beside_the_lse(call: Attention, output: Array, lse: Array, weights: Array) -> Any:
     """Return the output and the lse where the weights are asked for too."""

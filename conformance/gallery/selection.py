@@ -236,6 +236,20 @@ def candidates_past_a_buffer_dropped(call: Call, scores: Array, places: int, can
     return base.select(call, scores, places, candidates & kept)
 
 
+@wrong("select", "SELECT-4", "C")
+def last_key_repeated_beside_nan(call: Call, scores: Array, places: int, candidates: Mask) -> Any:
+    """Repeat a key for each NaN, because the comparison that finds the next key is false."""
+    lists = base.select(call, scores, places, candidates)
+    return np.where(np.isnan(scores).any(axis=-1, keepdims=True) & (lists < 0), lists[..., :1], lists)
+
+
+@wrong("select", "SELECT-3", "C")
+def no_key_beside_nan(call: Call, scores: Array, places: int, candidates: Mask) -> Any:
+    """List no key where the largest score is NaN."""
+    lists = base.select(call, scores, places, candidates)
+    return np.where(np.isnan(scores).any(axis=-1, keepdims=True), -1, lists)
+
+
 @wrong("select", "SELECT-6", "C", "vllm-project/vllm#50201")
 def nan_listed_as_the_first_key(call: Call, scores: Array, places: int, candidates: Mask) -> Any:
     """Write key 0 for each NaN, because each comparison with it is false."""

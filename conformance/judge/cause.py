@@ -14,7 +14,7 @@ from attnspec.conformance.judge.budget import budgets_of, in_plain_words, withou
 from attnspec.conformance.judge.comparison import compare
 from attnspec.conformance.judge.dtypes import LSES, Outputs, accepted_dtypes, is_real
 from attnspec.conformance.judge.expected import differ, differences, expected, value_variants, with_open_lse
-from attnspec.conformance.judge.lists import count_places
+from attnspec.conformance.judge.lists import broken_rule, count_places
 from attnspec.conformance.verdict import LISTS, Difference
 from attnspec.operations.operation import primal
 from attnspec.reference import attention, attention_vjp
@@ -167,8 +167,9 @@ def cause_of(
         return Cause("GRAD-2")
     if difference.kind == "dtype":
         return Cause(_DTYPES.get(difference.output, "NUM-1"))
-    if find_rule(rule).level != "MUST":
-        return Cause(rule)  # a choice that this rule allows breaks no other rule
+    if find_rule(rule).level != "MUST":  # what this rule leaves open breaks no other rule
+        of_list = broken_rule(case, outputs[difference.output]) if difference.output in LISTS else ""
+        return Cause(of_list or rule)
     if not case.group:
         return _cause_of_golden(backend, case, difference, outputs, values)
     if difference.kind == "shape":

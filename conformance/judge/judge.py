@@ -21,7 +21,7 @@ from attnspec.conformance.judge.deviation import (
 from attnspec.conformance.judge.dtypes import LSES, Outputs, is_real, own_dtypes
 from attnspec.conformance.judge.expected import differ, differences, values_in_dialect
 from attnspec.conformance.judge.failure import Failure, Missing, Raised, code_of, lacks_of
-from attnspec.conformance.judge.refusal import Lacking, gradient_lacking, judge_refusal
+from attnspec.conformance.judge.refusal import Lacking, defined_call, gradient_lacking, judge_refusal
 from attnspec.conformance.verdict import CLASSES, OUTPUT_OF, Difference, Verdict
 from attnspec.dtypes import SHORT, name_of
 from attnspec.operations.operation import primal
@@ -200,7 +200,16 @@ class _OfCase:
         # A rule about an output that is not returned cannot be the broken one.
         case = self.case if self.case.rules == verdict.rules else replace(self.case, rules=verdict.rules)
         declares = any(backend.dialect.get(other.rule) == other.variant for other in case.alternatives)
-        outputs = observe(backend, case) if case.misuse is None or declares else judge_refusal(backend, case)
+        if case.misuse is None or declares:
+            return _judge_values(backend, case, verdict, observe(backend, case))
+        try:
+            outputs = judge_refusal(backend, case)
+        except Failure as failure:
+            defined = defined_call(case, failure)
+            wrong = defined and _judge_values(backend, defined, verdict, failure.outputs or {})
+            if wrong and wrong.status == "fail":
+                return wrong
+            raise
         return verdict if outputs is None else _judge_values(backend, case, verdict, outputs)
 
 

@@ -10,6 +10,7 @@ from attnspec.conformance.judge.dtypes import Outputs
 from attnspec.conformance.judge.failure import Failure
 from attnspec.conformance.verdict import Difference
 from attnspec.dtypes import name_of
+from attnspec.reference import allowed_keys
 from attnspec.sizes import output_shapes
 
 #: The dtypes that a list may have (SELECT-8).
@@ -43,6 +44,31 @@ def count_places(case: Case, outputs: Outputs) -> Outputs:
         counts[~known.all(axis=-1), places] = np.inf
         found[name] = counts.reshape((*got.shape[:-1], places + 1))
     return found
+
+
+def broken_rule(case: Case, counts: NDArray[np.float64]) -> str:
+    """Return the MUST that a list breaks, whatever it does with the keys that SELECT-5 and SELECT-6 exclude.
+
+    The list is given by its counts. The result is empty if the list breaks neither.
+    """
+    scores, *_ = (case.arguments[name] for name in OPERATIONS[case.operation].arrays)
+    masks = {name: x for name, x in case.arguments.items() if name not in ("scores", "top_k")}
+    *batch, queries, keys = scores.shape
+    allowed = allowed_keys((*batch, 1, queries, keys), **masks)[..., 0, :, :]
+    counts, filled = counts[..., :keys], counts[..., keys]
+    listed, wrong = counts > 0, np.isnan(scores)
+    candidates = allowed & (scores > -np.inf)
+    worst = np.where(listed & ~wrong, scores, np.inf).min(axis=-1, initial=np.inf)
+    best = np.where(candidates & ~listed, scores, -np.inf).max(axis=-1, initial=-np.inf)
+    held = (listed & (candidates | wrong)).sum(axis=-1)
+    broken = {
+        "SELECT-8": np.isinf(filled),
+        "SELECT-2": (listed & ~allowed).any(axis=-1),
+        "SELECT-4": (counts > 1).any(axis=-1),
+        "SELECT-1": (best > worst) & ~(listed & wrong).any(axis=-1),
+        "SELECT-3": held < np.minimum(case.arguments["top_k"], candidates.sum(axis=-1)),
+    }
+    return next((rule for rule, rows in broken.items() if rows.any()), "")
 
 
 def _lists(case: Case, outputs: Outputs) -> Iterator[tuple[str, NDArray[np.generic], tuple[int, ...], int]]:

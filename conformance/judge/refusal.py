@@ -3,6 +3,7 @@
 import re
 from collections import deque
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -128,6 +129,16 @@ def judge_refusal(backend: Backend, case: Case) -> Outputs | None:
     if case.rules[0] == "ERR-12":
         _require_named(message, _with_own(backend, (case.misuse.argument, *case.misuse.named)))
     return None
+
+
+def defined_call(case: Case, failure: Failure) -> Case | None:
+    """Return a call whose result that of an accepted call must be, if lengths left their axis (ERR-9)."""
+    if failure.rule != "ERR-9" or case.operation != "attention":
+        return None
+    given, sizes = dict(case.arguments), {"query_lengths": "query", "key_lengths": "key"}
+    own = {name: np.clip(given[name], 0, given[of].shape[-2]) for name, of in sizes.items() if name in given}
+    rule = "MASK-9" if "key_lengths" in own else "MASK-10"
+    return replace(case, rules=(rule,), arguments=given | own, misuse=None)
 
 
 def _with_own(backend: Backend, arguments: tuple[str, ...]) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from attnspec.backends import Backend
 from attnspec.conformance.judge.call import observe
 from attnspec.conformance.judge.comparison import same_bits
 from attnspec.conformance.judge.failure import Missing
+from attnspec.conformance.judge.judge import judge_outputs
 from attnspec.conformance.relations.relation import Found
 from attnspec.conformance.suite.group import Calls, Chapter, Draw, Yielded
 from attnspec.conformance.suite.problem import MASKED, SHAPES, Problem
@@ -102,6 +103,35 @@ def poison(draw: Draw, which: tuple[str, float]) -> Iterator[Yielded]:
     for problem in draw.in_each_dtype(_WIDE):
         gone, options = _routes(problem)[source]
         yield _garbage(problem, gone, number, number) | options
+
+
+#: The key head that holds NaN or infinity, in a problem of as many query heads.
+_SPOILED = -1, 0
+
+
+@chapter.group("SHAPE-9", each=tuple(product(_SOURCES, (np.nan, np.inf))))
+def poison_in_one_head(draw: Draw, which: tuple[str, float]) -> Iterator[Yielded]:
+    """NaN and infinity in one head, in keys and values that no query may attend to, reach no other head."""
+    source, number = which
+    for problem in draw.in_each_dtype(_WIDE):
+        gone, options = _routes(problem)[source]
+        clean, spoiled = problem.arguments, _garbage(problem, gone, number, number)
+        for name in ("key", "value"):
+            whole = clean[name].copy()
+            whole[_SPOILED] = spoiled[name][_SPOILED]
+            spoiled[name] = whole
+        yield Calls((clean | options, spoiled | options), _judge_other_heads)
+
+
+def _judge_other_heads(backend: Backend, calls: tuple[Case, ...]) -> Found:
+    """Judge the heads that hold no NaN, together with the other head of the clean call."""
+    clean, spoiled = (observe(backend, case) for case in calls)
+    if judge_outputs(backend, calls[0], clean).status == "fail":
+        raise Missing(f"{backend.name} is wrong without the NaN too")
+    mixed = {name: array.copy() for name, array in spoiled.items()}
+    for name, array in mixed.items():
+        array[_SPOILED] = clean[name][_SPOILED]
+    return judge_outputs(backend, calls[0], mixed)
 
 
 @chapter.group("MASK-13", each=(np.nan, np.inf))

@@ -161,7 +161,7 @@ def scores_of_minus_infinity(draw: Draw) -> Iterator[Yielded]:
         }
 
 
-@chapter.group("SELECT-6", operation=_SELECT, each=("some", "a whole row"))
+@chapter.group("SELECT-6", "SELECT-3", "SELECT-4", operation=_SELECT, each=("some", "a whole row"))
 def scores_of_nan(draw: Draw, where: str) -> Iterator[Yielded]:
     """Some scores are NaN, of either sign, or all those of a row."""
     for random, scores in _scores(draw, (*_SMALL, _TILES[3])):
