@@ -273,6 +273,14 @@ def of_the_first_length(q, k, v, kv_lens=None):
     return _attend(q, k, v, key_lengths=None if kv_lens is None else np.ravel(kv_lens)[0])
 
 
+def of_megatron(query, key, value, attention_mask=None):
+    """As DotProductAttention of Megatron: (S, B, H, D), and (S, B, H D) as a result; True is not allowed."""
+    _four(query, key, value)
+    arrays = (np.transpose(x, (1, 2, 0, 3)) for x in (query, key, value))
+    output = _attend(*arrays, mask=None if attention_mask is None else ~attention_mask)
+    return np.transpose(output, (2, 0, 1, 3)).reshape(*query.shape[:2], query.shape[2] * value.shape[3])
+
+
 def wrong_altogether(query, key, value):
     return query * 0
 
@@ -375,6 +383,7 @@ CONVENTIONS = {
         "ignore": ["dropout", "kwargs"],
     },
     "of_square_scores": {"layout": "BHSD", "lengths": "equal", "names": QKV | {"is_causal": "causal"}},
+    "of_megatron": {"layout": "SBHD", "mask": "ignore", "names": {"mask": "attention_mask"}},
     "in_float32": {"layout": "BHSD", "names": QKV, "dialect": {"NUM-2": "float32"}},
     "of_keys": {
         "layout": "BHSD",

@@ -11,7 +11,15 @@ from attnspec import OPERATIONS, Operation
 from attnspec.backends.captured import pass_on
 from attnspec.backends.errors import BackendError, Unsupported
 from attnspec.backends.user.arrays import device_of
-from attnspec.backends.user.convention import OTHER, PACKED, SIZES, Convention, check_convention
+from attnspec.backends.user.convention import (
+    OF_FOUR_AXES,
+    OTHER,
+    PACKED,
+    POSITIONS_FIRST,
+    SIZES,
+    Convention,
+    check_convention,
+)
 from attnspec.backends.user.defaults import options_without_default, with_defaults
 from attnspec.backends.user.masks import with_own_mask
 from attnspec.backends.user.module import with_module
@@ -81,7 +89,7 @@ def adapt(name: str, function: Callable[..., Any], convention: Convention, xp: A
         return [_remove_axes(parts[output], outer, axes) for output in ("output", *wanted)]
 
     packed = convention.layout == PACKED
-    axes = 4 if packed else convention.axes
+    axes = 4 if convention.layout in OF_FOUR_AXES else convention.axes
 
     def run(*arrays: Any, **given: Any) -> Any:
         call = signature.bind(*arrays, **given).arguments
@@ -156,7 +164,9 @@ def _join(call: dict[str, Any], native: Mapping[str, str], layout: str, xp: Any)
         if len({*shapes}) > 1 or len(shapes[0]) < 3:
             got = ", ".join(map(str, shapes))
             raise Unsupported(f"the function takes {' and '.join(names)} in one array, got shapes {got}")
-        array = xp.stack([call[name] for name in names], axis=-3 if layout == "BSHD" else -4)
+        array = xp.stack(
+            [call[name] for name in names], axis=-3 if layout in ("BSHD", POSITIONS_FIRST) else -4
+        )
         call = call | dict.fromkeys(names, array)
     return call
 
@@ -243,8 +253,10 @@ def _check_packed(call: dict[str, Any], layout: str) -> None:
 
 def _to_layout(array: Any, layout: str, xp: Any) -> Any:
     """Bring an array of (*B, H, S, D) into a layout."""
-    if layout == "BHSD" or array.ndim < (4 if layout == PACKED else 3):
+    if layout == "BHSD" or array.ndim < (4 if layout in OF_FOUR_AXES else 3):
         return array
+    if layout == POSITIONS_FIRST:
+        return _permuted(array, (2, 0, 1, 3), xp)
     array = _swapped(array, xp)  # (*B, S, H, D)
     if layout == PACKED:
         return array.reshape((*array.shape[:-2], array.shape[-2] * array.shape[-1]))
@@ -253,11 +265,18 @@ def _to_layout(array: Any, layout: str, xp: Any) -> Any:
 
 def _from_layout(array: Any, layout: str, heads: int, xp: Any) -> Any:
     """Bring an output in a layout to (*B, Hq, L, Dv)."""
-    if layout == PACKED and array.ndim == 3 and heads and not array.shape[-1] % heads:
+    if layout in OF_FOUR_AXES and array.ndim == 3 and heads and not array.shape[-1] % heads:
         array = array.reshape((*array.shape[:-1], heads, array.shape[-1] // heads))
-    elif layout != "BSHD":
-        return array
-    return _swapped(array, xp)
+        layout = "BSHD" if layout == PACKED else layout
+    if layout == POSITIONS_FIRST and array.ndim == 4:
+        return _permuted(array, (1, 2, 0, 3), xp)
+    if layout == "BSHD":
+        return _swapped(array, xp)
+    return array
+
+
+def _permuted(array: Any, order: Sequence[int], xp: Any) -> Any:
+    return xp.permute_dims(array, order) if hasattr(xp, "permute_dims") else array.transpose(order)
 
 
 def _swapped(array: Any, xp: Any) -> Any:
@@ -265,7 +284,7 @@ def _swapped(array: Any, xp: Any) -> Any:
     if array.ndim < 3:
         return array
     order = [*range(array.ndim - 3), array.ndim - 2, array.ndim - 3, array.ndim - 1]
-    return xp.permute_dims(array, order) if hasattr(xp, "permute_dims") else array.transpose(order)
+    return _permuted(array, order, xp)
 
 
 def call_each_entry(

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from attnspec import OPERATIONS
 from attnspec.backends.errors import BackendError
@@ -10,8 +10,13 @@ from attnspec.backends.user.scales import FLAT, GRANULARITIES, SCALES
 from attnspec.backends.user.shapes import check_shapes
 from attnspec.operations.aliases import meant_in
 
-#: The layouts of the arrays. In the last, heads and depth share an axis.
-LAYOUTS = ("BHSD", "BSHD", PACKED := "BS(HD)")
+Layout = Literal["BHSD", "BSHD", "BS(HD)", "SBHD"]
+#: The layouts of the arrays. In `PACKED`, heads and depth share an axis.
+LAYOUTS: tuple[Layout, ...] = get_args(Layout)
+PACKED: Layout = "BS(HD)"
+POSITIONS_FIRST: Layout = "SBHD"
+#: Those that need a batch and heads.
+OF_FOUR_AXES = (PACKED, POSITIONS_FIRST)
 #: A result that is none of the standard's.
 OTHER = "_"
 #: The sizes that a function may take as arguments.
@@ -32,9 +37,9 @@ class Convention:
     #: Canonical name to the function's name, for arguments whose names differ. Mask and bias may share a
     #: name if the function tells them apart by their dtype, and query, key and value if it takes them in one.
     names: Mapping[str, str] = field(default_factory=dict)
-    layout: Literal["BHSD", "BSHD", "BS(HD)"] = "BHSD"
+    layout: Layout = "BHSD"
     #: The layout of its output, if it is another one.
-    output_layout: Literal["", "BHSD", "BSHD", "BS(HD)"] = ""
+    output_layout: Layout | Literal[""] = ""
     #: What True in a mask means to the function.
     mask: Literal["attend", "ignore"] = "attend"
     #: The number of axes that its arrays must have, if it takes only one number. Arrays with fewer get
@@ -108,7 +113,7 @@ def check_convention(name: str, convention: Convention, operation: str = "attent
     _check_scales(name, convention, operation)
     check_shapes(name, convention.shapes, form)
     alone = [key for key in _OF_ATTENTION if getattr(convention, key) != getattr(Convention(), key)]
-    alone += ["layout"] if convention.layout == PACKED else []
+    alone += ["layout"] if convention.layout in OF_FOUR_AXES else []
     if operation != "attention" and alone:
         raise BackendError(
             f"backend {name}: {operation}: expected no key of attention alone, got {', '.join(alone)}"
@@ -148,9 +153,9 @@ def check_convention(name: str, convention: Convention, operation: str = "attent
         )
     if convention.loop and convention.axes is None:
         raise BackendError(f"backend {name}: loop: expected axes beside it, got none")
-    if convention.layout == PACKED and convention.axes not in (None, 4):
+    if convention.layout in OF_FOUR_AXES and convention.axes not in (None, 4):
         raise BackendError(
-            f"backend {name}: axes: expected 4 with the layout {PACKED}, got {convention.axes}"
+            f"backend {name}: axes: expected 4 with the layout {convention.layout}, got {convention.axes}"
         )
 
 

@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import product
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from attnspec.backends.user.confirm import (
     note_precision,
     with_lse,
 )
-from attnspec.backends.user.convention import OTHER, PACKED, Convention
+from attnspec.backends.user.convention import LAYOUTS, OF_FOUR_AXES, OTHER, PACKED, Convention
 from attnspec.backends.user.description import Inference, Known, dtypes_to_try
 from attnspec.backends.user.limits import infer_axes, infer_limits
 from attnspec.backends.user.module import ATTRIBUTES
@@ -53,11 +53,11 @@ _RETURNS = (
     ("output", OTHER),
     ("output", OTHER, OTHER),
 )
-_LAYOUTS: tuple[Literal["BHSD", "BSHD", "BS(HD)"], ...] = ("BHSD", "BSHD", "BS(HD)")
 _PLACES = {
     "BHSD": "heads before positions",
     "BSHD": "heads after positions",
     PACKED: "heads and depth in one axis",
+    "SBHD": "positions before the batch",
 }
 _POWERS = {"1 / sqrt(D)": -0.5, "1": 0.0, "1 / D": -1.0, "sqrt(D)": 0.5}
 #: What a required parameter with an unknown name may be. A call has to show it.
@@ -139,7 +139,7 @@ class _Probe(Calls):
             x: random.normal(size=(B, 4, 4, self.depth)).astype(y.dtype) for x, y in self.arrays.items()
         }
         for axes in self.known.choices("axes", (None, 3)):
-            for convention in self.plainest_conventions(_LAYOUTS, ((),), (axes,)):
+            for convention in self.plainest_conventions(LAYOUTS, ((),), (axes,)):
                 if self.run(convention, self.drop_batch(convention, arrays), raw=True) is not None:
                     return True
             self.frozen = True
@@ -163,7 +163,7 @@ class _Probe(Calls):
             self.choices_of_names(), always, windows, absent, layouts, returns, axes
         ):
             layout, returned, number = shape
-            if layout == PACKED and number not in (None, 4):
+            if layout in OF_FOUR_AXES and number not in (None, 4):
                 continue
             yield replace(
                 self.known.convention,
@@ -239,7 +239,7 @@ class _Probe(Calls):
 
     def call_without_options(self) -> Convention | None:
         """Infer layout, results, causality and scale from a call without options; None if none fits."""
-        layouts, returns = self.known.choices("layout", _LAYOUTS), self.known.choices("returns", _RETURNS)
+        layouts, returns = self.known.choices("layout", LAYOUTS), self.known.choices("returns", _RETURNS)
         axes = self.known.choices("axes", self.axes)
         shifts = (0, 1) if "query_positions" in self.names() else (0,)  # 0 may be treated wrongly
         for shift, tried in product(shifts, [*self.plainest_conventions(layouts, returns, axes)]):
@@ -267,7 +267,7 @@ class _Probe(Calls):
     ) -> tuple[Convention, dict[str, Any]]:
         """Return the layout in which an output has the right shape, and its results."""
         right = (*arrays["query"].shape[:-1], arrays["value"].shape[-1])
-        others = () if "output_layout" in self.known.keys or got["output"].shape == right else _LAYOUTS
+        others = () if "output_layout" in self.known.keys or got["output"].shape == right else LAYOUTS
         for other in (replace(convention, output_layout=layout) for layout in others):
             again = self.run(other, arrays)
             if again is not None and again["output"].shape == right:

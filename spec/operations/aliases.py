@@ -243,6 +243,7 @@ NO_COUNTERPART: Mapping[str, str] = MappingProxyType(
         "score_mod": "no argument of the standard is a function",
         "mask_mod": "no argument of the standard is a function",
         "stream": _NO_RESULT,
+        "dtype": "NUM-2 determines this",
         "device": _NO_RESULT,
         "out": _NO_RESULT,
     }
