@@ -14,6 +14,15 @@ from attnspec.conformance.verdict import Verdict, from_json, to_json
 SCHEMA = 3
 
 
+#: A run of these parts succeeds only if so many calls were judged by their values: fewer show nothing.
+FEWEST_VALUES = 20
+_WITH_ENOUGH_VALUES = ("whole", "quick", "smoke")
+#: How a lack of a call begins that is outside of what a backend is about.
+_OUTSIDE = ("operation ", "dtype ")
+#: The most reasons in a line.
+_MOST_REASONS = 3
+
+
 @dataclass(frozen=True)
 class Subject:
     """A backend at the time when it was judged."""
@@ -148,9 +157,9 @@ class Run:
                 f"most half. {advice}"
             )
         missing = self.missing(subject)
-        return (
-            f"{len(missing)} of {len(self.header.cases)} cases of the plan were not judged" if missing else ""
-        )
+        if missing:
+            return f"{len(missing)} of {len(self.header.cases)} cases of the plan were not judged"
+        return few_values(own) if self.header.part in _WITH_ENOUGH_VALUES else ""
 
     def missing(self, subject: Subject) -> tuple[str, ...]:
         """Return the cases of the plan without a verdict on a subject."""
@@ -167,6 +176,29 @@ class Run:
             self.verdicts.append(thing)
         else:
             self.ended, self.unshown = True, thing.unshown
+
+
+def few_values(verdicts: Iterable[Verdict]) -> str:
+    """Return why too few calls were judged by their values for a success; empty if there are enough.
+
+    An operation with few calls needs half of those that its function could be asked for.
+    """
+    named = [
+        one
+        for one in verdicts
+        if not one.refusal and not any(lack.startswith(_OUTSIDE) for lack in one.lacks)
+    ]
+    left = [one for one in named if one.status == "unsupported"]
+    judged = len(named) - len(left)
+    if judged >= min(FEWEST_VALUES, len(named) / 2):
+        return ""
+    reasons = Counter(one.reason.removeprefix(f"{one.backend} ").partition(", got ")[0] for one in left)
+    most = "; ".join(f"{reason} ({number})" for reason, number in reasons.most_common(_MOST_REASONS))
+    return (
+        f"the values of {judged} of {len(named)} calls of its operations and dtypes were judged; expected at "
+        f"least {min(FEWEST_VALUES, -(-len(named) // 2))}. Most of the others were not, because it {most}. "
+        "Describe the arguments that it has, and take back constraints that it does not need"
+    )
 
 
 def join_shards(runs: Iterable[Run]) -> list[Run]:

@@ -1,0 +1,73 @@
+"""A run that judges hardly any call by its values is no success, and says what excluded the others."""
+
+from dataclasses import replace
+
+import pytest
+
+from attnspec.conformance.attribution.report import Report
+from attnspec.conformance.results import Header, Run, Shard, Subject, gather, join_shards
+from attnspec.conformance.verdict import Verdict
+
+SUBJECT = Subject("k", "numpy", "2")
+PASS = Verdict("k", "a-1-float32", "a", ("QUANT-8",), "pass", "float32", "quantized_attention")
+ONE_QUERY = replace(
+    PASS,
+    status="unsupported",
+    reason="k takes one query of each sequence, got 5",
+    code="not applicable",
+)
+LACKS = replace(PASS, status="unsupported", reason="k has no argument mask", lacks=("argument mask",))
+OPERATION = replace(LACKS, reason="k has no rotary", lacks=("operation rotary",), operation="rotary")
+REFUSED = replace(PASS, refusal=True)
+
+
+def run_of(*groups, part="whole", **header):
+    """A run with a number of copies of each of some verdicts."""
+    verdicts = [one for verdict, number in groups for one in [verdict] * number]
+    verdicts = [replace(one, case=f"a-{place}-float32") for place, one in enumerate(verdicts)]
+    names = tuple(one.case for one in verdicts)
+    return Run(Header("1", part, cases=names, **header), [SUBJECT], verdicts, ended=True)
+
+
+def outcome(*runs):
+    report = Report(gather(runs))
+    return report.outcome.status, report.results.subjects[0].problem
+
+
+@pytest.mark.parametrize("part", ["whole", "quick", "smoke"])
+def test_two_values_of_hundreds_are_no_success(part):
+    status, problem = outcome(run_of((PASS, 2), (ONE_QUERY, 200), (LACKS, 70), (OPERATION, 5000), part=part))
+    assert status == 4
+    assert problem == (
+        "backend k: the values of 2 of 272 calls of its operations and dtypes were judged; expected at least "
+        "20. Most of the others were not, because it takes one query of each sequence (200); has no argument "
+        "mask (70). Describe the arguments that it has, and take back constraints that it does not need"
+    )
+
+
+@pytest.mark.parametrize(
+    ("groups", "status"),
+    [
+        ([(PASS, 20), (ONE_QUERY, 5000)], 0),
+        ([(PASS, 19), (ONE_QUERY, 5000)], 4),
+        ([(PASS, 4), (LACKS, 4), (OPERATION, 5000)], 0),  # an operation with few calls
+        ([(PASS, 4), (LACKS, 5)], 4),
+        ([(PASS, 4), (REFUSED, 100), (ONE_QUERY, 100)], 4),  # a refusal shows no value
+        ([(replace(PASS, status="fail", rule="QUANT-8"), 1), (PASS, 1), (ONE_QUERY, 200)], 1),
+    ],
+)
+def test_how_many_are_enough(groups, status):
+    assert outcome(run_of(*groups))[0] == status
+
+
+def test_chosen_cases_may_be_few_and_shards_are_counted_together():
+    few = (PASS, 15), (ONE_QUERY, 100)
+    assert outcome(run_of(*few, part="chosen"))[0] == 0
+    assert outcome(run_of(*few))[0] == 4
+    shards = [run_of(*few, part="chosen", shard=Shard(number, 2, "whole", ())) for number in (1, 2)]
+    for number, run in enumerate(shards):
+        names = tuple(f"b-{number}-{place}-float32" for place in range(len(run.verdicts)))
+        places = tuple(range(number, 2 * len(names), 2))
+        run.header = replace(run.header, cases=names, shard=replace(run.header.shard, places=places))
+        run.verdicts = [replace(one, case=name) for one, name in zip(run.verdicts, names, strict=True)]
+    assert outcome(*join_shards(shards))[0] == 0
