@@ -288,17 +288,6 @@ def test_the_gradient_of_a_bias_is_rounded_to_the_dtype_of_the_bias():
     assert np.allclose(short - long, np.maximum(2.0**-11 * largest, 2.0**-25), rtol=1e-3, atol=0)
 
 
-def test_two_axes_are_one_head():
-    given = problem("all-options", (1, 1, 1, 3, 5, 4, 2), "float64", 0).arguments
-    flat = {name: x[0, 0] if np.ndim(x) == 4 and name != "bias" else x for name, x in given.items()}
-    flat |= {"d_lse": given["d_lse"][0, 0], "bias": given["bias"][0, 0]}
-    for (name, of_one), of_head in zip(
-        of(flat, "float64").items(), of(given, "float64").values(), strict=True
-    ):
-        assert of_one.shape == flat[name[2:]].shape
-        np.testing.assert_array_equal(of_one.ravel(), of_head.ravel())
-
-
 def test_the_exact_gradients_are_those_of_the_loss():
     """Against a difference of losses, along a random direction for each array."""
     given = problem("all-options", SMALL, "float64", 0).arguments

@@ -8,8 +8,7 @@ import pytest
 from tests_support import command
 
 from attnspec import OPERATIONS, Case, Misuse, find_case, reference
-from attnspec.backends import Backend, BackendError, Unsupported, describe, load, load_library
-from attnspec.backends.check import check_backend
+from attnspec.backends import Backend, Unsupported, describe, load, load_library
 from attnspec.backends.constraints import ANY, Constraints, fields_about, fits
 from attnspec.backends.user.function import with_settings
 from attnspec.backends.user.settings import Settings
@@ -189,20 +188,6 @@ def test_what_is_always_on_is_not_passed_and_a_call_without_it_is_declined():
     assert np.array_equal(backend.attention(x, x, x, is_causal=True), x)
     with pytest.raises(Unsupported, match="always applies is_causal = True"):
         backend.attention(x, x, x)
-
-
-@pytest.mark.parametrize(
-    ("constraints", "message"),
-    [
-        (Constraints(axes=2), "axes: expected 3 or 4, got 2"),
-        (Constraints(depths=(0,)), "depths and multiple: expected positive integers"),
-        (Constraints(heads="same"), "heads: expected grouped or equal, got 'same'"),
-        (Constraints(always={"scale": 1.0}), "always: expected flags that are true"),
-    ],
-)
-def test_constraints_that_say_nothing(constraints, message):
-    with pytest.raises(BackendError, match=message):
-        check_backend("mine", replace(load("numpy-portable"), constraints=constraints))
 
 
 def test_the_command_finds_a_case_by_the_constraints_in_its_name():

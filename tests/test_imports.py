@@ -54,19 +54,6 @@ def test_every_import_runs_one_way():
     assert found == {}
 
 
-@pytest.mark.parametrize(
-    ("room", "source"),
-    [
-        ("attnspec", "from attnspec import reference"),
-        ("attnspec", "import attnspec.conformance.judge.judge"),
-        ("attnspec.reference", "from attnspec.backends import load"),
-        ("attnspec.backends", "def f():\n    from attnspec.conformance.judge.call import call"),
-    ],
-)
-def test_an_upward_import_would_be_seen(room, source):
-    assert upward(room, source)
-
-
 #: Two ways to the same values, which prove each other and the source by having nothing in common.
 ORACLES = ("exact", "rational")
 

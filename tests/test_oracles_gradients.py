@@ -2,15 +2,12 @@
 
 import numpy as np
 import pytest
-from flint import fmpq
 from gradient_problems import both, numbers, plain
 
 from attnspec import Case
 from attnspec.conformance.suite import groups
-from attnspec.reference.exact.backward import multiply_by_scale, parts_of, terms
 from attnspec.reference.exact.balls import OracleError
 from attnspec.reference.exact.evaluate import evaluate as exact
-from attnspec.reference.exact.quotients import total
 from attnspec.reference.rational.evaluate import evaluate as rational
 
 #: Variants that change gradients, and what shows them beside arrays.
@@ -249,24 +246,3 @@ def test_what_is_small_beside_what_cancels_or_is_large():
     assert numbers(exact("attention_vjp", call | {"scale": 1.0}))["d_value"][0, 0] == 1.0
     call["d_output"] = np.array([[1.0 + 2.0**-52], [2.0**-53]])
     assert numbers(exact("attention_vjp", call | {"scale": 1.0}))["d_value"][0, 0] == 1.0 + 2.0**-52
-
-
-def test_sums_of_quotients():
-    """Rational where each denominator has one ratio, but for transcendental factors and irrational scales."""
-    query, key, value = (np.array(x) for x in ([[1.0, 1.0]], [[1.0, 0.0], [0.0, 1.0]], [[1.0], [3.0]]))
-    call = {"query": query, "key": key, "value": value, "d_output": np.ones((1, 1)), "scale": 1.0}
-
-    def of(**options):
-        (part,) = parts_of(call | options, None)
-        return part, total(terms(part, 0, 1, fmpq(1), None, inner=True))
-
-    part, number = of()
-    assert number == fmpq(1, 2)  # both weights are 1 / 2
-    assert multiply_by_scale(part, number) == number
-    assert of(key=2 * key)[1] == number
-    assert of(key=key * [1, 2])[1] is None
-    assert of(softcap=1.0)[1] is None
-    assert of(softcap=1.0, query=0 * query)[1] == number
-    part, number = of(scale=None)
-    assert multiply_by_scale(part, number) is None
-    assert multiply_by_scale(part, fmpq(0)) == 0

@@ -173,7 +173,7 @@ def verdicts(variants, dialect, items):
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: " and ".join(map(" ".join, pair)))
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 def test_two_declared_variants_are_judged_together(pair):
     found = verdicts([variant for _, variant in pair], dict(pair), CASES)
     assert [verdict for verdict in found if verdict.bad] == []

@@ -14,9 +14,7 @@ from attnspec.conformance.judge.lists import count_places
 from attnspec.reference import (
     ArgumentError,
     attention,
-    block_sparse_attention,
     functions,
-    listed_attention,
     projection,
     self_attention,
     softmax,
@@ -24,7 +22,6 @@ from attnspec.reference import (
 from attnspec.reference.budget.budget import budget
 from attnspec.reference.call import STEPS, step
 from attnspec.reference.scores import factor as own_factor
-from attnspec.reference.sparsity import as_attention
 
 PROVEN = [case for case in cases() if case.expected]
 
@@ -139,34 +136,6 @@ def test_steps_have_one_name_and_may_be_loaded_again(monkeypatch):
     monkeypatch.setitem(STEPS, "factor", own_factor)  # restores it
     again = step(own_factor.__wrapped__)
     assert STEPS["factor"] is again is not own_factor
-
-
-T, F = True, False
-
-
-def arrays(queries, keys, heads=1, key_heads=1):
-    random = np.random.default_rng(queries + keys)
-    return {
-        "query": random.normal(size=(heads, queries, 2)),
-        "key": random.normal(size=(key_heads, keys, 2)),
-        "value": random.normal(size=(key_heads, keys, 3)),
-    }
-
-
-def test_blocks_stand_for_their_elements():
-    call = arrays(3, 5)
-    blocks = {"query_block": 2, "key_block": 2, "block_mask": np.array([[T, F, T], [F, T, F]])}
-    mask = np.array([[T, T, F, F, T], [T, T, F, F, T], [F, F, T, T, F]])
-    assert as_attention("block_sparse_attention", call | blocks)["mask"].tolist() == [mask.tolist()]
-    found = block_sparse_attention(*call.values(), **blocks)
-    np.testing.assert_array_equal(found, attention(*call.values(), mask=mask))
-    call = arrays(2, 3, heads=4, key_heads=2)
-    lists = np.array([[[0, -1], [2, 1]], [[1, 1], [-1, -1]]])
-    one, other = [[T, F, F], [F, T, T]], [[F, T, F], [F, F, F]]
-    mask = as_attention("listed_attention", call | {"key_indices": lists})["mask"]
-    assert mask.tolist() == [one, one, other, other]
-    found = listed_attention(*call.values(), key_indices=lists, is_causal=True)
-    np.testing.assert_array_equal(found, attention(*call.values(), mask=mask, is_causal=True))
 
 
 QUERY, KEY = np.array([[1.0], [-1.0], [2.0]]), np.array([[3.0], [-4.0], [0.5]])

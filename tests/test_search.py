@@ -187,6 +187,7 @@ _LIMITED = {"depths": (16, 32), "heads": "equal", "one_query": True}
         ("block_sparse_attention", ("block_counts", "block_indices"), {}),
     ],
 )
+@pytest.mark.sample(3)
 def test_calls_are_drawn_for_functions_with_few_arguments_and_sizes(form, taken, limits):
     declared = {"companions": {form: kernel(form, *taken)}, "constraints": Constraints(**limits)}
     backend = replace(PORTABLE, attention=no_attention, **declared)

@@ -14,7 +14,6 @@ from attnspec.conformance.suite.options import FORMS
 from attnspec.conformance.suite.orders import ORDERS, starts
 from attnspec.conformance.suite.sharding import RANKS
 from attnspec.reference import ArgumentError, attention, attention_vjp, functions, sharded_attention
-from attnspec.reference.budget.budget import budget
 from attnspec.reference.sharding import ratio_survives
 from tools.coverage import missing_over_ranks
 from tools.scale import draw, exact_up_to, measure
@@ -57,20 +56,6 @@ def test_simulated_ranks_are_right_for_any_boundaries(data, shards, ranks):
     found = run["sharded_attention_vjp"](**call, d_output=d_output, **cuts, window=(2, 1))
     for one, other in zip(found, attention_vjp(**call, d_output=d_output, window=(2, 1)), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-13)
-
-
-@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
-def test_the_budget_of_one_shard_is_that_of_attention_and_each_shard_adds_to_it(dtype):
-    call, accuracy = random_call(4), "cast" if dtype == "bfloat16" else "full"
-    budgets = [budget("attention", call, dtype, accuracy=accuracy)]
-    for shards in (1, 2, 8):
-        cuts = {"query_shards": np.array([0] * shards + [5]), "key_shards": np.array([0] * shards + [7])}
-        budgets.append(budget("sharded_attention", call | cuts, dtype, accuracy=accuracy))
-    for name in ("output", "lse", "weights"):
-        plain, one, two, eight = (each[name] for each in budgets)
-        assert np.array_equal(plain, one)
-        assert (one < two).all()
-        assert (two < eight).all()
 
 
 @pytest.mark.parametrize(
