@@ -281,6 +281,14 @@ def of_megatron(query, key, value, attention_mask=None):
     return np.transpose(output, (2, 0, 1, 3)).reshape(*query.shape[:2], query.shape[2] * value.shape[3])
 
 
+def of_a_mask_or_causal(query, key, value, attn_mask=None, is_causal=False):
+    """As in PyTorch."""
+    if attn_mask is not None and is_causal:
+        raise RuntimeError("attn_mask: expected none beside is_causal")
+    kind = "mask" if attn_mask is None or attn_mask.dtype == bool else "bias"
+    return _attend(query, key, value, is_causal=is_causal, **{kind: attn_mask})
+
+
 def wrong_altogether(query, key, value):
     return query * 0
 
@@ -384,6 +392,12 @@ CONVENTIONS = {
     },
     "of_square_scores": {"layout": "BHSD", "lengths": "equal", "names": QKV | {"is_causal": "causal"}},
     "of_megatron": {"layout": "SBHD", "mask": "ignore", "names": {"mask": "attention_mask"}},
+    "of_a_mask_or_causal": {
+        "layout": "BHSD",
+        "mask": "attend",
+        "causal_in_mask": True,
+        "names": {"mask": "attn_mask", "bias": "attn_mask"},
+    },
     "in_float32": {"layout": "BHSD", "names": QKV, "dialect": {"NUM-2": "float32"}},
     "of_keys": {
         "layout": "BHSD",

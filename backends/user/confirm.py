@@ -74,17 +74,19 @@ def confirm_axes_of_masks(calls: Calls, convention: Convention) -> Convention:
 
 
 def confirm_causality_in_masks(calls: Calls, convention: Convention) -> Convention:
-    """Find out whether a mask or a bias takes the place of causality."""
+    """Find out whether a mask or a bias takes the place of causality, or excludes it."""
     inputs = {"mask": calls.inputs.mask, "bias": calls.inputs.bias}
     shown = {name: inputs[name] for name in inputs if name in convention.names}
     if "is_causal" not in convention.names or not shown or convention.mask_of_keys:
         return convention
     arrays, causal = calls.drop_batch(convention, calls.arrays), {"is_causal": True}
-    if not all(calls.confirms(convention, arrays, {n: x} | causal, {n: x}) for n, x in shown.items()):
-        return convention
-    calls.why["causal_in_mask"] = (
-        f"beside {' or '.join(shown)}, causality changes nothing: these must have it"
-    )
+    options = {name: calls.drop_batch(convention, {name: x}) for name, x in shown.items()}
+    for alone in options.values():
+        got = calls.run(convention, arrays, alone | causal)
+        if got is not None and not calls.agrees(got, arrays, alone):
+            return convention
+    why = "causality changes nothing or raises an error: these must have it"
+    calls.why["causal_in_mask"] = f"beside {' or '.join(shown)}, {why}"
     return replace(convention, causal_in_mask=True)
 
 

@@ -52,8 +52,9 @@ def _with_causality(call: dict[str, Any], convention: Convention, xp: Any) -> di
     if not there or call.get("is_causal") is not True:
         return call
     rows, columns = positions_of(call, from_end=convention.from_end)
-    earlier = rows[..., None, :, None] >= columns[..., None, None, :]
-    earlier = xp.asarray(earlier, **device_of(call["query"]))
+    pairs = rows[..., :, None] >= columns[..., None, :]  # (*B, L, S)
+    pairs = pairs[..., None, :, :] if pairs.ndim > 2 else pairs
+    earlier = xp.asarray(pairs, **device_of(call["query"]))
     low = {"mask": False, "bias": -float("inf")}
     written = {name: xp.where(earlier, call[name], low[name]) for name in there}
     return call | written | {"is_causal": False}
