@@ -13,9 +13,7 @@ from attnspec.backends import Unsupported, load
 from attnspec.backends.attention_of_form import FORMS, attention_of_form
 from attnspec.backends.backend import no_attention
 from attnspec.conformance import observe
-from attnspec.conformance.gallery import entry
 from attnspec.conformance.judge.judge import judge
-from attnspec.conformance.run.search import search
 from attnspec.conformance.sizes.cases import sized_cases
 from attnspec.reference import attention, attention_vjp
 
@@ -153,18 +151,3 @@ def test_the_command_finds_a_wrong_table_at_real_sizes(here):
     Path("served.py").write_text(wrong)
     run = attnspec("check", ".", "--sizes", "--case", "sizes-covering-29", cwd=here, status=1)
     assert "calls of attention are made as calls of paged_attention" in run.stdout
-
-
-@pytest.mark.parametrize(
-    ("name", "operation"),
-    [("sequences_attend_to_each_other", "packed_attention"), ("last_page_left_out", "paged_attention")],
-)
-def test_the_search_finds_a_bug_of_a_form(name, operation):
-    backend = entry(name).backend()
-    alone = {operation: backend.companions[operation]}
-    found = search(replace(backend, attention=no_attention, companions=alone), 300)
-    assert found is not None
-    assert found.case.operation == operation
-    assert found.verdict.bad
-    correct = {operation: PORTABLE.companions[operation]}
-    assert search(replace(PORTABLE, attention=no_attention, companions=correct), 30) is None

@@ -130,6 +130,7 @@ def test_what_is_no_fault(rings, function):
         ("returns_float32", "^rank 1 answered with another dtype: output: expected float64, got float32"),
     ],
 )
+@pytest.mark.sample(3)
 def test_the_rank_at_fault_is_named_and_all_are_started_again(rings, here, function, message):
     backend = rings(function)
     assert len(running(here)) == 2

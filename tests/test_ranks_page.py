@@ -40,13 +40,6 @@ def test_from_three_bugs_to_none_by_the_page_alone(ring):
     assert statuses == [1, 1, 1, 1, 0]
 
 
-def test_the_first_failure_is_the_one_that_is_shown(ring):
-    commands = [text for language, text in BLOCKS if language == "sh"]
-    outputs = [text for language, text in BLOCKS if language == "text"]
-    run = attnspec(*shlex.split(commands[1])[1:], cwd=ring.parent, status=1)
-    assert outputs[0] in run.stdout
-
-
 @pytest.mark.parametrize(
     "words",
     [("torch_ring:ring", "--ranks", "4"), ("jax_ring:sharded_attention",), ("dask_tree:sharded_attention",)],

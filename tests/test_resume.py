@@ -113,20 +113,6 @@ def test_a_run_stopped_at_a_failure_keeps_the_failure(folder):
     assert whole(folder, "counted:off")
 
 
-def test_several_backends_are_continued_each_from_its_own(folder):
-    both = ("counted:noted", "numpy-portable", *SIZES)
-    assert check(folder, *both).returncode == 0
-    lines = (folder / "r.jsonl").read_text().splitlines(keepends=True)
-    # The first run has lost its last case, the second one its last two.
-    runs = len(lines) // 2
-    (folder / "r.jsonl").write_text("".join((*lines[: runs - 2], *lines[runs:-3])))
-    calls(folder)
-    assert check(folder, *both, "--resume").returncode == 0
-    assert calls(folder) == 1
-    assert whole(folder, "counted:noted")
-    assert whole(folder, "numpy-portable")
-
-
 def test_verdicts_that_a_resumed_run_does_not_reach_stay_in_the_file(folder):
     both = ("counted:noted", "numpy-portable", *SIZES)
     assert check(folder, *both).returncode == 0
