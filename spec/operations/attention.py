@@ -81,6 +81,12 @@ QUERY, KEY, VALUE = ARRAYS
     DROPOUT_RATE, RETURN_LSE, RETURN_WEIGHTS, RETURN_MAX,
 ) = OPTIONS  # fmt: skip
 
+
+def options(*names: str) -> tuple[Argument, ...]:
+    """Return some options of attention, in its order."""
+    return tuple(option for option in OPTIONS if option.name in names)
+
+
 ATTENTION = Operation(
     ARRAYS,
     OPTIONS,

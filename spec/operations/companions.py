@@ -1,40 +1,27 @@
 """The companions of the operator: the arguments of the operations that have their own chapters."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from types import MappingProxyType
 
-from attnspec.operations.attention import (
-    BIAS,
-    IS_CAUSAL,
-    KEY,
-    MASK,
-    QUERY,
-    RETURN_LSE,
-    SCALE,
-    SOFTCAP,
-)
+from attnspec.operations.attention import BIAS, IS_CAUSAL, KEY, MASK, QUERY, RETURN_LSE, SCALE, SOFTCAP
 from attnspec.operations.letters import BATCH
 from attnspec.operations.operation import Argument, Bounds, Operation, Output, Shape
 
 
-def rules(**refusals: str) -> Mapping[str, str]:
-    """Return the rules that refuse the faults of an array."""
-    return MappingProxyType({"dtype": "ERR-2", **refusals})
-
-
-def array(name: str, meaning: str, rule: str, shape: Shape, refusals: Mapping[str, str]) -> Argument:
-    """Declare an operand."""
-    return Argument(name, "array", meaning, ("data",), rule, shape, refusals=refusals)
+def array(name: str, meaning: str, rule: str, shape: Shape, /, **refusals: str) -> Argument:
+    """Declare an operand, with the rules that refuse its faults."""
+    refused = MappingProxyType({"dtype": "ERR-2", **refusals})
+    return Argument(name, "array", meaning, ("data",), rule, shape, refusals=refused)
 
 
 def _weight(name: str, rule: str, shape: Shape, **refusals: str) -> Argument:
     meaning = f"projects to {name.partition('_')[0]}{'' if name.startswith('output') else ' vectors'}"
-    return array(name, meaning, rule, shape, rules(mixed="ERR-1", shape="PROJ-4", **refusals))
+    return array(name, meaning, rule, shape, mixed="ERR-1", shape="PROJ-4", **refusals)
 
 
 def _bias(name: str, shape: Shape) -> Argument:
-    one = array(name, "added to the product with that weight", "PROJ-3", shape, rules(shape="PROJ-6"))
+    one = array(name, "added to the product with that weight", "PROJ-3", shape, shape="PROJ-6")
     return replace(one, default=None)
 
 
@@ -82,13 +69,10 @@ _CONVENTION = Argument("convention", "word", "axis order of tokens, weights and 
 
 PROJECTION = Operation(
     _turning(
-        array("tokens", "tokens to project", "PROJ-1", (BATCH, "N", "E"), rules(axes="ERR-16")),
+        array("tokens", "tokens to project", "PROJ-1", (BATCH, "N", "E"), axes="ERR-16"),
         replace(_weight("weight", "PROJ-1", ("E", "F")), meaning="weight that tokens are multiplied by"),
     ),
-    (
-        replace(_bias("bias", ("F",)), meaning="added to every projected token"),
-        _CONVENTION,
-    ),
+    (replace(_bias("bias", ("F",)), meaning="added to every projected token"), _CONVENTION),
     (Output("projected", (BATCH, "N", "F"), turns=("column",), rule="PROJ-1"),),
 )
 
@@ -101,9 +85,7 @@ SCORES = Operation(
 
 SELF_ATTENTION = Operation(
     _turning(
-        array(
-            "tokens", "tokens that attend to each other", "PROJ-5", (BATCH, "L", "E"), rules(axes="ERR-16")
-        ),
+        array("tokens", "tokens that attend to each other", "PROJ-5", (BATCH, "L", "E"), axes="ERR-16"),
         _weight("query_weight", "PROJ-5", ("E", "D")),
         _weight("key_weight", "PROJ-5", ("E", "D"), D="SHAPE-6"),
         _weight("value_weight", "PROJ-5", ("E", "Dv")),
@@ -121,34 +103,20 @@ SELF_ATTENTION = Operation(
 )
 
 SPLIT_HEADS = Operation(
-    (
-        array(
-            "features",
-            "features of all heads, side by side",
-            "HEAD-3",
-            (BATCH, "N", "H*D"),
-            rules(axes="ERR-16"),
-        ),
-    ),
+    (array("features", "features of all heads, side by side", "HEAD-3", (BATCH, "N", "H*D"), axes="ERR-16"),),
     (_number_of_heads("heads", "H", "HEAD-5"),),
     (Output("split", (BATCH, "H", "N", "D"), rule="HEAD-3"),),
 )
 
 MERGE_HEADS = Operation(
-    (array("split", "features of each head", "HEAD-4", (BATCH, "H", "N", "D"), rules(axes="ERR-16")),),
+    (array("split", "features of each head", "HEAD-4", (BATCH, "H", "N", "D"), axes="ERR-16"),),
     (),
     (Output("merged", (BATCH, "N", "H*D"), rule="HEAD-4"),),
 )
 
 MULTI_HEAD_ATTENTION = Operation(
     (
-        array(
-            "tokens",
-            "tokens that queries are projected from",
-            "HEAD-6",
-            (BATCH, "L", "E"),
-            rules(axes="ERR-16"),
-        ),
+        array("tokens", "tokens that queries are projected from", "HEAD-6", (BATCH, "L", "E"), axes="ERR-16"),
         *_of_linear_layers(
             _weight("query_weight", "HEAD-6", ("E", "Hq*D"), **{"Hq*D": "HEAD-5"}),
             _weight("key_weight", "HEAD-6", ("E'", "Hkv*D"), **{"Hkv*D": "SHAPE-6"}),
@@ -165,7 +133,8 @@ MULTI_HEAD_ATTENTION = Operation(
                 "tokens that keys and values are projected from; `tokens` by default",
                 "HEAD-7",
                 (BATCH, "S", "E'"),
-                rules(mixed="ERR-1", shape="SHAPE-6"),
+                mixed="ERR-1",
+                shape="SHAPE-6",
             ),
             default=None,
         ),
@@ -185,18 +154,15 @@ MULTI_HEAD_ATTENTION = Operation(
 APPEND_CACHE = Operation(
     (
         array(
-            "cache",
-            "keys or values of earlier positions",
-            "CACHE-1",
-            (BATCH, "H", "C", "D"),
-            rules(axes="ERR-16"),
+            "cache", "keys or values of earlier positions", "CACHE-1", (BATCH, "H", "C", "D"), axes="ERR-16"
         ),
         array(
             "new",
             "keys or values to append",
             "CACHE-1",
             (BATCH, "H", "N", "D"),
-            rules(mixed="ERR-1", shape="ERR-16"),
+            mixed="ERR-1",
+            shape="ERR-16",
         ),
     ),
     (
@@ -218,7 +184,7 @@ APPEND_CACHE = Operation(
 
 GATHER_PAGES = Operation(
     (
-        array("pages", "pages of keys or values", "CACHE-4", ("P", "H", "K", "D"), rules(shape="ERR-16")),
+        array("pages", "pages of keys or values", "CACHE-4", ("P", "H", "K", "D"), shape="ERR-16"),
         Argument(
             "block_table",
             "array",
@@ -238,11 +204,9 @@ GATHER_PAGES = Operation(
 
 MERGE_PARTIALS = Operation(
     (
-        array(
-            "outputs", "output of each part", "CACHE-6", ("M", BATCH, "H", "L", "Dv"), rules(axes="ERR-16")
-        ),
+        array("outputs", "output of each part", "CACHE-6", ("M", BATCH, "H", "L", "Dv"), axes="ERR-16"),
         replace(
-            array("lses", "lse of each part", "CACHE-6", ("M", BATCH, "H", "L"), rules(shape="ERR-16")),
+            array("lses", "lse of each part", "CACHE-6", ("M", BATCH, "H", "L"), shape="ERR-16"),
             numbers="lse",
             minus_infinity=True,
             refusals=MappingProxyType({"dtype": "NUM-7", "shape": "ERR-16"}),

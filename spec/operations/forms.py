@@ -4,22 +4,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from attnspec.operations.attention import (
-    BIAS,
-    IS_CAUSAL,
-    KEY,
-    KEY_LENGTHS,
-    MASK,
-    QUERY,
-    QUERY_OFFSET,
-    RETURN_LSE,
-    SCALE,
-    SINKS,
-    SOFTCAP,
-    VALUE,
-    WINDOW,
-)
-from attnspec.operations.companions import array, rules
+from attnspec.operations.attention import ARRAYS, KEY, KEY_LENGTHS, MASK, QUERY_OFFSET, SCALE, VALUE, options
+from attnspec.operations.companions import array
 from attnspec.operations.gradients import vjp
 from attnspec.operations.letters import BATCH, ONE_MORE
 from attnspec.operations.operation import REQUIRED, Argument, Bounds, Operation, Output, Shape
@@ -158,12 +144,12 @@ BLOCK_MASK, BLOCK_COUNTS, BLOCK_INDICES, KEY_INDICES = (
 
 
 def _beside(name: str, meaning: str, shape: Shape) -> Argument:
-    return array(name, meaning, "LATENT-1", shape, rules(mixed="ERR-1", shape="ERR-16"))
+    return array(name, meaning, "LATENT-1", shape, mixed="ERR-1", shape="ERR-16")
 
 
 LATENT_ARRAYS = (
     array("query", "queries without their rotary part", "LATENT-1", (BATCH, "Hq", "L", "D"),
-        rules(axes="ERR-16")),
+        axes="ERR-16"),
     _beside("query_rotary", "rotary part of the queries", (BATCH, "Hq", "L", "Dr")),
     _beside("latent", "latent vectors, which keys and values are projected from", (BATCH, "S", "Dc")),
     _beside("key_rotary", "rotary part of the keys, shared by all heads", (BATCH, "S", "Dr")),
@@ -213,20 +199,11 @@ DROPOUT_P, SEED = (
 )  # fmt: skip
 
 SEEDED_DROPOUT_ATTENTION = Operation(
-    (QUERY, KEY, VALUE),
+    ARRAYS,
     (
-        DROPOUT_P,
-        SEED,
-        SCALE,
-        SOFTCAP,
-        BIAS,
-        MASK,
-        IS_CAUSAL,
-        QUERY_OFFSET,
-        WINDOW,
-        KEY_LENGTHS,
-        SINKS,
-        RETURN_LSE,
+        *(DROPOUT_P, SEED),
+        *options("scale", "softcap", "bias", "mask", "is_causal", "query_offset", "window"),
+        *options("key_lengths", "sinks", "return_lse"),
     ),
     (
         Output("output", (BATCH, "Hq", "L", "Dv"), rule="DROP-5", since=_SINCE),

@@ -4,15 +4,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from attnspec.operations.attention import (
-    IS_CAUSAL,
-    KEY,
-    KEY_POSITIONS,
-    QUERY,
-    QUERY_OFFSET,
-    QUERY_POSITIONS,
-)
-from attnspec.operations.companions import array, per_entry, rules
+from attnspec.operations.attention import IS_CAUSAL, KEY, KEY_POSITIONS, QUERY, QUERY_OFFSET, QUERY_POSITIONS
+from attnspec.operations.companions import array, per_entry
 from attnspec.operations.letters import BATCH
 from attnspec.operations.operation import Argument, Bounds, Numbers, Operation, Output, Shape
 
@@ -73,7 +66,7 @@ _BASE, _ROTARY_DEPTH = (
     Argument("rotary_depth", "integer", "number of features that are rotated; all by default", ("form",),
         "POS-4", default=None, binds="R", bounds=Bounds(2, "D", step=2), refusals=_of("POS-6")),
 )  # fmt: skip
-_FEATURES = array("features", "features to rotate", "POS-1", (BATCH, "H", "N", "D"), rules(axes="ERR-16"))
+_FEATURES = array("features", "features to rotate", "POS-1", (BATCH, "H", "N", "D"), axes="ERR-16")
 #: All features are rotated if no depth is given.
 _WHOLE = MappingProxyType({"R": ("rotary_depth", "D")})
 

@@ -4,13 +4,13 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from attnspec.operations.attention import IS_CAUSAL, KEY_LENGTHS, QUERY_OFFSET
-from attnspec.operations.companions import array, rules
+from attnspec.operations.companions import array
 from attnspec.operations.letters import BATCH
 from attnspec.operations.operation import Argument, Bounds, Operation, Output
 
 _SINCE = "2026.11.25"
 _ARGUMENTS = (
-    array("scores", "score of each key for each query", "SELECT-1", (BATCH, "L", "S"), rules(axes="ERR-16")),
+    array("scores", "score of each key for each query", "SELECT-1", (BATCH, "L", "S"), axes="ERR-16"),
     Argument("top_k", "integer", "number of places of a list", ("form",), "SELECT-3", binds="W",
         bounds=Bounds(1), refusals=MappingProxyType({"form": "SELECT-9", "bounds": "SELECT-9"})),
     replace(IS_CAUSAL, rule="SELECT-2"),
@@ -20,11 +20,11 @@ _ARGUMENTS = (
 _SCORES, *_OPTIONS = (replace(argument, since=_SINCE) for argument in _ARGUMENTS)
 
 _INDEXER = (
-    array("index_query", "queries of the indexer", "SELECT-10", (BATCH, "H", "L", "D"), rules(axes="ERR-16")),
+    array("index_query", "queries of the indexer", "SELECT-10", (BATCH, "H", "L", "D"), axes="ERR-16"),
     array("index_key", "keys of the indexer, shared by its heads", "SELECT-10", (BATCH, "S", "D"),
-        rules(mixed="ERR-1", shape="ERR-16")),
+        mixed="ERR-1", shape="ERR-16"),
     array("index_weights", "weight of each head of the indexer, for each query", "SELECT-10",
-        (BATCH, "H", "L"), rules(mixed="ERR-1", shape="ERR-16")),
+        (BATCH, "H", "L"), mixed="ERR-1", shape="ERR-16"),
 )  # fmt: skip
 
 INDEXER_SCORES = Operation(
