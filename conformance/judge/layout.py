@@ -1,8 +1,9 @@
 """Memory layouts: views that hold the same numbers (NUM-8)."""
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any
+
+import numpy as np
 
 Layout = Callable[[Any, Any], Any]
 
@@ -19,56 +20,23 @@ def _positions_first(xp: Any, array: Any) -> Any:
     return _swap(_fill(xp, _swap(array, -2, -3), lambda buffer: buffer, ()), -2, -3)
 
 
-def _column_major(xp: Any, array: Any) -> Any:
-    """Store all axes in the opposite order, as Fortran does."""
-    return _backwards(_fill(xp, _backwards(array), lambda buffer: buffer, ()))
-
-
 def _backwards(array: Any) -> Any:
     for axis in range(array.ndim // 2):
         array = _swap(array, axis, -1 - axis)
     return array
 
 
-def _slice(xp: Any, array: Any) -> Any:
-    """Take every second element of a larger array, along the last axis."""
-    return _fill(xp, array, lambda buffer: buffer[..., ::2], (2,))
-
-
-def _slice_rows(xp: Any, array: Any) -> Any:
-    """Take every second row of a larger array, starting with the second."""
-    return _fill(xp, array, lambda buffer: buffer[..., 1::2, :], (2, 1))
+def _part(index: Any, *times: int, axes: int = 0) -> Layout:
+    """Store in a part of a buffer that is some times as large, if the array has more than some axes."""
+    return lambda xp, array: (
+        _fill(xp, array, lambda buffer: buffer[index], times) if array.ndim > axes else array
+    )
 
 
 def _within(xp: Any, array: Any) -> Any:
     """Start in the middle of a longer row, like the parts of a fused projection."""
     count = array.shape[-1]
     return _fill(xp, array, lambda buffer: buffer[..., count : 2 * count], (3,))
-
-
-def _reverse(xp: Any, array: Any) -> Any:
-    """Store from last to first."""
-    return _fill(xp, array, lambda buffer: buffer[..., ::-1], ())
-
-
-def _reverse_rows(xp: Any, array: Any) -> Any:
-    """Store the positions from last to first."""
-    return _fill(xp, array, lambda buffer: buffer[..., ::-1, :], ()) if array.ndim > 1 else array
-
-
-def _reverse_heads(xp: Any, array: Any) -> Any:
-    """Store the heads from last to first."""
-    return _fill(xp, array, lambda buffer: buffer[..., ::-1, :, :], ()) if array.ndim > 2 else array
-
-
-def _repeat(xp: Any, array: Any) -> Any:
-    """Repeat one head by a stride of 0. All heads of the case are equal."""
-    return xp.broadcast_to(array[..., :1, :, :], array.shape) if array.ndim > 2 else array
-
-
-def _expand(xp: Any, array: Any) -> Any:
-    """Repeat the first part along the first axis by a stride of 0. All parts of the case are equal."""
-    return xp.broadcast_to(array[:1], array.shape)
 
 
 def _surround(number: int) -> Layout:
@@ -99,27 +67,22 @@ def _swap(array: Any, one: int, other: int) -> Any:
 
 
 #: Layouts by name.
-LAYOUTS: Mapping[str, Layout] = MappingProxyType(
-    {
-        "transposed": _transpose,
-        "positions first": _positions_first,
-        "column major": _column_major,
-        "sliced": _slice,
-        "sliced rows": _slice_rows,
-        "within": _within,
-        "reversed": _reverse,
-        "reversed rows": _reverse_rows,
-        "reversed heads": _reverse_heads,
-        "repeated": _repeat,
-        "expanded": _expand,
-    }
-)
-
-
+LAYOUTS: Mapping[str, Layout] = {
+    "transposed": _transpose,
+    "positions first": _positions_first,
+    "column major": lambda xp, array: _backwards(_fill(xp, _backwards(array), lambda buffer: buffer, ())),
+    "sliced": _part(np.s_[..., ::2], 2),
+    "sliced rows": _part(np.s_[..., 1::2, :], 2, 1),
+    "within": _within,
+    "reversed": _part(np.s_[..., ::-1]),
+    "reversed rows": _part(np.s_[..., ::-1, :], axes=1),
+    "reversed heads": _part(np.s_[..., ::-1, :, :], axes=2),
+    # By strides of 0: all heads, or all parts along the first axis, are equal.
+    "repeated": lambda xp, x: xp.broadcast_to(x[..., :1, :, :], x.shape) if x.ndim > 2 else x,
+    "expanded": lambda xp, array: xp.broadcast_to(array[:1], array.shape),
+}
 #: The same layout with other numbers around an array. Arrays of valid calls hold smaller ones.
-SURROUNDED: Mapping[str, Layout] = MappingProxyType(
-    {f"between {number}": _surround(number) for number in (-100, 100)}
-)
+SURROUNDED: Mapping[str, Layout] = {f"between {number}": _surround(number) for number in (-100, 100)}
 #: The layouts that hold any numbers. The others repeat one head, or one number.
 OF_ANY_NUMBERS = tuple(name for name in LAYOUTS if name not in ("repeated", "expanded"))
 
