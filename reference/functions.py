@@ -29,17 +29,15 @@ _PLAIN = frozenset(name for name, kind in _KINDS.items() if kind not in ("array"
 _PER_ENTRY = frozenset(name for name, kind in _KINDS.items() if kind == "integers")
 
 #: The annotation of each kind of argument, as help shows it.
-_ANNOTATIONS: Mapping[str, str] = MappingProxyType(
-    {
-        "array": "ArrayLike",
-        "integers": "ArrayLike",
-        "number": "float",
-        "integer": "int",
-        "flag": "bool",
-        "window": "tuple[int | None, int | None]",
-        "word": "str",
-    }
-)
+_ANNOTATIONS: Mapping[str, str] = {
+    "array": "ArrayLike",
+    "integers": "ArrayLike",
+    "number": "float",
+    "integer": "int",
+    "flag": "bool",
+    "window": "tuple[int | None, int | None]",
+    "word": "str",
+}
 #: The function of a call that computes each operation.
 _COMPUTES: dict[str, Step] = {}
 

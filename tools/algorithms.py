@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from math import e, log2
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -263,42 +262,38 @@ def _online(tile: int, *more: Any, **options: Any) -> Algorithm:
 
 
 #: The algorithms by name, roughly from simple to complex.
-ALGORITHMS: Mapping[str, Algorithm] = MappingProxyType(
-    {
-        "dense": Algorithm(dense),
-        "sequential sums": Algorithm(partial(sum_by, total=sequential)),
-        "pairwise sums": Algorithm(partial(sum_by, total=pairwise)),
-        "online, tile 16": _online(16),
-        "online, tile 32": _online(32),
-        "online, tile 64": _online(64),
-        "online, key by key": _online(1),
-        "reversed, tile 16": Algorithm(partial(backwards, tile=16)),
-        "split in 2": Algorithm(partial(split, parts=2, by_sum=False)),
-        "split in 3": Algorithm(partial(split, parts=3, by_sum=False)),
-        "split in 3, divided by sum": Algorithm(partial(split, parts=3, by_sum=True)),
-        "base 2": Algorithm(partial(base_two, early=False)),
-        "base 2, scaled query": Algorithm(partial(base_two, early=True)),
-        "scaled query": Algorithm(partial(scale_first, share=1.0)),
-        "scaled query and key": Algorithm(partial(scale_first, share=0.5)),
-        "weights cast": Algorithm(partial(store, scores_too=False), "cast"),
-        "exponentials cast, tile 32": _online(32, "cast", cast=True),
-        "exponentials cast and summed": _online(64, "cast", cast=True, summed=True),
-        "exponentials short and cast": _online(64, "cast", SHORT, cast=True, exponential=short_exponential),
-        "lse, tile 16": _online(16, "full", DTYPES, "lse"),
-        "lse, key by key": _online(1, "full", DTYPES, "lse"),
-        "lse, exponentials short": _online(64, "cast", SHORT, "lse", exponential=short_exponential),
-        "all stored": Algorithm(partial(store, scores_too=True), "storage"),
-        "all stored, sums too": Algorithm(store_sums, "storage"),
-        "split in 8, merged by sigmoids": Algorithm(partial(chain, parts=8, merge=by_sigmoids)),
-    }
-)
+ALGORITHMS: Mapping[str, Algorithm] = {
+    "dense": Algorithm(dense),
+    "sequential sums": Algorithm(partial(sum_by, total=sequential)),
+    "pairwise sums": Algorithm(partial(sum_by, total=pairwise)),
+    "online, tile 16": _online(16),
+    "online, tile 32": _online(32),
+    "online, tile 64": _online(64),
+    "online, key by key": _online(1),
+    "reversed, tile 16": Algorithm(partial(backwards, tile=16)),
+    "split in 2": Algorithm(partial(split, parts=2, by_sum=False)),
+    "split in 3": Algorithm(partial(split, parts=3, by_sum=False)),
+    "split in 3, divided by sum": Algorithm(partial(split, parts=3, by_sum=True)),
+    "base 2": Algorithm(partial(base_two, early=False)),
+    "base 2, scaled query": Algorithm(partial(base_two, early=True)),
+    "scaled query": Algorithm(partial(scale_first, share=1.0)),
+    "scaled query and key": Algorithm(partial(scale_first, share=0.5)),
+    "weights cast": Algorithm(partial(store, scores_too=False), "cast"),
+    "exponentials cast, tile 32": _online(32, "cast", cast=True),
+    "exponentials cast and summed": _online(64, "cast", cast=True, summed=True),
+    "exponentials short and cast": _online(64, "cast", SHORT, cast=True, exponential=short_exponential),
+    "lse, tile 16": _online(16, "full", DTYPES, "lse"),
+    "lse, key by key": _online(1, "full", DTYPES, "lse"),
+    "lse, exponentials short": _online(64, "cast", SHORT, "lse", exponential=short_exponential),
+    "all stored": Algorithm(partial(store, scores_too=True), "storage"),
+    "all stored, sums too": Algorithm(store_sums, "storage"),
+    "split in 8, merged by sigmoids": Algorithm(partial(chain, parts=8, merge=by_sigmoids)),
+}
 
 #: Algorithms in use that exceed the budget, by name.
-EXCEEDING: Mapping[str, Algorithm] = MappingProxyType(
-    {
-        "merged by difference, 2 parts": Algorithm(partial(chain, parts=2, merge=by_difference), None),
-        "merged by difference, 8 parts": Algorithm(partial(chain, parts=8, merge=by_difference), None),
-        "denominator by logaddexp": Algorithm(denominator_by_logarithms, None),
-        "lse by logaddexp": Algorithm(denominator_by_logarithms, None, output="lse"),
-    }
-)
+EXCEEDING: Mapping[str, Algorithm] = {
+    "merged by difference, 2 parts": Algorithm(partial(chain, parts=2, merge=by_difference), None),
+    "merged by difference, 8 parts": Algorithm(partial(chain, parts=8, merge=by_difference), None),
+    "denominator by logaddexp": Algorithm(denominator_by_logarithms, None),
+    "lse by logaddexp": Algorithm(denominator_by_logarithms, None, output="lse"),
+}

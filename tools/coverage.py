@@ -8,7 +8,6 @@ because an implementation may lack the others.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,39 +47,37 @@ def sizes_of(arguments: Mapping[str, Any]) -> Sizes:
 
 
 #: The size classes, by name. Each is about a size that selects a path or a tile in kernels.
-SIZE_CLASSES: Mapping[str, Callable[[Sizes], bool]] = MappingProxyType(
-    {
-        "one query, more keys": lambda s: s.queries == 1 < s.keys,
-        "one query, more than 128 keys": lambda s: s.queries == 1 and s.keys > 128,
-        "a few queries, more than 128 keys": lambda s: 1 < s.queries <= 8 and s.keys > 128,
-        "queries past 64": lambda s: s.queries > 64,
-        "queries past 128": lambda s: s.queries > 128,
-        "queries a multiple of 64": lambda s: s.queries > 0 == s.queries % 64,
-        "keys past 16": lambda s: s.keys > 16,
-        "keys past 32": lambda s: s.keys > 32,
-        "keys past 64": lambda s: s.keys > 64,
-        "keys past 128": lambda s: s.keys > 128,
-        "keys past 256": lambda s: s.keys > 256,
-        "keys a multiple of 64": lambda s: s.keys > 0 == s.keys % 64,
-        "keys a multiple of 128": lambda s: s.keys > 0 == s.keys % 128,
-        "depth past 64": lambda s: s.depth > 64,
-        "depth past 128": lambda s: s.depth > 128,
-        "depth no multiple of 8, keys past 128": lambda s: s.depth % 8 > 0 and s.keys > 128,
-        "another depth of values, keys past 128": lambda s: s.value_depth != s.depth and s.keys > 128,
-        "heads past 8": lambda s: s.heads > 8,
-        "heads past 16": lambda s: s.heads > 16,
-        "batch past 4": lambda s: int(np.prod(s.batch)) > 4,
-        "two batch axes": lambda s: s.axes == 2,
-        "three batch axes": lambda s: s.axes == 3,
-        "two batch axes, queries past 64": lambda s: s.axes == 2 and s.queries >= 64,
-        "groups of 3": lambda s: s.groups == 3,
-        "groups of 5": lambda s: s.groups == 5,
-        "groups of 8": lambda s: s.groups == 8,
-        "groups of 16": lambda s: s.groups == 16,
-        "grouped heads, one query": lambda s: s.groups > 1 == s.queries,
-        "grouped heads, queries and keys past 64": lambda s: s.groups > 1 and min(s.queries, s.keys) > 64,
-    }
-)
+SIZE_CLASSES: Mapping[str, Callable[[Sizes], bool]] = {
+    "one query, more keys": lambda s: s.queries == 1 < s.keys,
+    "one query, more than 128 keys": lambda s: s.queries == 1 and s.keys > 128,
+    "a few queries, more than 128 keys": lambda s: 1 < s.queries <= 8 and s.keys > 128,
+    "queries past 64": lambda s: s.queries > 64,
+    "queries past 128": lambda s: s.queries > 128,
+    "queries a multiple of 64": lambda s: s.queries > 0 == s.queries % 64,
+    "keys past 16": lambda s: s.keys > 16,
+    "keys past 32": lambda s: s.keys > 32,
+    "keys past 64": lambda s: s.keys > 64,
+    "keys past 128": lambda s: s.keys > 128,
+    "keys past 256": lambda s: s.keys > 256,
+    "keys a multiple of 64": lambda s: s.keys > 0 == s.keys % 64,
+    "keys a multiple of 128": lambda s: s.keys > 0 == s.keys % 128,
+    "depth past 64": lambda s: s.depth > 64,
+    "depth past 128": lambda s: s.depth > 128,
+    "depth no multiple of 8, keys past 128": lambda s: s.depth % 8 > 0 and s.keys > 128,
+    "another depth of values, keys past 128": lambda s: s.value_depth != s.depth and s.keys > 128,
+    "heads past 8": lambda s: s.heads > 8,
+    "heads past 16": lambda s: s.heads > 16,
+    "batch past 4": lambda s: int(np.prod(s.batch)) > 4,
+    "two batch axes": lambda s: s.axes == 2,
+    "three batch axes": lambda s: s.axes == 3,
+    "two batch axes, queries past 64": lambda s: s.axes == 2 and s.queries >= 64,
+    "groups of 3": lambda s: s.groups == 3,
+    "groups of 5": lambda s: s.groups == 5,
+    "groups of 8": lambda s: s.groups == 8,
+    "groups of 16": lambda s: s.groups == 16,
+    "grouped heads, one query": lambda s: s.groups > 1 == s.queries,
+    "grouped heads, queries and keys past 64": lambda s: s.groups > 1 and min(s.queries, s.keys) > 64,
+}
 
 
 @dataclass(frozen=True)
@@ -171,7 +168,7 @@ _SEGMENTS = ("query_segment_ids", "key_segment_ids")
 _POSITIONS = ("is_causal", "query_positions", "key_positions")
 _INTEGERS = {"query_offset": _OFFSET, "query_lengths": ("query_lengths",), "key_lengths": ("key_lengths",)}
 #: The forms of options, by name.
-FORMS: Mapping[str, Form] = MappingProxyType(
+FORMS: Mapping[str, Form] = (
     {
         "nothing": _form(),
         "scale": _form("scale", holds=lambda case: case.arguments["scale"] > 0),
@@ -214,17 +211,14 @@ FORMS: Mapping[str, Form] = MappingProxyType(
     }
 )
 #: The arguments of each source of masking.
-SOURCES: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {name: (name,) for name in ("mask", "bias", "is_causal", "window", "query_lengths", "key_lengths")}
-    | {"query_offset": _OFFSET, "segments": _SEGMENTS, "positions": _POSITIONS}
-)
+SOURCES: Mapping[str, tuple[str, ...]] = {
+    name: (name,) for name in ("mask", "bias", "is_causal", "window", "query_lengths", "key_lengths")
+} | {"query_offset": _OFFSET, "segments": _SEGMENTS, "positions": _POSITIONS}
 #: The sizes in which a pair of sources is called: long in both axes, or one query with many keys.
-PAIR_CLASSES: Mapping[str, Callable[[Sizes], bool]] = MappingProxyType(
-    {
-        "queries past 64, keys past 128": lambda s: s.queries > 64 and s.keys > 128,
-        "one query, more than 128 keys": SIZE_CLASSES["one query, more than 128 keys"],
-    }
-)
+PAIR_CLASSES: Mapping[str, Callable[[Sizes], bool]] = {
+    "queries past 64, keys past 128": lambda s: s.queries > 64 and s.keys > 128,
+    "one query, more than 128 keys": SIZE_CLASSES["one query, more than 128 keys"],
+}
 #: The last allowed key or query, and their neighbours, at the edges of tiles.
 EDGES = (63, 64, 65, 127, 128, 129)
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from types import MappingProxyType
 
 import numpy as np
 
@@ -101,19 +100,17 @@ def _fault(function: Callable[..., Array], dtypes: tuple[str, ...], output: str 
 
 
 #: By name.
-FAULTS: Mapping[str, Algorithm] = MappingProxyType(
-    {
-        "softmax in half": _fault(softmax_in_half, SHORT),
-        "scores stored in half": _fault(scores_in_half, SHORT),
-        "sums in half": _fault(sums_in_half, SHORT),
-        "float64 in float32": _fault(in_float32, ("float64",)),
-        "exp off by 1e-3": _fault(rough_exponential, DTYPES),
-        "last key missing": _fault(missing_key, DTYPES),
-        "result truncated": _fault(truncated_result, SHORT),
-        "weights truncated": _fault(truncated_weights, SHORT),
-        "lse, softmax in half": _fault(softmax_in_half, SHORT, "lse"),
-        "lse, sums in half": _fault(sums_in_half, SHORT, "lse"),
-        "lse, exp off by 1e-3": _fault(rough_exponential, DTYPES, "lse"),
-        "lse, last key missing": _fault(missing_key, DTYPES, "lse"),
-    }
-)
+FAULTS: Mapping[str, Algorithm] = {
+    "softmax in half": _fault(softmax_in_half, SHORT),
+    "scores stored in half": _fault(scores_in_half, SHORT),
+    "sums in half": _fault(sums_in_half, SHORT),
+    "float64 in float32": _fault(in_float32, ("float64",)),
+    "exp off by 1e-3": _fault(rough_exponential, DTYPES),
+    "last key missing": _fault(missing_key, DTYPES),
+    "result truncated": _fault(truncated_result, SHORT),
+    "weights truncated": _fault(truncated_weights, SHORT),
+    "lse, softmax in half": _fault(softmax_in_half, SHORT, "lse"),
+    "lse, sums in half": _fault(sums_in_half, SHORT, "lse"),
+    "lse, exp off by 1e-3": _fault(rough_exponential, DTYPES, "lse"),
+    "lse, last key missing": _fault(missing_key, DTYPES, "lse"),
+}

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import product as pairs
 from math import log2
-from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -181,39 +180,35 @@ def _on_units(split: units.Split, profile: str, *, block: int = 4, **options: An
 _FLASH: dict[str, Any] = {"cast": True, "columns": 64, "rows": 32, "folded": True}
 
 #: The algorithms by name, roughly from simple to complex.
-BACKWARDS: Mapping[str, Backward] = MappingProxyType(
-    {
-        "dense": Backward(partial(backward, weights="kept", delta="keys")),
-        "weights kept, delta of the output": Backward(partial(backward, weights="kept")),
-        "recomputed": Backward(backward),
-        "recomputed, delta of the keys": Backward(partial(backward, delta="keys")),
-        "recomputed to base 2": Backward(partial(backward, weights="base 2", folded=True)),
-        "sequential sums": Backward(
-            partial(backward, delta="keys", product=multiply_in_order), products=2**17
-        ),
-        "scaled first": Backward(partial(backward, scaled_first=True)),
-        "division last": Backward(division_last),
-        "tiles of 16 keys": Backward(partial(backward, columns=16, folded=True)),
-        "tiles of 64 keys": Backward(partial(backward, columns=64, delta="keys")),
-        "tiles of 1 key": Backward(partial(backward, columns=1), products=2**17),
-        "tiles of 8 queries": Backward(partial(backward, rows=8)),
-        "split over queries, one by one": Backward(partial(backward, rows=1), products=2**17),
-        "tiles of 32 and 16, from the last": Backward(partial(backward, rows=32, columns=16, reverse=True)),
-        "cast": Backward(partial(backward, cast=True), "cast"),
-        "cast, weights kept": Backward(partial(backward, cast=True, weights="kept", delta="keys"), "cast"),
-        "cast in tiles": Backward(partial(backward, **_FLASH), "cast"),
-        "cast, scaled first": Backward(partial(backward, cast=True, scaled_first=True), "cast"),
-        "cast, exponentials short": Backward(
-            partial(backward, exponential=short_exponential, **_FLASH), "cast", SHORT
-        ),
-        "cast as differentiated": Backward(
-            partial(backward, cast=True, cast_cotangents=True, weights="kept", delta="keys"), "cast"
-        ),
-        "all stored": Backward(all_stored, "storage", SHORT),
-        "matrix units, blocks of 4": _on_units(units.as_they_are, "matrix", **_FLASH),
-        "matrix units, blocks of 16": _on_units(units.as_they_are, "matrix", block=16, cast=True),
-        "bf16x3, blocks of 4": _on_units(units.split_in_two, "bf16x3"),
-        "tf32 cut off, blocks of 4": _on_units(partial(units.cut_off, digits=11), "tf32"),
-        "bf16, blocks of 4": _on_units(units.round_to_bfloat16, "bf16"),
-    }
-)
+BACKWARDS: Mapping[str, Backward] = {
+    "dense": Backward(partial(backward, weights="kept", delta="keys")),
+    "weights kept, delta of the output": Backward(partial(backward, weights="kept")),
+    "recomputed": Backward(backward),
+    "recomputed, delta of the keys": Backward(partial(backward, delta="keys")),
+    "recomputed to base 2": Backward(partial(backward, weights="base 2", folded=True)),
+    "sequential sums": Backward(partial(backward, delta="keys", product=multiply_in_order), products=2**17),
+    "scaled first": Backward(partial(backward, scaled_first=True)),
+    "division last": Backward(division_last),
+    "tiles of 16 keys": Backward(partial(backward, columns=16, folded=True)),
+    "tiles of 64 keys": Backward(partial(backward, columns=64, delta="keys")),
+    "tiles of 1 key": Backward(partial(backward, columns=1), products=2**17),
+    "tiles of 8 queries": Backward(partial(backward, rows=8)),
+    "split over queries, one by one": Backward(partial(backward, rows=1), products=2**17),
+    "tiles of 32 and 16, from the last": Backward(partial(backward, rows=32, columns=16, reverse=True)),
+    "cast": Backward(partial(backward, cast=True), "cast"),
+    "cast, weights kept": Backward(partial(backward, cast=True, weights="kept", delta="keys"), "cast"),
+    "cast in tiles": Backward(partial(backward, **_FLASH), "cast"),
+    "cast, scaled first": Backward(partial(backward, cast=True, scaled_first=True), "cast"),
+    "cast, exponentials short": Backward(
+        partial(backward, exponential=short_exponential, **_FLASH), "cast", SHORT
+    ),
+    "cast as differentiated": Backward(
+        partial(backward, cast=True, cast_cotangents=True, weights="kept", delta="keys"), "cast"
+    ),
+    "all stored": Backward(all_stored, "storage", SHORT),
+    "matrix units, blocks of 4": _on_units(units.as_they_are, "matrix", **_FLASH),
+    "matrix units, blocks of 16": _on_units(units.as_they_are, "matrix", block=16, cast=True),
+    "bf16x3, blocks of 4": _on_units(units.split_in_two, "bf16x3"),
+    "tf32 cut off, blocks of 4": _on_units(partial(units.cut_off, digits=11), "tf32"),
+    "bf16, blocks of 4": _on_units(units.round_to_bfloat16, "bf16"),
+}

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from types import MappingProxyType
 from typing import Any
 from zlib import crc32
 
@@ -289,7 +288,7 @@ def with_options(random: np.random.Generator, *size: int, of: tuple[str, ...]) -
 _ALL = ("causal", "softcap", "bias", "sinks", "lse", "dropout")
 
 #: By name.
-DATASETS: Mapping[str, Callable[..., Drawn]] = MappingProxyType(
+DATASETS: Mapping[str, Callable[..., Drawn]] = (
     {
         "plain": plain,
         "flat": flat,

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -144,28 +143,24 @@ def _short(
 
 
 #: By name.
-GRADIENT_FAULTS: Mapping[str, Backward] = MappingProxyType(
-    {
-        "delta in half": _short("delta", _means),
-        "softmax backward in half": _short("cotangents", _softmax_backward),
-        "weights of scores in half": _short("scores", round_to),
-        "lse in half": _short("lse", round_to),
-        "tanh in half": _short("slope", _slope),
-        "sums over queries in half": _short("down", _product, 2**21),
-        "sums over keys in half": _short("across", _product, 2**21),
-        "group summed in half": _short("heads", _sum),
-        "results truncated": _short("result", truncate),
-        "exponentials off by 1e-3": Backward(partial(stepwise, steps={"weights": _rough}), None),
-        "last query missing": Backward(_without_last_query, None),
-        "tf32 undeclared": Backward(partial(backward, product=_TF32), None, ("float32",), products=2**17),
-        "float64 in float32": Backward(_in_float32, None, ("float64",)),
-    }
-)
+GRADIENT_FAULTS: Mapping[str, Backward] = {
+    "delta in half": _short("delta", _means),
+    "softmax backward in half": _short("cotangents", _softmax_backward),
+    "weights of scores in half": _short("scores", round_to),
+    "lse in half": _short("lse", round_to),
+    "tanh in half": _short("slope", _slope),
+    "sums over queries in half": _short("down", _product, 2**21),
+    "sums over keys in half": _short("across", _product, 2**21),
+    "group summed in half": _short("heads", _sum),
+    "results truncated": _short("result", truncate),
+    "exponentials off by 1e-3": Backward(partial(stepwise, steps={"weights": _rough}), None),
+    "last query missing": Backward(_without_last_query, None),
+    "tf32 undeclared": Backward(partial(backward, product=_TF32), None, ("float32",), products=2**17),
+    "float64 in float32": Backward(_in_float32, None, ("float64",)),
+}
 
 #: These are in use. They round partial sums to the storage dtype before they add them up.
-IN_USE: Mapping[str, Backward] = MappingProxyType(
-    {
-        "parts of a group rounded": _short("heads", _round_parts),
-        "sums over queries rounded after each 32": _short("down", _in_blocks, rows=32),
-    }
-)
+IN_USE: Mapping[str, Backward] = {
+    "parts of a group rounded": _short("heads", _round_parts),
+    "sums over queries rounded after each 32": _short("down", _in_blocks, rows=32),
+}

@@ -6,7 +6,6 @@ the weights to 8 bits before the second product.
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from types import MappingProxyType
 from typing import Any
 
 import ml_dtypes
@@ -169,44 +168,36 @@ def _unit(
     return Algorithm(function, accuracy if correct else None, dtypes, profile=profile)
 
 
-_CDNA: Mapping[str, Any] = MappingProxyType({"add": paired_sum, "dtypes": ("float16",)})
+_CDNA: Mapping[str, Any] = {"add": paired_sum, "dtypes": ("float16",)}
 
 
 #: The algorithms by name: for each profile one that stays within it, and one that does not.
-UNITS: Mapping[str, Algorithm] = MappingProxyType(
-    {
-        "matrix units, blocks of 4": _unit(as_they_are, "matrix"),
-        "matrix units, blocks of 16": _unit(as_they_are, "matrix", block=16),
-        "bf16x3, blocks of 4": _unit(split_in_two, "bf16x3"),
-        "tf32 cut off, blocks of 4": _unit(partial(cut_off, digits=11), "tf32"),
-        "bf16, blocks of 4": _unit(round_to_bfloat16, "bf16"),
-        "bf16x6, blocks of 8": _unit(split_in_three, "", block=8, dtypes=("float32",)),
-        "tf32x3 cut off, blocks of 4": _unit(split_by_cutting, "tf32x3"),
-        "CDNA 1": _unit(as_they_are, "", add=paired_sum),
-        "CDNA 2": _unit(flush, "flushed", **_CDNA),
-        "CDNA 3": _unit(as_they_are, "matrix", block=8, add=sum_rounded_down),
-        "CDNA 3, tf32": _unit(partial(cut_off, digits=11), "tf32", add=sum_rounded_down),
-        "fp8 weights, sums of 14 digits, Hopper": _unit(
-            as_they_are, "fp8-14", block=32, digits=14, factor=256.0
-        ),
-        "fp8 weights, sums of 14 digits, Ada": _unit(
-            as_they_are, "fp8-14", block=16, digits=14, factor=256.0
-        ),
-        "bf16x6, three products": _unit(split_in_two, "", correct=False, dtypes=("float32",)),
-        "tf32x3, one cross term missing": _unit(
-            partial(split_by_cutting, crossed=False), "tf32x3", correct=False
-        ),
-        "CDNA 2, factors flushed below 2^-8": _unit(
-            partial(flush, least=2.0**-8), "flushed", correct=False, **_CDNA
-        ),
-        "matrix units, sums of 14 digits": _unit(as_they_are, "matrix", digits=14, correct=False),
-        "bf16x3, one cross term missing": _unit(
-            partial(split_in_two, crossed=False), "bf16x3", correct=False
-        ),
-        "bf16 declared as tf32": _unit(round_to_bfloat16, "tf32", correct=False),
-        "bf16, sums of 8 digits": _unit(round_to_bfloat16, "bf16", digits=8, correct=False),
-    }
-)
+UNITS: Mapping[str, Algorithm] = {
+    "matrix units, blocks of 4": _unit(as_they_are, "matrix"),
+    "matrix units, blocks of 16": _unit(as_they_are, "matrix", block=16),
+    "bf16x3, blocks of 4": _unit(split_in_two, "bf16x3"),
+    "tf32 cut off, blocks of 4": _unit(partial(cut_off, digits=11), "tf32"),
+    "bf16, blocks of 4": _unit(round_to_bfloat16, "bf16"),
+    "bf16x6, blocks of 8": _unit(split_in_three, "", block=8, dtypes=("float32",)),
+    "tf32x3 cut off, blocks of 4": _unit(split_by_cutting, "tf32x3"),
+    "CDNA 1": _unit(as_they_are, "", add=paired_sum),
+    "CDNA 2": _unit(flush, "flushed", **_CDNA),
+    "CDNA 3": _unit(as_they_are, "matrix", block=8, add=sum_rounded_down),
+    "CDNA 3, tf32": _unit(partial(cut_off, digits=11), "tf32", add=sum_rounded_down),
+    "fp8 weights, sums of 14 digits, Hopper": _unit(as_they_are, "fp8-14", block=32, digits=14, factor=256.0),
+    "fp8 weights, sums of 14 digits, Ada": _unit(as_they_are, "fp8-14", block=16, digits=14, factor=256.0),
+    "bf16x6, three products": _unit(split_in_two, "", correct=False, dtypes=("float32",)),
+    "tf32x3, one cross term missing": _unit(
+        partial(split_by_cutting, crossed=False), "tf32x3", correct=False
+    ),
+    "CDNA 2, factors flushed below 2^-8": _unit(
+        partial(flush, least=2.0**-8), "flushed", correct=False, **_CDNA
+    ),
+    "matrix units, sums of 14 digits": _unit(as_they_are, "matrix", digits=14, correct=False),
+    "bf16x3, one cross term missing": _unit(partial(split_in_two, crossed=False), "bf16x3", correct=False),
+    "bf16 declared as tf32": _unit(round_to_bfloat16, "tf32", correct=False),
+    "bf16, sums of 8 digits": _unit(round_to_bfloat16, "bf16", digits=8, correct=False),
+}
 
 
 #: The largest number of each format.
@@ -276,22 +267,18 @@ def _short_weights(function: Callable[..., Array], *, correct: bool = True, **op
 
 
 #: The algorithms by name: some that stay within the profile, and some that do not.
-SHORT_WEIGHTS: Mapping[str, Algorithm] = MappingProxyType(
-    {
-        "fp8 weights, raised by 2^8": _short_weights(dense),
-        "fp8 weights, raised by 2^4": _short_weights(dense, factor=16.0),
-        "fp8 weights, normalised, times 448": _short_weights(dense, normalised=True, factor=448.0),
-        "fp8 weights, summed as rounded": _short_weights(dense, summed=True),
-        "fp8 weights, tile 8": _short_weights(online),
-        "fp8 weights, maximum 4 behind": _short_weights(online, factor=16.0, lag=4.0),
-        "fp8 weights, not raised": _short_weights(dense, factor=1.0, correct=False),
-        "fp8 weights, normalised, not raised": _short_weights(
-            dense, normalised=True, factor=1.0, correct=False
-        ),
-        "fp8 weights, saturated": _short_weights(online, lag=4.0, correct=False),
-        "fp8 weights, truncated": _short_weights(dense, rounded=truncate, correct=False),
-        "fp8 weights, in e5m2": _short_weights(
-            dense, rounded=partial(to_nearest, name="float8_e5m2"), correct=False
-        ),
-    }
-)
+SHORT_WEIGHTS: Mapping[str, Algorithm] = {
+    "fp8 weights, raised by 2^8": _short_weights(dense),
+    "fp8 weights, raised by 2^4": _short_weights(dense, factor=16.0),
+    "fp8 weights, normalised, times 448": _short_weights(dense, normalised=True, factor=448.0),
+    "fp8 weights, summed as rounded": _short_weights(dense, summed=True),
+    "fp8 weights, tile 8": _short_weights(online),
+    "fp8 weights, maximum 4 behind": _short_weights(online, factor=16.0, lag=4.0),
+    "fp8 weights, not raised": _short_weights(dense, factor=1.0, correct=False),
+    "fp8 weights, normalised, not raised": _short_weights(dense, normalised=True, factor=1.0, correct=False),
+    "fp8 weights, saturated": _short_weights(online, lag=4.0, correct=False),
+    "fp8 weights, truncated": _short_weights(dense, rounded=truncate, correct=False),
+    "fp8 weights, in e5m2": _short_weights(
+        dense, rounded=partial(to_nearest, name="float8_e5m2"), correct=False
+    ),
+}

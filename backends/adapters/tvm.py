@@ -105,10 +105,6 @@ def _rows_far_below(arguments: Arguments) -> Rows:
     return np.asarray((np.where(pairs_of(arguments), scores, -np.inf) < -lowest).all(axis=-1))
 
 
-def _has_other_heads(arguments: Arguments) -> bool:
-    return len({arguments[name].shape[-3] for name in ("query", "key", "value")}) > 1
-
-
 def _with_heads_in_memory(arguments: Arguments) -> Arguments:
     """Give each query head of the batch the next key head in memory, and none past the last."""
     outer = arguments["query"].shape[:-2]
@@ -134,7 +130,7 @@ _DEVIATIONS = (
     Deviation(("HEAD-1", "HEAD-2"),
         "the numbers of heads are not checked: heads are paired in the order of memory, and past its end",
         "tvm/other_heads", (Unwritten(_past_the_end), OtherCall(_with_heads_in_memory)),
-        when=_has_other_heads),
+        when=lambda arguments: len({arguments[name].shape[-3] for name in ("query", "key", "value")}) > 1),
     Deviation(("NUM-1",), "beside a scale the output of float16 has the dtype float32", "tvm/float16_scale",
         InDtype("float32"), dtypes=("float16",), when=lambda arguments: arguments.get("scale") is not None),
     Deviation(("SOFT-2", "MASK-4"), "beside causal_mask a row whose scores are all far below 0 is NaN",

@@ -14,7 +14,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import NDArray
 
 from attnspec.backends.library import array_properties
 from attnspec.backends.library.library import Library
@@ -33,15 +32,6 @@ _HASTE = (
 _SOURCES = (("jax._src.pjit", "_pjit_lower"), ("jax._src.interpreters.pxla", "_cached_lowering_to_hlo"))
 #: The private function of JAX 0.10 that creates an MLIR context.
 _WRITING, _NEW = "jax._src.interpreters.mlir", "make_ir_context"
-
-
-def _to_library(array: NDArray[Any], device: str) -> Any:
-    # `jnp.asarray` would compile an identity function for every shape.
-    return jax.device_put(array, jax.devices(device)[0] if device else None)
-
-
-def _to_numpy(array: Any, _device: str) -> NDArray[Any]:
-    return np.array(array)
 
 
 def _differentiate(
@@ -103,8 +93,8 @@ LIBRARY = Library(
     "jax",
     jax.__version__,
     jnp,
-    _to_library,
-    _to_numpy,
+    lambda array, device: jax.device_put(array, jax.devices(device)[0] if device else None),
+    lambda array, _device: np.array(array),
     **array_properties("jax"),
     compile=jax.jit,
     capture=jax.jit,

@@ -93,14 +93,11 @@ class Library:
 
 def array_api_library(name: str, version: str, xp: Any, **more: Any) -> Library:
     """Make a `Library` for a library that needs only the Array API and `numpy.asarray`."""
-    return Library(name, version, xp, partial(_put, xp), _take, **more)
+    return Library(
+        name, version, xp, partial(_put, xp), lambda array, _device: np.asarray(array).copy(), **more
+    )
 
 
 def _put(xp: Any, array: NDArray[Any], device: str) -> Any:
     placed = xp.asarray(array)
     return array_api_compat.to_device(placed, device) if device else placed
-
-
-def _take(array: Any, _device: str) -> NDArray[Any]:
-    # `np.array(array)` raises a deprecation warning for some libraries.
-    return np.asarray(array).copy()

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -71,9 +70,7 @@ def _changes(rule: str, case: Case, values: Mapping[str, Any], off: str) -> bool
 
 
 #: The rule about an empty row, by output with an axis of queries.
-_RULES: Mapping[str, str] = MappingProxyType(
-    {"output": "MASK-6", "weights": "MASK-6", "lse": "SOFT-7", "d_query": "GRAD-10"}
-)
+_RULES: Mapping[str, str] = {"output": "MASK-6", "weights": "MASK-6", "lse": "SOFT-7", "d_query": "GRAD-10"}
 #: The operations that have these rows and no others.
 _OPERATIONS = ("attention", "attention_vjp")
 
@@ -128,7 +125,7 @@ _SLACK = 8
 #: The rule that a wrong shape of an output of attention breaks.
 SHAPE_RULES = {output.name: output.rule for output in OPERATIONS["attention"].results}
 #: The rules about dtypes of outputs; that of the others is NUM-1.
-_DTYPES: Mapping[str, str] = MappingProxyType({"lse": "NUM-7", "max": "SOFT-8", "index_scores": "NUM-7"})
+_DTYPES: Mapping[str, str] = {"lse": "NUM-7", "max": "SOFT-8", "index_scores": "NUM-7"}
 
 
 @dataclass(frozen=True)

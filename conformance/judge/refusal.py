@@ -4,7 +4,6 @@ import re
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,64 +40,60 @@ _LATENT = _ones(query=(2, 3, 4), query_rotary=(2, 3, 2), latent=(4, 5), key_rota
 )
 _DROPPED = _ones(query=(2, 3, 4), key=(2, 3, 4), value=(2, 3, 4)) | {"dropout_p": 0.5, "seed": 1}
 
-_SPARSE: Mapping[str, Mapping[str, Any]] = MappingProxyType(
-    {
-        "block_sparse_attention": {
-            "query_block": 2,
-            "key_block": 2,
-            "block_mask": np.array([[True, False], [True, True]]),
-        },
-        "listed_attention": {"key_indices": np.array([[0, 1], [2, -1], [0, 2]])},
-    }
-)
+_SPARSE: Mapping[str, Mapping[str, Any]] = {
+    "block_sparse_attention": {
+        "query_block": 2,
+        "key_block": 2,
+        "block_mask": np.array([[True, False], [True, True]]),
+    },
+    "listed_attention": {"key_indices": np.array([[0, 1], [2, -1], [0, 2]])},
+}
 #: Valid calls, which distinguish a refusal from a function that always raises.
-FITTING_CALLS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
-    {
-        "projection": _ones(tokens=(3, 2), weight=(2, 2)),
-        "scores": _ones(query=(2, 3, 4), key=(2, 3, 4)),
-        "attention": _ones(query=(2, 3, 4), key=(2, 3, 4), value=(2, 3, 4)),
-        "attention_vjp": _ones(query=(2, 3, 4), key=(2, 3, 4), value=(2, 3, 4), d_output=(2, 3, 4)),
-        "self_attention": _ones(tokens=(3, 2)) | _WEIGHTS,
-        "split_heads": _ones(features=(3, 4)) | {"heads": 2},
-        "merge_heads": _ones(split=(2, 3, 2)),
-        "multi_head_attention": _ones(tokens=(3, 2)) | _WEIGHTS | _ones(output_weight=(2, 2)) | {"heads": 2},
-        "multi_head_attention_vjp": _ones(tokens=(3, 2), d_output=(3, 2))
-        | _WEIGHTS
-        | _ones(output_weight=(2, 2))
-        | {"heads": 2},
-        "append_cache": _ones(cache=(1, 4, 2), new=(1, 1, 2)) | {"lengths": 2},
-        "gather_pages": _ones(pages=(2, 1, 3, 2)) | {"block_table": np.array([1, 0])},
-        "packed_attention": _PACKED,
-        "packed_attention_vjp": _PACKED | _ones(d_output=(2, 3, 4)),
-        "sharded_attention": _SHARDED,
-        "sharded_attention_vjp": _SHARDED | _ones(d_output=(2, 3, 4)),
-        "paged_attention": _ones(query=(2, 1, 4), key_pages=(2, 1, 3, 4), value_pages=(2, 1, 3, 4))
-        | {"block_table": np.array([1, 0]), "key_lengths": 4},
-        "dequantize": _ones(scales=(1,)) | {"codes": _CODES},
-        "dequantize_blocks": _ones(scales=(3, 1)) | {"packed": np.ones((3, 1, 32), np.uint8)},
-        "quantized_attention": _ones(query=(2, 3, 4)) | {"key_codes": _CODES, "value_codes": _CODES},
-        "low_precision_attention": _ones(query_scales=(1,))
-        | {"query_codes": _CODES, "key_codes": _CODES, "value_codes": _CODES},
-        "merge_partials": _ones(outputs=(2, 3, 2), lses=(2, 3)),
-        "merge_partials_vjp": _ones(outputs=(2, 3, 2), lses=(2, 3), d_output=(3, 2)),
-        **{
-            f"{name}{vjp}": _ones(query=(2, 3, 4), key=(2, 3, 4), value=(2, 3, 4), **of) | dict(own)
-            for vjp, of in (("", {}), ("_vjp", {"d_output": (2, 3, 4)}))
-            for name, own in _SPARSE.items()
-        },
-        "seeded_dropout_attention": _DROPPED,
-        "seeded_dropout_attention_vjp": _DROPPED | _ones(d_output=(2, 3, 4)),
-        "latent_attention": _LATENT,
-        "latent_attention_vjp": _LATENT | _ones(d_output=(2, 3, 3)),
-        "indexer_scores": _ones(index_query=(2, 3, 4), index_key=(5, 4), index_weights=(2, 3)),
-        "select_keys": _ones(scores=(3, 4)) | {"top_k": 2},
-        "rotary": _ones(features=(1, 3, 4)),
-        "rotary_frequencies": _ones(features=(1, 3, 4)),
-        "rotary_vjp": _ones(features=(1, 3, 4), d_rotated=(1, 3, 4)),
-        "alibi_bias": _ones(query=(2, 3, 4), key=(2, 3, 4)),
-        "alibi_bias_vjp": _ones(query=(2, 3, 4), key=(2, 3, 4), d_bias=(2, 3, 3), slopes=(2,)),
-    }
-)
+FITTING_CALLS: Mapping[str, Mapping[str, Any]] = {
+    "projection": _ones(tokens=(3, 2), weight=(2, 2)),
+    "scores": _ones(query=(2, 3, 4), key=(2, 3, 4)),
+    "attention": _ones(query=(2, 3, 4), key=(2, 3, 4), value=(2, 3, 4)),
+    "attention_vjp": _ones(query=(2, 3, 4), key=(2, 3, 4), value=(2, 3, 4), d_output=(2, 3, 4)),
+    "self_attention": _ones(tokens=(3, 2)) | _WEIGHTS,
+    "split_heads": _ones(features=(3, 4)) | {"heads": 2},
+    "merge_heads": _ones(split=(2, 3, 2)),
+    "multi_head_attention": _ones(tokens=(3, 2)) | _WEIGHTS | _ones(output_weight=(2, 2)) | {"heads": 2},
+    "multi_head_attention_vjp": _ones(tokens=(3, 2), d_output=(3, 2))
+    | _WEIGHTS
+    | _ones(output_weight=(2, 2))
+    | {"heads": 2},
+    "append_cache": _ones(cache=(1, 4, 2), new=(1, 1, 2)) | {"lengths": 2},
+    "gather_pages": _ones(pages=(2, 1, 3, 2)) | {"block_table": np.array([1, 0])},
+    "packed_attention": _PACKED,
+    "packed_attention_vjp": _PACKED | _ones(d_output=(2, 3, 4)),
+    "sharded_attention": _SHARDED,
+    "sharded_attention_vjp": _SHARDED | _ones(d_output=(2, 3, 4)),
+    "paged_attention": _ones(query=(2, 1, 4), key_pages=(2, 1, 3, 4), value_pages=(2, 1, 3, 4))
+    | {"block_table": np.array([1, 0]), "key_lengths": 4},
+    "dequantize": _ones(scales=(1,)) | {"codes": _CODES},
+    "dequantize_blocks": _ones(scales=(3, 1)) | {"packed": np.ones((3, 1, 32), np.uint8)},
+    "quantized_attention": _ones(query=(2, 3, 4)) | {"key_codes": _CODES, "value_codes": _CODES},
+    "low_precision_attention": _ones(query_scales=(1,))
+    | {"query_codes": _CODES, "key_codes": _CODES, "value_codes": _CODES},
+    "merge_partials": _ones(outputs=(2, 3, 2), lses=(2, 3)),
+    "merge_partials_vjp": _ones(outputs=(2, 3, 2), lses=(2, 3), d_output=(3, 2)),
+    **{
+        f"{name}{vjp}": _ones(query=(2, 3, 4), key=(2, 3, 4), value=(2, 3, 4), **of) | dict(own)
+        for vjp, of in (("", {}), ("_vjp", {"d_output": (2, 3, 4)}))
+        for name, own in _SPARSE.items()
+    },
+    "seeded_dropout_attention": _DROPPED,
+    "seeded_dropout_attention_vjp": _DROPPED | _ones(d_output=(2, 3, 4)),
+    "latent_attention": _LATENT,
+    "latent_attention_vjp": _LATENT | _ones(d_output=(2, 3, 3)),
+    "indexer_scores": _ones(index_query=(2, 3, 4), index_key=(5, 4), index_weights=(2, 3)),
+    "select_keys": _ones(scores=(3, 4)) | {"top_k": 2},
+    "rotary": _ones(features=(1, 3, 4)),
+    "rotary_frequencies": _ones(features=(1, 3, 4)),
+    "rotary_vjp": _ones(features=(1, 3, 4), d_rotated=(1, 3, 4)),
+    "alibi_bias": _ones(query=(2, 3, 4), key=(2, 3, 4)),
+    "alibi_bias_vjp": _ones(query=(2, 3, 4), key=(2, 3, 4), d_bias=(2, 3, 3), slopes=(2,)),
+}
 
 
 def judge_refusal(backend: Backend, case: Case) -> Outputs | None:

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from rich.style import Style
 from rich.table import Table
@@ -37,19 +36,17 @@ _TWO = 2
 #: A partial run with at most this many rules has a row for each rule.
 _FEW = 12
 #: The colour of each result of a rule.
-STYLES: Mapping[str, str] = MappingProxyType(
-    {
-        "pass": "green",
-        "fail": "bold red",
-        "error": "bold red",
-        KNOWN: "yellow",
-        ACCEPTED: "yellow",
-        "deviation": "yellow",
-        "should not met": "yellow",
-        NOT_SHOWN: "dim",
-        "unsupported": "dim",
-    }
-)
+STYLES: Mapping[str, str] = {
+    "pass": "green",
+    "fail": "bold red",
+    "error": "bold red",
+    KNOWN: "yellow",
+    ACCEPTED: "yellow",
+    "deviation": "yellow",
+    "should not met": "yellow",
+    NOT_SHOWN: "dim",
+    "unsupported": "dim",
+}
 
 
 def rule_tables(report: Report, width: int, *, every: bool = False, links: bool = False) -> Iterator[Table]:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from functools import partial
 from operator import mul
-from types import MappingProxyType
 from typing import Any
 from zlib import crc32
 
@@ -212,22 +211,19 @@ def _weights(query: list[float], keys: list[list[float]]) -> list[Decimal]:
 
 
 #: By name.
-DATASETS: Mapping[str, Callable[..., Drawn]] = MappingProxyType(
-    {
-        "plain": plain,
-        "flat": flat,
-        "constant-value": constant_value,
-        "positive-value": positive_value,
-        "peaked": peaked,
-        "late-peak": late_peak,
-        "common-shift": common_shift,
-        "identity-value": identity_value,
-        "flat-identity": flat_identity,
-        "peaked-identity": peaked_identity,
-        "cancelling": plain,  # the values depend on the rounded query and key: see `problem`
-        "tiny-value": tiny_value,
-        "causal": causal,
-        "masked": masked,
-    }
-    | {f"amplitude-{amplitude:g}": partial(scaled, amplitude=amplitude) for amplitude in AMPLITUDES}
-)
+DATASETS: Mapping[str, Callable[..., Drawn]] = {
+    "plain": plain,
+    "flat": flat,
+    "constant-value": constant_value,
+    "positive-value": positive_value,
+    "peaked": peaked,
+    "late-peak": late_peak,
+    "common-shift": common_shift,
+    "identity-value": identity_value,
+    "flat-identity": flat_identity,
+    "peaked-identity": peaked_identity,
+    "cancelling": plain,  # the values depend on the rounded query and key: see `problem`
+    "tiny-value": tiny_value,
+    "causal": causal,
+    "masked": masked,
+} | {f"amplitude-{amplitude:g}": partial(scaled, amplitude=amplitude) for amplitude in AMPLITUDES}

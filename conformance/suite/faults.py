@@ -14,7 +14,7 @@ from attnspec.sizes import Sizes, shape_of
 
 #: Two batch entries of two heads, three queries and five keys of depth 4. Numbers of heads and depths are the
 #: same, so that backends without grouped heads or other depths are tested too.
-SIZES: Mapping[str, int] = MappingProxyType(
+SIZES: Mapping[str, int] = (
     {"Hq": 2, "Hkv": 2, "H": 2, "L": 3, "S": 5, "D": 4, "Dv": 4, "E": 2, "E'": 2, "F": 3}
     | {"N": 1, "M": 1, "C": 4, "P": 2, "K": 3, "T": 2, "R": 4, "A": 3, "Dc": 5, "Dr": 2}
     | {"G": 2, "Lb": 2, "Sb": 2, "W": 2, "U": 2, "Y": 32, "Z": 2, "X": 2}
@@ -73,54 +73,50 @@ class Fault:
 
 
 #: Numbers of another kind than an array has to have.
-_WRONG_DTYPES: Mapping[str, Mapping[str, str]] = MappingProxyType(
-    {
-        "floating": {"integers": "int32", "booleans": "bool", "complex numbers": "complex64"},
-        "lse": {"integers": "int32", "booleans": "bool", "half precision": "float16"},
-        "boolean": {"integers": "int32", "bytes": "uint8", "real numbers": "float64"},
-        "integer": {"real numbers": "float64", "booleans": "bool"},
-    }
-)
+_WRONG_DTYPES: Mapping[str, Mapping[str, str]] = {
+    "floating": {"integers": "int32", "booleans": "bool", "complex numbers": "complex64"},
+    "lse": {"integers": "int32", "booleans": "bool", "half precision": "float16"},
+    "boolean": {"integers": "int32", "bytes": "uint8", "real numbers": "float64"},
+    "integer": {"real numbers": "float64", "booleans": "bool"},
+}
 #: Forms that are none: key, words, value, and whether only we refuse it.
-_FORMS: Mapping[str, tuple[tuple[str, str, Any, bool], ...]] = MappingProxyType(
-    {
-        "number": (
-            ("form", "of NaN", float("nan"), False),
-            ("form", "of infinity", float("inf"), False),
-            ("form", "of minus infinity", float("-inf"), False),
-            ("form", "past the floats", 10**400, True),
-            ("form", "of a complex number", 1j, True),
-            ("form", "of a boolean", True, True),
-            ("form", "of a word", "1", True),
-            ("form", "of an array", np.ones(()), True),
-        ),
-        "integer": (("form", "of a fraction", 2.5, True), ("form", "of a boolean", True, True)),
-        "integers": (
-            ("form", "of a fraction", 1.5, False),
-            ("form", "of a boolean", True, True),
-            ("form", "of a word", "1", True),
-        ),
-        "flag": (
-            ("form", "as an integer", 1, True),
-            ("form", "as nothing", None, True),
-            ("form", "as a word", "yes", True),
-            ("form", "as an array", np.ones((), bool), True),
-        ),
-        "word": (("form", "that is unknown", "other", True), ("form", "of a boolean", True, True)),
-        "window": (
-            ("form", "of one bound", (1,), False),
-            ("form", "of three bounds", (1, 1, 1), False),
-            ("form", "as a number", 2, False),
-            ("bounds", "below 0", (-1, 0), False),
-            ("bounds", "below 0 on the right", (0, -1), False),
-            ("form", "of fractions", (1.5, 0), False),
-            ("form", "of whole fractions", (1.0, 0), True),
-            ("form", "of booleans", (True, 0), True),
-            ("form", "as a word", "12", True),
-            ("form", "of words", ("1", "2"), True),
-        ),
-    }
-)
+_FORMS: Mapping[str, tuple[tuple[str, str, Any, bool], ...]] = {
+    "number": (
+        ("form", "of NaN", float("nan"), False),
+        ("form", "of infinity", float("inf"), False),
+        ("form", "of minus infinity", float("-inf"), False),
+        ("form", "past the floats", 10**400, True),
+        ("form", "of a complex number", 1j, True),
+        ("form", "of a boolean", True, True),
+        ("form", "of a word", "1", True),
+        ("form", "of an array", np.ones(()), True),
+    ),
+    "integer": (("form", "of a fraction", 2.5, True), ("form", "of a boolean", True, True)),
+    "integers": (
+        ("form", "of a fraction", 1.5, False),
+        ("form", "of a boolean", True, True),
+        ("form", "of a word", "1", True),
+    ),
+    "flag": (
+        ("form", "as an integer", 1, True),
+        ("form", "as nothing", None, True),
+        ("form", "as a word", "yes", True),
+        ("form", "as an array", np.ones((), bool), True),
+    ),
+    "word": (("form", "that is unknown", "other", True), ("form", "of a boolean", True, True)),
+    "window": (
+        ("form", "of one bound", (1,), False),
+        ("form", "of three bounds", (1, 1, 1), False),
+        ("form", "as a number", 2, False),
+        ("bounds", "below 0", (-1, 0), False),
+        ("bounds", "below 0 on the right", (0, -1), False),
+        ("form", "of fractions", (1.5, 0), False),
+        ("form", "of whole fractions", (1.0, 0), True),
+        ("form", "of booleans", (True, 0), True),
+        ("form", "as a word", "12", True),
+        ("form", "of words", ("1", "2"), True),
+    ),
+}
 
 
 def faults(operation: str, argument: Argument, sizes: Mapping[str, int] = SIZES) -> Iterator[Fault]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from itertools import product
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -235,20 +234,18 @@ def _mask_and_causal(problem: Problem, rows: slice) -> dict[str, Any]:
 
 _ANYWHERE = {"mask": _mask, "bias": _bias, "segments": _segments, "mask and causal": _mask_and_causal}
 #: Routes that leave rows empty where they can: the shape, and the arguments.
-_SOMEWHERE: Mapping[str, tuple[Any, dict[str, Any]]] = MappingProxyType(
-    {
-        "first, by a negative offset": (_WIDE, {"is_causal": True, "query_offset": -2}),
-        "first of one entry, by its offset": (_WIDE, {"is_causal": True, "query_offset": np.array([-3, 1])}),
-        "first, by bottom-right": (_TALL, {"is_causal": True, "query_offset": -2}),
-        "last, by a window past the keys": (_TALL, {"window": (1, None)}),
-        "first, by a window before the keys": (_WIDE, {"window": (None, 0), "query_offset": -1}),
-        "all, by no keys of one entry": (_WIDE, {"key_lengths": np.array([0, 4])}),
-        "all, by no keys": (_TALL, {"key_lengths": 0}),
-        "last, by query lengths": (_WIDE, {"query_lengths": np.array([4, 2])}),
-        "all, by no queries": (_TALL, {"query_lengths": 0}),
-        "last, by a window and a length": (_WIDE, {"window": (1, 0), "key_lengths": 3}),
-    }
-)
+_SOMEWHERE: Mapping[str, tuple[Any, dict[str, Any]]] = {
+    "first, by a negative offset": (_WIDE, {"is_causal": True, "query_offset": -2}),
+    "first of one entry, by its offset": (_WIDE, {"is_causal": True, "query_offset": np.array([-3, 1])}),
+    "first, by bottom-right": (_TALL, {"is_causal": True, "query_offset": -2}),
+    "last, by a window past the keys": (_TALL, {"window": (1, None)}),
+    "first, by a window before the keys": (_WIDE, {"window": (None, 0), "query_offset": -1}),
+    "all, by no keys of one entry": (_WIDE, {"key_lengths": np.array([0, 4])}),
+    "all, by no keys": (_TALL, {"key_lengths": 0}),
+    "last, by query lengths": (_WIDE, {"query_lengths": np.array([4, 2])}),
+    "all, by no queries": (_TALL, {"query_lengths": 0}),
+    "last, by a window and a length": (_WIDE, {"window": (1, 0), "key_lengths": 3}),
+}
 
 
 @chapter.group("MASK-6", "SOFT-7", each=tuple(product(_ANYWHERE, _ROWS)))

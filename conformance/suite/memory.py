@@ -5,7 +5,6 @@ plans and compiled code do so on their paths for long problems.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -65,20 +64,18 @@ def _segments(problem: Problem) -> Options:
 
 
 #: The arrays among the arguments, each with a function that draws its numbers, in one shape and dtype.
-_WRITTEN: Mapping[str, Callable[[Problem], Options]] = MappingProxyType(
-    {
-        **{name: lambda p, name=name: {name: p.arguments[name]} for name in _ARRAYS},  # type: ignore[misc] # its default
-        "all three": lambda p: p.arguments,
-        "mask": lambda p: {"mask": p.mask()},
-        "bias": lambda p: {"bias": biased(p, amplitude=0.5)},
-        "query_lengths": lambda p: {"query_lengths": _by_entry(p, 0, p.shape[-2])},
-        "key_lengths": lambda p: {"key_lengths": _by_entry(p, 1, p.shape[-1])},
-        "query_offset": lambda p: {"is_causal": True, "query_offset": _by_entry(p, 0, p.shape[-1])},
-        "segments": _segments,
-        "sinks": sinks,
-        "dropout": lambda p: {"dropout_mask": p.random.random(p.shape) < 0.7, "dropout_rate": 0.25},
-    }
-)
+_WRITTEN: Mapping[str, Callable[[Problem], Options]] = {
+    **{name: lambda p, name=name: {name: p.arguments[name]} for name in _ARRAYS},  # type: ignore[misc] # its default
+    "all three": lambda p: p.arguments,
+    "mask": lambda p: {"mask": p.mask()},
+    "bias": lambda p: {"bias": biased(p, amplitude=0.5)},
+    "query_lengths": lambda p: {"query_lengths": _by_entry(p, 0, p.shape[-2])},
+    "key_lengths": lambda p: {"key_lengths": _by_entry(p, 1, p.shape[-1])},
+    "query_offset": lambda p: {"is_causal": True, "query_offset": _by_entry(p, 0, p.shape[-1])},
+    "segments": _segments,
+    "sinks": sinks,
+    "dropout": lambda p: {"dropout_mask": p.random.random(p.shape) < 0.7, "dropout_rate": 0.25},
+}
 
 
 def _with_other_numbers(draw: Draw, name: str, shape: Shape) -> tuple[Options, Options]:
@@ -106,9 +103,12 @@ def captured_with_other_numbers(draw: Draw, name: str) -> Iterator[Yielded]:
 
 
 #: Options that are no arrays, each with two values.
-_FIXED: Mapping[str, tuple[Any, Any]] = MappingProxyType(
-    {"scale": (0.25, 0.75), "softcap": (0.5, 2.0), "is_causal": (True, False), "window": ((5, 1), (2, 40))}
-)
+_FIXED: Mapping[str, tuple[Any, Any]] = {
+    "scale": (0.25, 0.75),
+    "softcap": (0.5, 2.0),
+    "is_causal": (True, False),
+    "window": ((5, 1), (2, 40)),
+}
 
 
 @chapter.group("ERR-20", each=tuple(_FIXED))
@@ -213,25 +213,23 @@ def key_heads_changed_in_turn(draw: Draw) -> Iterator[Yielded]:
 
 
 #: Calls that raise: the argument at fault, and the arguments besides the three arrays, or instead of them.
-_REFUSED: Mapping[str, tuple[str, Callable[[Problem], Options]]] = MappingProxyType(
-    {
-        "key beside is_causal": ("key", lambda p: {"key": p.key[..., :-1], "is_causal": True}),
-        "key beside scale": ("key", lambda p: {"key": p.key[..., :-1], "scale": 3.0}),
-        "key beside mask": ("key", lambda p: {"key": p.key[..., :-1], "mask": p.mask()}),
-        "key beside softcap": ("key", lambda p: {"key": p.key[..., :-1], "softcap": 0.25}),
-        "key beside key_lengths": ("key", lambda p: {"key": p.key[..., :-1], "key_lengths": 3}),
-        "key beside window": ("key", lambda p: {"key": p.key[..., :-1], "window": (1, 1)}),
-        "value": ("value", lambda p: {"value": p.value[..., :-1, :]}),
-        "value beside is_causal": ("value", lambda p: {"value": p.value[..., :-1, :], "is_causal": True}),
-        "value beside scale": ("value", lambda p: {"value": p.value[..., :-1, :], "scale": 3.0}),
-        "mask beside scale": ("mask", lambda p: {"mask": p.mask()[..., :-1], "scale": 3.0}),
-        "bias beside is_causal": (
-            "bias",
-            lambda p: {"bias": biased(p)[..., :-1], "is_causal": True},
-        ),
-        "scale": ("scale", lambda _: {"scale": np.nan}),
-    }
-)
+_REFUSED: Mapping[str, tuple[str, Callable[[Problem], Options]]] = {
+    "key beside is_causal": ("key", lambda p: {"key": p.key[..., :-1], "is_causal": True}),
+    "key beside scale": ("key", lambda p: {"key": p.key[..., :-1], "scale": 3.0}),
+    "key beside mask": ("key", lambda p: {"key": p.key[..., :-1], "mask": p.mask()}),
+    "key beside softcap": ("key", lambda p: {"key": p.key[..., :-1], "softcap": 0.25}),
+    "key beside key_lengths": ("key", lambda p: {"key": p.key[..., :-1], "key_lengths": 3}),
+    "key beside window": ("key", lambda p: {"key": p.key[..., :-1], "window": (1, 1)}),
+    "value": ("value", lambda p: {"value": p.value[..., :-1, :]}),
+    "value beside is_causal": ("value", lambda p: {"value": p.value[..., :-1, :], "is_causal": True}),
+    "value beside scale": ("value", lambda p: {"value": p.value[..., :-1, :], "scale": 3.0}),
+    "mask beside scale": ("mask", lambda p: {"mask": p.mask()[..., :-1], "scale": 3.0}),
+    "bias beside is_causal": (
+        "bias",
+        lambda p: {"bias": biased(p)[..., :-1], "is_causal": True},
+    ),
+    "scale": ("scale", lambda _: {"scale": np.nan}),
+}
 
 
 @chapter.group("ERR-13", each=tuple(_REFUSED))

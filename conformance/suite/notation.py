@@ -1,7 +1,6 @@
 """The chapter `notation`: axes, shapes, and shapes that are refused."""
 
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -18,28 +17,24 @@ _BATCHED = tuple(shape for shape in SHAPES if len(shape.outer) == 2)
 _FLAT = (Shape((), 4, 4, 3, 3), *(shape for shape in SHAPES if not shape.outer))
 _OBLONG = tuple(shape for shape in SHAPES if shape.queries != shape.keys)
 #: (batch entries, heads), queries, keys
-_EMPTY: Mapping[str, tuple[tuple[int, int], int, int]] = MappingProxyType(
-    {
-        "batch": ((0, 2), 3, 5),
-        "queries": ((2, 2), 0, 5),
-        "keys": ((2, 2), 3, 0),
-        "queries and keys": ((2, 2), 0, 0),
-    }
-)
+_EMPTY: Mapping[str, tuple[tuple[int, int], int, int]] = {
+    "batch": ((0, 2), 3, 5),
+    "queries": ((2, 2), 0, 5),
+    "keys": ((2, 2), 3, 0),
+    "queries and keys": ((2, 2), 0, 0),
+}
 #: The shapes of query, key and value, and the argument at fault.
-_MISFITS: Mapping[str, tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], str]] = MappingProxyType(
-    {
-        "depth of key": ((2, 3, 4), (2, 5, 3), (2, 5, 4), "key"),
-        "positions of value": ((2, 3, 4), (2, 5, 4), (2, 6, 4), "value"),
-        # A fused kernel may read past the end of the shorter array on four axes.
-        "more positions of value": ((2, 2, 3, 4), (2, 2, 5, 4), (2, 2, 6, 4), "value"),
-        "fewer positions of value": ((2, 2, 3, 4), (2, 2, 5, 4), (2, 2, 4, 4), "value"),
-        "no positions of value": ((2, 2, 3, 4), (2, 2, 5, 4), (2, 2, 0, 4), "value"),
-        "no positions of key": ((2, 2, 3, 4), (2, 2, 0, 4), (2, 2, 5, 4), "value"),
-        "batch of key and value": ((2, 2, 3, 4), (3, 2, 5, 4), (3, 2, 5, 4), "key"),
-        "batch of value": ((2, 2, 3, 4), (2, 2, 5, 4), (3, 2, 5, 4), "value"),
-    }
-)
+_MISFITS: Mapping[str, tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], str]] = {
+    "depth of key": ((2, 3, 4), (2, 5, 3), (2, 5, 4), "key"),
+    "positions of value": ((2, 3, 4), (2, 5, 4), (2, 6, 4), "value"),
+    # A fused kernel may read past the end of the shorter array on four axes.
+    "more positions of value": ((2, 2, 3, 4), (2, 2, 5, 4), (2, 2, 6, 4), "value"),
+    "fewer positions of value": ((2, 2, 3, 4), (2, 2, 5, 4), (2, 2, 4, 4), "value"),
+    "no positions of value": ((2, 2, 3, 4), (2, 2, 5, 4), (2, 2, 0, 4), "value"),
+    "no positions of key": ((2, 2, 3, 4), (2, 2, 0, 4), (2, 2, 5, 4), "value"),
+    "batch of key and value": ((2, 2, 3, 4), (3, 2, 5, 4), (3, 2, 5, 4), "key"),
+    "batch of value": ((2, 2, 3, 4), (2, 2, 5, 4), (3, 2, 5, 4), "value"),
+}
 _ARRAYS = ("query", "key", "value")
 
 

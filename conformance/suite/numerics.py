@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import product
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -255,18 +254,16 @@ def strides_of_every_size(draw: Draw, which: tuple[str, str]) -> Iterator[Yielde
 
 
 #: The arrays of options, by the option that has them.
-_OF_OPTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "query_offset": ("query_offset",),
-        "query_lengths": ("query_lengths",),
-        "key_lengths": ("key_lengths",),
-        "segments": ("query_segment_ids", "key_segment_ids"),
-        "sinks": ("sinks",),
-        "dropout": ("dropout_mask",),
-        "mask": ("mask",),
-        "bias": ("bias",),
-    }
-)
+_OF_OPTIONS: Mapping[str, tuple[str, ...]] = {
+    "query_offset": ("query_offset",),
+    "query_lengths": ("query_lengths",),
+    "key_lengths": ("key_lengths",),
+    "segments": ("query_segment_ids", "key_segment_ids"),
+    "sinks": ("sinks",),
+    "dropout": ("dropout_mask",),
+    "mask": ("mask",),
+    "bias": ("bias",),
+}
 #: Layouts of arrays with a single axis.
 _OF_ONE_AXIS = ("sliced", "within", "reversed", "expanded")
 #: Several batch entries, of one query and of several, and more keys than a tile of 64.

@@ -14,7 +14,6 @@ Each table has one purpose, and names what is drawn:
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -115,24 +114,22 @@ def _lengths(name: str, axis: int) -> Maker:
 
 
 #: The options by their names in the suite. Two options together have the rule MASK-4 if both mask.
-OPTIONS: Mapping[str, Option] = MappingProxyType(
-    {
-        "scale": Option("SCORE-3", lambda problem: {"scale": problem.choice(0.0, 1.5, -1.0)}),
-        "softcap": Option("SCORE-5", lambda problem: {"softcap": problem.choice(0.25, 0.5)}),
-        "bias": Option("SCORE-4", lambda problem: {"bias": biased(problem)}),
-        "mask": Option("MASK-1", lambda problem: {"mask": problem.mask()}),
-        "is_causal": Option("MASK-3", lambda _: {"is_causal": True}),
-        "query_offset": Option("MASK-7", offset, lambda _: {"is_causal": True}),
-        "window": Option("MASK-8", narrow_window),
-        "query_lengths": Option("MASK-10", _lengths("query_lengths", -2)),
-        "key_lengths": Option("MASK-9", _lengths("key_lengths", -1)),
-        "segments": Option("MASK-11", segments),
-        "sinks": Option("SOFT-5", sinks),
-        "dropout": Option("DROP-1", dropout),
-        "dropout_rate": Option("DROP-2", lambda _: {"dropout_rate": 0.5}, dropout),
-        "positions": Option("MASK-14", positions, lambda _: {"is_causal": True}),
-    }
-)
+OPTIONS: Mapping[str, Option] = {
+    "scale": Option("SCORE-3", lambda problem: {"scale": problem.choice(0.0, 1.5, -1.0)}),
+    "softcap": Option("SCORE-5", lambda problem: {"softcap": problem.choice(0.25, 0.5)}),
+    "bias": Option("SCORE-4", lambda problem: {"bias": biased(problem)}),
+    "mask": Option("MASK-1", lambda problem: {"mask": problem.mask()}),
+    "is_causal": Option("MASK-3", lambda _: {"is_causal": True}),
+    "query_offset": Option("MASK-7", offset, lambda _: {"is_causal": True}),
+    "window": Option("MASK-8", narrow_window),
+    "query_lengths": Option("MASK-10", _lengths("query_lengths", -2)),
+    "key_lengths": Option("MASK-9", _lengths("key_lengths", -1)),
+    "segments": Option("MASK-11", segments),
+    "sinks": Option("SOFT-5", sinks),
+    "dropout": Option("DROP-1", dropout),
+    "dropout_rate": Option("DROP-2", lambda _: {"dropout_rate": 0.5}, dropout),
+    "positions": Option("MASK-14", positions, lambda _: {"is_causal": True}),
+}
 
 
 def draw_option(problem: Problem, name: str) -> tuple[Options, Options]:
@@ -200,33 +197,31 @@ def full_dropout(problem: Problem, **rate: float) -> Options:
 
 
 #: The forms of each option.
-FORMS: Mapping[str, Option] = MappingProxyType(
-    {
-        "nothing": Option("SOFT-3", lambda _: {}),
-        "scale": Option("SCORE-3", lambda p: {"scale": _scale(p)}),
-        "negative scale": Option("SCORE-3", lambda p: {"scale": -_scale(p)}),
-        "softcap": Option("SCORE-5", lambda _: {"softcap": 0.25}),
-        "bias": Option("SCORE-4", lambda p: {"bias": draw_bias(p)}),
-        "bias of heads": Option("SCORE-4", lambda p: {"bias": draw_bias(p, p.shape[-3], 1, p.shape[-1])}),
-        "bias of minus infinity": Option("MASK-2", _minus_infinity),
-        "mask": Option("MASK-1", lambda p: _masked(p, *p.shape)),
-        "mask of heads": Option("MASK-1", lambda p: _masked(p, p.shape[-3], 1, p.shape[-1])),
-        "mask of batch entries": Option("MASK-1", lambda p: _masked(p, *p.batch, 1, *p.shape[-2:])),
-        "mask of queries": Option("MASK-1", lambda p: _masked(p, *p.shape[:-1], 1)),
-        "mask of keys": Option("MASK-1", lambda p: _masked(p, p.shape[-1])),
-        "is_causal": OPTIONS["is_causal"],
-        "query_offset": Option("MASK-7", lambda p: {"is_causal": True, "query_offset": int(_late_offset(p))}),
-        "window": Option("MASK-8", _wide_window),
-        "window and offset": Option("MASK-8", _late_window),
-        "query_lengths": Option("MASK-10", lambda p: {"query_lengths": int(_query_lengths(p))}),
-        "key_lengths": Option("MASK-9", lambda p: {"key_lengths": int(_key_lengths(p))}),
-        "segments": OPTIONS["segments"],
-        "sinks": OPTIONS["sinks"],
-        "dropout": Option("DROP-1", full_dropout),
-        "dropout_rate": Option("DROP-2", lambda p: full_dropout(p, dropout_rate=0.25)),
-        "positions": Option("MASK-14", lambda p: positions(p) | {"is_causal": True}),
-    }
-)
+FORMS: Mapping[str, Option] = {
+    "nothing": Option("SOFT-3", lambda _: {}),
+    "scale": Option("SCORE-3", lambda p: {"scale": _scale(p)}),
+    "negative scale": Option("SCORE-3", lambda p: {"scale": -_scale(p)}),
+    "softcap": Option("SCORE-5", lambda _: {"softcap": 0.25}),
+    "bias": Option("SCORE-4", lambda p: {"bias": draw_bias(p)}),
+    "bias of heads": Option("SCORE-4", lambda p: {"bias": draw_bias(p, p.shape[-3], 1, p.shape[-1])}),
+    "bias of minus infinity": Option("MASK-2", _minus_infinity),
+    "mask": Option("MASK-1", lambda p: _masked(p, *p.shape)),
+    "mask of heads": Option("MASK-1", lambda p: _masked(p, p.shape[-3], 1, p.shape[-1])),
+    "mask of batch entries": Option("MASK-1", lambda p: _masked(p, *p.batch, 1, *p.shape[-2:])),
+    "mask of queries": Option("MASK-1", lambda p: _masked(p, *p.shape[:-1], 1)),
+    "mask of keys": Option("MASK-1", lambda p: _masked(p, p.shape[-1])),
+    "is_causal": OPTIONS["is_causal"],
+    "query_offset": Option("MASK-7", lambda p: {"is_causal": True, "query_offset": int(_late_offset(p))}),
+    "window": Option("MASK-8", _wide_window),
+    "window and offset": Option("MASK-8", _late_window),
+    "query_lengths": Option("MASK-10", lambda p: {"query_lengths": int(_query_lengths(p))}),
+    "key_lengths": Option("MASK-9", lambda p: {"key_lengths": int(_key_lengths(p))}),
+    "segments": OPTIONS["segments"],
+    "sinks": OPTIONS["sinks"],
+    "dropout": Option("DROP-1", full_dropout),
+    "dropout_rate": Option("DROP-2", lambda p: full_dropout(p, dropout_rate=0.25)),
+    "positions": Option("MASK-14", lambda p: positions(p) | {"is_causal": True}),
+}
 #: The options that mask.
 MASKS = (
     *("mask", "bias", "is_causal", "query_offset", "window"),
@@ -237,15 +232,11 @@ EXCLUSIVE = frozenset({("query_offset", "positions")})
 #: Pairs of options that are not drawn as a pair: the second comes with the first, or excludes it.
 NO_PAIRS = EXCLUSIVE | {("is_causal", "query_offset"), ("is_causal", "positions")}
 #: Integers of each batch entry.
-PER_ENTRY: Mapping[str, Option] = MappingProxyType(
-    {
-        "query_offset": Option(
-            "MASK-7", lambda p: {"is_causal": True, "query_offset": _late_offset(p, p.batch)}
-        ),
-        "query_lengths": Option("MASK-10", lambda p: {"query_lengths": _query_lengths(p, p.batch)}),
-        "key_lengths": Option("MASK-9", lambda p: {"key_lengths": _key_lengths(p, p.batch)}),
-    }
-)
+PER_ENTRY: Mapping[str, Option] = {
+    "query_offset": Option("MASK-7", lambda p: {"is_causal": True, "query_offset": _late_offset(p, p.batch)}),
+    "query_lengths": Option("MASK-10", lambda p: {"query_lengths": _query_lengths(p, p.batch)}),
+    "key_lengths": Option("MASK-9", lambda p: {"key_lengths": _key_lengths(p, p.batch)}),
+}
 
 
 def _empty_last_rows(problem: Problem) -> NDArray[np.bool_]:
@@ -262,14 +253,12 @@ def _no_keys(problem: Problem) -> NDArray[np.int64]:
 
 
 #: Arguments that leave queries without a key.
-EMPTY_ROWS: Mapping[str, Maker] = MappingProxyType(
-    {
-        "mask": lambda p: {"mask": _empty_last_rows(p)},
-        "bias": lambda p: {"bias": hidden(p, _empty_last_rows(p), draw_bias(p))},
-        "key_lengths": lambda p: {"key_lengths": _no_keys(p)},
-        "query_offset": lambda p: {"is_causal": True, "query_offset": -((p.shape[-2] + 1) // 2)},
-    }
-)
+EMPTY_ROWS: Mapping[str, Maker] = {
+    "mask": lambda p: {"mask": _empty_last_rows(p)},
+    "bias": lambda p: {"bias": hidden(p, _empty_last_rows(p), draw_bias(p))},
+    "key_lengths": lambda p: {"key_lengths": _no_keys(p)},
+    "query_offset": lambda p: {"is_causal": True, "query_offset": -((p.shape[-2] + 1) // 2)},
+}
 
 # Options that matter in each of four tiles of 128 keys.
 
@@ -290,34 +279,28 @@ def segment_of_keys(problem: Problem, allowed: NDArray[np.bool_]) -> Options:
 
 
 #: Options by what they do to the tiles.
-OVER_TILES: Mapping[str, Option] = MappingProxyType(
-    {
-        "nothing": FORMS["nothing"],
-        "mask without the middle": Option("MASK-1", lambda p: {"mask": _outer_tiles(p)}),
-        "bias without the middle": Option(
-            "MASK-2", lambda p: {"bias": hidden(p, _outer_tiles(p), draw_bias(p))}
-        ),
-        "segments that come back": Option("MASK-11", lambda p: segment_of_keys(p, _outer_tiles(p))),
-        "mask of heads": Option(
-            "MASK-1", lambda p: {"mask": p.random.random((p.shape[-3], 1, p.shape[-1])) < 0.6}
-        ),
-        "bias of heads": FORMS["bias of heads"],
-        "sinks": OPTIONS["sinks"],
-        "causal": Option("MASK-7", lambda _: {"is_causal": True, "query_offset": 390}),
-        "window": Option("MASK-8", lambda _: {"window": (370, 0), "query_offset": 395}),
-        "key_lengths": Option("MASK-9", lambda _: {"key_lengths": 390}),
-    }
-)
+OVER_TILES: Mapping[str, Option] = {
+    "nothing": FORMS["nothing"],
+    "mask without the middle": Option("MASK-1", lambda p: {"mask": _outer_tiles(p)}),
+    "bias without the middle": Option("MASK-2", lambda p: {"bias": hidden(p, _outer_tiles(p), draw_bias(p))}),
+    "segments that come back": Option("MASK-11", lambda p: segment_of_keys(p, _outer_tiles(p))),
+    "mask of heads": Option(
+        "MASK-1", lambda p: {"mask": p.random.random((p.shape[-3], 1, p.shape[-1])) < 0.6}
+    ),
+    "bias of heads": FORMS["bias of heads"],
+    "sinks": OPTIONS["sinks"],
+    "causal": Option("MASK-7", lambda _: {"is_causal": True, "query_offset": 390}),
+    "window": Option("MASK-8", lambda _: {"window": (370, 0), "query_offset": 395}),
+    "key_lengths": Option("MASK-9", lambda _: {"key_lengths": 390}),
+}
 #: The options of scores, which an implementation applies in one order.
-OF_SCORES: Mapping[str, Option] = MappingProxyType(
-    {
-        "scale": Option("SCORE-3", lambda _: {"scale": -0.75}),
-        "softcap": FORMS["softcap"],
-        "bias": FORMS["bias"],
-        "sinks": OPTIONS["sinks"],
-        "dropout": Option("DROP-1", lambda p: full_dropout(p, dropout_rate=0.25)),
-    }
-)
+OF_SCORES: Mapping[str, Option] = {
+    "scale": Option("SCORE-3", lambda _: {"scale": -0.75}),
+    "softcap": FORMS["softcap"],
+    "bias": FORMS["bias"],
+    "sinks": OPTIONS["sinks"],
+    "dropout": Option("DROP-1", lambda p: full_dropout(p, dropout_rate=0.25)),
+}
 
 # Options of problems by formula.
 

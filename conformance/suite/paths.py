@@ -8,7 +8,6 @@ case calls in them.
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import combinations, permutations, product
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -48,9 +47,11 @@ SIZES = (
     Shape((1, 16), 1, 130, 8, 8, groups=16),
 )
 #: Batch axes for integers of each entry, by their number: for a single query, and for several.
-_AXES: Mapping[int, tuple[tuple[int, ...], tuple[int, ...]]] = MappingProxyType(
-    {1: ((5,), (2,)), 2: ((2, 3), (1, 2)), 3: ((2, 1, 3), (1, 2, 1))}
-)
+_AXES: Mapping[int, tuple[tuple[int, ...], tuple[int, ...]]] = {
+    1: ((5,), (2,)),
+    2: ((2, 3), (1, 2)),
+    3: ((2, 1, 3), (1, 2, 1)),
+}
 #: Long in both axes, and a single query with many keys.
 _LARGE = (Shape((2, 1), 67, 131, 4, 4), Shape((2, 2), 1, 139, 4, 3))
 
@@ -184,16 +185,14 @@ def large_options_of_scores_in_pairs(draw: Draw, pair: tuple[str, str]) -> Itera
 
 
 #: What is added to the scores of a tile of 64, by the key, and the scale.
-_STEEP: Mapping[str, tuple[Callable[[Any], Any], float]] = MappingProxyType(
-    {
-        "rises by twelve in each tile": (lambda j: 12.0 * (j // 64), 0.5),
-        "falls by twelve in each tile": (lambda j: -12.0 * (j // 64), 0.5),
-        "far below zero": (lambda j: -2048.0 + 0 * j, 0.5),
-        "far above zero": (lambda j: 2048.0 + 0 * j, 0.5),
-        "falls by a negative scale": (lambda j: 128.0 * (j // 64), -0.5),
-        "rises by a negative scale": (lambda j: -128.0 * (j // 64), -0.5),
-    }
-)
+_STEEP: Mapping[str, tuple[Callable[[Any], Any], float]] = {
+    "rises by twelve in each tile": (lambda j: 12.0 * (j // 64), 0.5),
+    "falls by twelve in each tile": (lambda j: -12.0 * (j // 64), 0.5),
+    "far below zero": (lambda j: -2048.0 + 0 * j, 0.5),
+    "far above zero": (lambda j: 2048.0 + 0 * j, 0.5),
+    "falls by a negative scale": (lambda j: 128.0 * (j // 64), -0.5),
+    "rises by a negative scale": (lambda j: -128.0 * (j // 64), -0.5),
+}
 
 
 @chapter.group("SOFT-2", "SCORE-3", each=tuple(_STEEP))

@@ -1,7 +1,6 @@
 """The chapter `masking`: positions of queries and keys as data."""
 
 from collections.abc import Callable, Iterator, Mapping
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -14,14 +13,12 @@ from attnspec.conformance.suite.problem import GROUPED, MASKED, Problem, Shape
 chapter = Chapter("masking")
 
 #: What compares the positions.
-_COMPARED: Mapping[str, Options] = MappingProxyType(
-    {
-        "causal": {"is_causal": True},
-        "window": {"window": (2, 1)},
-        "open window": {"window": (1, None)},
-        "causal and window": {"is_causal": True, "window": (2, None)},
-    }
-)
+_COMPARED: Mapping[str, Options] = {
+    "causal": {"is_causal": True},
+    "window": {"window": (2, 1)},
+    "open window": {"window": (1, None)},
+    "causal and window": {"is_causal": True, "window": (2, None)},
+}
 
 
 @chapter.group("MASK-14", each=tuple(_COMPARED))
@@ -98,15 +95,13 @@ def _zigzag(problem: Problem) -> Options:
 
 
 #: What positions are for.
-_USES: Mapping[str, Callable[[Problem], Options]] = MappingProxyType(
-    {
-        "left padding": _left_padding,
-        "ring buffer": _ring_buffer,
-        "chunk of a prefill": _chunk,
-        "tree of drafts": _tree,
-        "zigzag": _zigzag,
-    }
-)
+_USES: Mapping[str, Callable[[Problem], Options]] = {
+    "left padding": _left_padding,
+    "ring buffer": _ring_buffer,
+    "chunk of a prefill": _chunk,
+    "tree of drafts": _tree,
+    "zigzag": _zigzag,
+}
 
 
 @chapter.group("MASK-14", each=tuple(_USES))

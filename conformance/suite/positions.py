@@ -1,7 +1,6 @@
 """The chapter `positions`: ALiBi, rotary embedding and its frequencies."""
 
 from collections.abc import Callable, Iterator, Mapping
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -291,44 +290,42 @@ def given_slopes(draw: Draw, of: str) -> Iterator[Yielded]:
 
 #: Options of each scaling: the numbers of a model, and others at which wrong formulas differ. No end of a
 #: range lies so near to an integer that rounding it in float32 could move it.
-_OPTIONS: Mapping[str, tuple[Mapping[str, Any], ...]] = MappingProxyType(
-    {
-        "none": ({}, {"base": 500000.0}, {"base": 2.0, "rotary_depth": 6}),
-        "linear": ({"factor": 4.0}, {"factor": 2.5, "base": 1000.0, "rotary_depth": 6}),
-        "dynamic": (
-            {"factor": 2.0, "original_length": 2048, "length": 6000},
-            {"factor": 6.0, "original_length": 100, "length": 101, "rotary_depth": 6},
-            {"factor": 3.0, "original_length": 100, "length": 100},
-            {"factor": 4.0, "original_length": 100, "length": 7},
-        ),
-        "yarn": (
-            {"factor": 40.0, "original_length": 4096, "mscale": 0.75, "mscale_all_depth": 0.75},
-            {"factor": 4.0, "original_length": 32768, "base": 1000000.0},
-            {"factor": 8.0, "original_length": 512, "beta_fast": 24.0, "beta_slow": 3.0, "mscale": 2.0},
-            {"factor": 32.0, "original_length": 4096, "base": 150000.0, "truncate": False},
-            {"factor": 0.5, "original_length": 300, "mscale_all_depth": 1.0, "rotary_depth": 10},
-            # The end of the range comes before its beginning.
-            {"factor": 4.0, "original_length": 4096, "beta_fast": 1.0, "beta_slow": 32.0, "truncate": False},
-            {"factor": 4.0, "original_length": 4096, "base": 100.0},  # the ramp ends past the last pair
-            {"factor": 4.0, "original_length": 4096, "base": 5.0, "truncate": False},
-        ),
-        "longrope": (
-            {"factor": 32.0, "original_length": 4096, "length": 4097},
-            {"factor": 32.0, "original_length": 4096, "length": 4096},
-            {"factor": 1.0, "original_length": 4096, "length": 10},
-        ),
-        "llama3": (
-            {"factor": 8.0, "original_length": 8192, "base": 500000.0},
-            {"factor": 32.0, "original_length": 8192, "base": 500000.0},
-            {
-                "factor": 4.0,
-                "original_length": 500,
-                "low_frequency_factor": 2.0,
-                "high_frequency_factor": 9.0,
-            },
-        ),
-    }
-)
+_OPTIONS: Mapping[str, tuple[Mapping[str, Any], ...]] = {
+    "none": ({}, {"base": 500000.0}, {"base": 2.0, "rotary_depth": 6}),
+    "linear": ({"factor": 4.0}, {"factor": 2.5, "base": 1000.0, "rotary_depth": 6}),
+    "dynamic": (
+        {"factor": 2.0, "original_length": 2048, "length": 6000},
+        {"factor": 6.0, "original_length": 100, "length": 101, "rotary_depth": 6},
+        {"factor": 3.0, "original_length": 100, "length": 100},
+        {"factor": 4.0, "original_length": 100, "length": 7},
+    ),
+    "yarn": (
+        {"factor": 40.0, "original_length": 4096, "mscale": 0.75, "mscale_all_depth": 0.75},
+        {"factor": 4.0, "original_length": 32768, "base": 1000000.0},
+        {"factor": 8.0, "original_length": 512, "beta_fast": 24.0, "beta_slow": 3.0, "mscale": 2.0},
+        {"factor": 32.0, "original_length": 4096, "base": 150000.0, "truncate": False},
+        {"factor": 0.5, "original_length": 300, "mscale_all_depth": 1.0, "rotary_depth": 10},
+        # The end of the range comes before its beginning.
+        {"factor": 4.0, "original_length": 4096, "beta_fast": 1.0, "beta_slow": 32.0, "truncate": False},
+        {"factor": 4.0, "original_length": 4096, "base": 100.0},  # the ramp ends past the last pair
+        {"factor": 4.0, "original_length": 4096, "base": 5.0, "truncate": False},
+    ),
+    "longrope": (
+        {"factor": 32.0, "original_length": 4096, "length": 4097},
+        {"factor": 32.0, "original_length": 4096, "length": 4096},
+        {"factor": 1.0, "original_length": 4096, "length": 10},
+    ),
+    "llama3": (
+        {"factor": 8.0, "original_length": 8192, "base": 500000.0},
+        {"factor": 32.0, "original_length": 8192, "base": 500000.0},
+        {
+            "factor": 4.0,
+            "original_length": 500,
+            "low_frequency_factor": 2.0,
+            "high_frequency_factor": 9.0,
+        },
+    ),
+}
 _SCALING_RULES = {
     "none": ("POS-18",),
     "linear": ("POS-19", "POS-18"),

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from itertools import product
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,15 +24,13 @@ class Codes(NamedTuple):
     sign: int = 128
 
 
-CODES: Mapping[str, Codes] = MappingProxyType(
-    {
-        "e4m3fn": Codes("QUANT-3", (0x08, 0x40), (0x01, 0x07), 0x7E),
-        "e5m2": Codes("QUANT-4", (0x24, 0x40), (0x01, 0x03), 0x7B),
-        "e4m3fnuz": Codes("QUANT-12", (0x10, 0x48), (0x01, 0x07), 0x7F),
-        "e5m2fnuz": Codes("QUANT-12", (0x28, 0x44), (0x01, 0x03), 0x7F),
-        "e2m1fn": Codes("QUANT-13", (0, 5), (0, 2), 0x7, sign=8),
-    }
-)
+CODES: Mapping[str, Codes] = {
+    "e4m3fn": Codes("QUANT-3", (0x08, 0x40), (0x01, 0x07), 0x7E),
+    "e5m2": Codes("QUANT-4", (0x24, 0x40), (0x01, 0x03), 0x7B),
+    "e4m3fnuz": Codes("QUANT-12", (0x10, 0x48), (0x01, 0x07), 0x7F),
+    "e5m2fnuz": Codes("QUANT-12", (0x28, 0x44), (0x01, 0x03), 0x7F),
+    "e2m1fn": Codes("QUANT-13", (0, 5), (0, 2), 0x7, sign=8),
+}
 #: The encodings of queries, keys and values. `e8m0fnu` is one of scales.
 ENCODINGS = ("int8", *CODES)
 

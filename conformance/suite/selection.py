@@ -1,7 +1,6 @@
 """The chapter `selection`: lists of the keys with the largest scores."""
 
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -27,16 +26,14 @@ _TILES = (
     ((), 1, 1025),
 )
 #: How many places a list has, for a number of keys.
-_PLACES: Mapping[str, Any] = MappingProxyType(
-    {
-        "one": lambda _: 1,
-        "some": lambda keys: (keys + 1) // 2,
-        "all": lambda keys: keys,
-        "more": lambda keys: keys + 3,
-    }
-)
+_PLACES: Mapping[str, Any] = {
+    "one": lambda _: 1,
+    "some": lambda keys: (keys + 1) // 2,
+    "all": lambda keys: keys,
+    "more": lambda keys: keys + 3,
+}
 #: The scores of places that may not be listed.
-_PAST: Mapping[str, float] = MappingProxyType({"large": 1000.0, "NaN": np.nan, "infinity": np.inf})
+_PAST: Mapping[str, float] = {"large": 1000.0, "NaN": np.nan, "infinity": np.inf}
 
 
 def _scores(

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import product
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -19,18 +18,16 @@ chapter = Chapter("masking")
 #: More keys, and more queries, than a byte can count.
 _KEYS, _QUERIES = Shape((), 4, 300, 2, 3), Shape((), 300, 5, 2, 3)
 #: Shape, rule, options.
-_FAR: Mapping[str, tuple[Shape, str, dict[str, Any]]] = MappingProxyType(
-    {
-        "causal, late keys": (_KEYS, "MASK-7", {"is_causal": True, "query_offset": 290}),
-        "causal, early keys": (_KEYS, "MASK-7", {"is_causal": True, "query_offset": 126}),
-        "causal, late queries": (_QUERIES, "MASK-3", {"is_causal": True, "query_offset": -296}),
-        "causal, all queries": (_QUERIES, "MASK-3", {"is_causal": True}),
-        "window, late keys": (_KEYS, "MASK-8", {"window": (2, 1), "query_offset": 294}),
-        "window, wide": (_KEYS, "MASK-8", {"window": (257, None), "query_offset": 296}),
-        "length, late keys": (_KEYS, "MASK-9", {"key_lengths": 258}),
-        "length, late queries": (_QUERIES, "MASK-10", {"query_lengths": 258}),
-    }
-)
+_FAR: Mapping[str, tuple[Shape, str, dict[str, Any]]] = {
+    "causal, late keys": (_KEYS, "MASK-7", {"is_causal": True, "query_offset": 290}),
+    "causal, early keys": (_KEYS, "MASK-7", {"is_causal": True, "query_offset": 126}),
+    "causal, late queries": (_QUERIES, "MASK-3", {"is_causal": True, "query_offset": -296}),
+    "causal, all queries": (_QUERIES, "MASK-3", {"is_causal": True}),
+    "window, late keys": (_KEYS, "MASK-8", {"window": (2, 1), "query_offset": 294}),
+    "window, wide": (_KEYS, "MASK-8", {"window": (257, None), "query_offset": 296}),
+    "length, late keys": (_KEYS, "MASK-9", {"key_lengths": 258}),
+    "length, late queries": (_QUERIES, "MASK-10", {"query_lengths": 258}),
+}
 #: Offsets that do not fit into 16, 32 and 53 bits.
 _OFFSETS = (2**15 + 1, 2**16, 2**31, 2**32 + 1, 2**53 + 1)
 #: Pairs of ids that become equal in a shorter integer or a floating-point number.
@@ -73,16 +70,14 @@ def ids_are_told_apart(draw: Draw, pair: tuple[int, int]) -> Iterator[Yielded]:
 #: One query and more than a tile of 64, past three tiles of 64 keys.
 _SPANNED = (Shape((2, 1), 1, 200, 4, 4), Shape((1, 1), 66, 200, 4, 4))
 #: The keys that nobody may attend to, as tiles of 64.
-_SPANS: Mapping[str, tuple[int, int]] = MappingProxyType(
-    {
-        "first": (0, 64),
-        "middle": (64, 128),
-        "last": (128, 200),
-        "first two": (0, 128),
-        "all but the first": (64, 200),
-        "all but the last": (0, 192),
-    }
-)
+_SPANS: Mapping[str, tuple[int, int]] = {
+    "first": (0, 64),
+    "middle": (64, 128),
+    "last": (128, 200),
+    "first two": (0, 128),
+    "all but the first": (64, 200),
+    "all but the last": (0, 192),
+}
 #: The last position that is allowed, and its neighbours, at the edges of tiles of 64 and 128.
 _EDGES = (63, 64, 65, 127, 128, 129)
 
@@ -97,25 +92,21 @@ def _window(problem: Problem, span: tuple[int, int]) -> Options:
 
 
 #: The rule of each source that may leave out any tile, and its arguments.
-_ANY_TILE: Mapping[str, tuple[str, Callable[[Problem, NDArray[np.bool_]], Options]]] = MappingProxyType(
-    {
-        "mask": ("MASK-1", lambda p, seen: {"mask": np.broadcast_to(seen, p.shape).copy()}),
-        "mask of keys": ("MASK-1", lambda _, seen: {"mask": seen}),
-        "bias": ("MASK-2", lambda p, seen: {"bias": hidden(p, seen, draw_bias(p))}),
-        "segments": ("MASK-11", segment_of_keys),
-    }
-)
+_ANY_TILE: Mapping[str, tuple[str, Callable[[Problem, NDArray[np.bool_]], Options]]] = {
+    "mask": ("MASK-1", lambda p, seen: {"mask": np.broadcast_to(seen, p.shape).copy()}),
+    "mask of keys": ("MASK-1", lambda _, seen: {"mask": seen}),
+    "bias": ("MASK-2", lambda p, seen: {"bias": hidden(p, seen, draw_bias(p))}),
+    "segments": ("MASK-11", segment_of_keys),
+}
 #: The same, of sources that leave out tiles at one end.
-_END_TILES: Mapping[str, tuple[str, Callable[[Problem, tuple[int, int]], Options]]] = MappingProxyType(
-    {
-        "window": ("MASK-8", _window),
-        "key_lengths": ("MASK-9", lambda _, span: {"key_lengths": span[0]}),
-        "query_offset": (
-            "MASK-7",
-            lambda p, span: {"is_causal": True, "query_offset": span[0] - p.shape[-2]},
-        ),
-    }
-)
+_END_TILES: Mapping[str, tuple[str, Callable[[Problem, tuple[int, int]], Options]]] = {
+    "window": ("MASK-8", _window),
+    "key_lengths": ("MASK-9", lambda _, span: {"key_lengths": span[0]}),
+    "query_offset": (
+        "MASK-7",
+        lambda p, span: {"is_causal": True, "query_offset": span[0] - p.shape[-2]},
+    ),
+}
 
 
 @chapter.group("MASK-5", each=tuple(product(_ANY_TILE, _SPANS)))
@@ -142,15 +133,13 @@ def tiles_at_one_end_without_an_allowed_key(draw: Draw, source: str) -> Iterator
 
 
 #: The rows that disallow a tile of keys, by their number among the rows, and the tile.
-_ROWS: Mapping[str, Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.bool_]]] = MappingProxyType(
-    {
-        "first row of a tile": lambda i, j: (i % 16 == 0) & (j < 128),
-        "other rows of a tile": lambda i, j: (i % 16 != 0) & (j < 64),
-        "last row of a tile": lambda i, j: (i % 16 == 15) & (j >= 64) & (j < 128),
-        "rows in turn": lambda i, j: j // 64 % 2 == i % 2,
-        "last row of all": lambda i, j: (i == i.max()) & (j >= 64),
-    }
-)
+_ROWS: Mapping[str, Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.bool_]]] = {
+    "first row of a tile": lambda i, j: (i % 16 == 0) & (j < 128),
+    "other rows of a tile": lambda i, j: (i % 16 != 0) & (j < 64),
+    "last row of a tile": lambda i, j: (i % 16 == 15) & (j >= 64) & (j < 128),
+    "rows in turn": lambda i, j: j // 64 % 2 == i % 2,
+    "last row of all": lambda i, j: (i == i.max()) & (j >= 64),
+}
 
 
 @chapter.group("MASK-5", each=tuple(product(("mask", "bias"), _ROWS)))
@@ -165,23 +154,21 @@ def rows_of_a_tile_differ(draw: Draw, which: tuple[str, str]) -> Iterator[Yielde
 
 
 #: The rule of each integer with an end, its shape for one number, and the arguments of an end.
-_ENDS: Mapping[str, tuple[str, Shape, Callable[[Any], Options]]] = MappingProxyType(
-    {
-        "key_lengths": ("MASK-9", Shape((1, 2), 2, 133, 4, 4), lambda n: {"key_lengths": n}),
-        "query_lengths": ("MASK-10", Shape((1, 2), 131, 20, 4, 4), lambda n: {"query_lengths": n}),
-        "query_offset": (
-            "MASK-7",
-            Shape((1, 2), 2, 133, 4, 4),
-            lambda n: {"is_causal": True, "query_offset": n - 1},
-        ),
-        "window, left": (
-            "MASK-8",
-            Shape((1, 2), 2, 133, 4, 4),
-            lambda n: {"window": (130 - n, None), "query_offset": 130},
-        ),
-        "window, right": ("MASK-8", Shape((1, 2), 2, 133, 4, 4), lambda n: {"window": (None, n - 1)}),
-    }
-)
+_ENDS: Mapping[str, tuple[str, Shape, Callable[[Any], Options]]] = {
+    "key_lengths": ("MASK-9", Shape((1, 2), 2, 133, 4, 4), lambda n: {"key_lengths": n}),
+    "query_lengths": ("MASK-10", Shape((1, 2), 131, 20, 4, 4), lambda n: {"query_lengths": n}),
+    "query_offset": (
+        "MASK-7",
+        Shape((1, 2), 2, 133, 4, 4),
+        lambda n: {"is_causal": True, "query_offset": n - 1},
+    ),
+    "window, left": (
+        "MASK-8",
+        Shape((1, 2), 2, 133, 4, 4),
+        lambda n: {"window": (130 - n, None), "query_offset": 130},
+    ),
+    "window, right": ("MASK-8", Shape((1, 2), 2, 133, 4, 4), lambda n: {"window": (None, n - 1)}),
+}
 
 
 @chapter.group("MASK-5", each=tuple(_ENDS))

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import product
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -19,16 +18,14 @@ chapter = Chapter("softmax")
 #: More keys than two tiles of 128, with one query and with a few.
 _LONG = (Shape((2, 1), 1, 330, 4, 4), Shape((1, 2), 5, 330, 4, 4))
 #: What a score has in common with those of its tile of 16, by the key and the number of keys.
-_LEVELS: Mapping[str, Callable[[NDArray[np.int64]], NDArray[np.floating[Any]]]] = MappingProxyType(
-    {
-        "rises in each tile": lambda j: j // 16 / 4,
-        "falls in each tile": lambda j: -(j // 16) / 4,
-        "rises in the last tile alone": lambda j: 3.0 * (j >= 320),
-        "falls after the first tile": lambda j: 3.0 * (j < 16),
-        "peaks in the middle": lambda j: 3.0 * (j // 16 == 10),
-        "rises and falls in turn": lambda j: j // 16 % 2 * 3.0,
-    }
-)
+_LEVELS: Mapping[str, Callable[[NDArray[np.int64]], NDArray[np.floating[Any]]]] = {
+    "rises in each tile": lambda j: j // 16 / 4,
+    "falls in each tile": lambda j: -(j // 16) / 4,
+    "rises in the last tile alone": lambda j: 3.0 * (j >= 320),
+    "falls after the first tile": lambda j: 3.0 * (j < 16),
+    "peaks in the middle": lambda j: 3.0 * (j // 16 == 10),
+    "rises and falls in turn": lambda j: j // 16 % 2 * 3.0,
+}
 
 
 def with_levels(problem: Problem, level: NDArray[np.floating[Any]]) -> Problem:
@@ -94,17 +91,15 @@ def result_near_the_largest_number(draw: Draw, place: str) -> Iterator[Yielded]:
 
 
 #: What has more than 65536 elements: the shape, and the option.
-_INDICES: Mapping[str, tuple[Shape, str]] = MappingProxyType(
-    {
-        "keys": (Shape((1, 1), 1, 1030, 64, 64), ""),
-        "heads of keys": (Shape((1, 17), 1, 70, 64, 64), ""),
-        "batch entries of keys": (Shape((17, 1), 1, 70, 64, 64), ""),
-        "queries": (Shape((1, 1), 1030, 5, 64, 64), ""),
-        "scores": (Shape((1, 1), 257, 257, 4, 4), ""),
-        "mask": (Shape((1, 5), 65, 205, 4, 4), "mask"),
-        "bias": (Shape((1, 5), 65, 205, 4, 4), "bias"),
-    }
-)
+_INDICES: Mapping[str, tuple[Shape, str]] = {
+    "keys": (Shape((1, 1), 1, 1030, 64, 64), ""),
+    "heads of keys": (Shape((1, 17), 1, 70, 64, 64), ""),
+    "batch entries of keys": (Shape((17, 1), 1, 70, 64, 64), ""),
+    "queries": (Shape((1, 1), 1030, 5, 64, 64), ""),
+    "scores": (Shape((1, 1), 257, 257, 4, 4), ""),
+    "mask": (Shape((1, 5), 65, 205, 4, 4), "mask"),
+    "bias": (Shape((1, 5), 65, 205, 4, 4), "bias"),
+}
 
 
 @chapter.group("SOFT-3", "MASK-1", "SCORE-4", each=tuple(_INDICES))

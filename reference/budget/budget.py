@@ -5,7 +5,6 @@ computed in float64 from the inputs of a case.
 """
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -186,34 +185,30 @@ def _alibi_gradient(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> dic
 
 
 #: The gradients of attention, on its own arrays and on packed ones.
-_GRADIENTS: Mapping[str, Callable[..., dict[str, Budget]]] = MappingProxyType(
-    {
-        "attention_vjp": gradient_budget,
-        "packed_attention_vjp": packed_gradient_budget,
-        "sharded_attention_vjp": sharded_gradient_budget,
-        "latent_attention_vjp": latent_gradient_budget,
-        "seeded_dropout_attention_vjp": seeded_gradient_budget,
-    }
-)
-_COMPANIONS: Mapping[str, Callable[[Mapping[str, Any], Arithmetic], dict[str, Budget]]] = MappingProxyType(
-    {
-        "projection": _projection,
-        "scores": _scores,
-        "split_heads": _copy_budget("split", lambda g: split_heads(g["features"], heads=g["heads"]).shape),
-        "merge_heads": _copy_budget("merged", lambda g: merge_heads(g["split"]).shape),
-        "append_cache": _copy_budget("appended", lambda g: g["cache"].shape),
-        "gather_pages": _copy_budget("gathered", _gathered_shape),
-        "indexer_scores": indexer_budget,
-        "low_precision_attention": low_precision_budget,
-        "dequantize": dequantized_budget,
-        "dequantize_blocks": blocks_budget,
-        "merge_partials": merge_budget,
-        "merge_partials_vjp": merge_gradient_budget,
-        "seeded_dropout_attention": seeded_budget,
-        "rotary": rotary_budget,
-        "rotary_vjp": rotary_gradient_budget,
-        "rotary_frequencies": frequencies_budget,
-        "alibi_bias": _alibi_bias,
-        "alibi_bias_vjp": _alibi_gradient,
-    }
-)
+_GRADIENTS: Mapping[str, Callable[..., dict[str, Budget]]] = {
+    "attention_vjp": gradient_budget,
+    "packed_attention_vjp": packed_gradient_budget,
+    "sharded_attention_vjp": sharded_gradient_budget,
+    "latent_attention_vjp": latent_gradient_budget,
+    "seeded_dropout_attention_vjp": seeded_gradient_budget,
+}
+_COMPANIONS: Mapping[str, Callable[[Mapping[str, Any], Arithmetic], dict[str, Budget]]] = {
+    "projection": _projection,
+    "scores": _scores,
+    "split_heads": _copy_budget("split", lambda g: split_heads(g["features"], heads=g["heads"]).shape),
+    "merge_heads": _copy_budget("merged", lambda g: merge_heads(g["split"]).shape),
+    "append_cache": _copy_budget("appended", lambda g: g["cache"].shape),
+    "gather_pages": _copy_budget("gathered", _gathered_shape),
+    "indexer_scores": indexer_budget,
+    "low_precision_attention": low_precision_budget,
+    "dequantize": dequantized_budget,
+    "dequantize_blocks": blocks_budget,
+    "merge_partials": merge_budget,
+    "merge_partials_vjp": merge_gradient_budget,
+    "seeded_dropout_attention": seeded_budget,
+    "rotary": rotary_budget,
+    "rotary_vjp": rotary_gradient_budget,
+    "rotary_frequencies": frequencies_budget,
+    "alibi_bias": _alibi_bias,
+    "alibi_bias_vjp": _alibi_gradient,
+}

@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from fractions import Fraction
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -182,19 +181,17 @@ def _indexer_scores(arguments: Mapping[str, Any], _variant: str | None, dtype: s
 
 
 #: The operations that do not contain attention.
-COMPANIONS: Mapping[str, Evaluate] = MappingProxyType(
-    {
-        "split_heads": _split_heads,
-        "merge_heads": _merge_heads,
-        "append_cache": _append_cache,
-        "gather_pages": _gather_pages,
-        "merge_partials": _merge_partials,
-        "indexer_scores": _indexer_scores,
-        "select_keys": _select_keys,
-        "rotary": rotary,
-        "rotary_vjp": rotary_vjp,
-        "rotary_frequencies": rotary_frequencies,
-        "alibi_bias": alibi_bias,
-        "alibi_bias_vjp": alibi_bias_vjp,
-    }
-)
+COMPANIONS: Mapping[str, Evaluate] = {
+    "split_heads": _split_heads,
+    "merge_heads": _merge_heads,
+    "append_cache": _append_cache,
+    "gather_pages": _gather_pages,
+    "merge_partials": _merge_partials,
+    "indexer_scores": _indexer_scores,
+    "select_keys": _select_keys,
+    "rotary": rotary,
+    "rotary_vjp": rotary_vjp,
+    "rotary_frequencies": rotary_frequencies,
+    "alibi_bias": alibi_bias,
+    "alibi_bias_vjp": alibi_bias_vjp,
+}

@@ -8,7 +8,6 @@ increases until both ends of each ball round to the same number. See
 
 from collections.abc import Mapping
 from fractions import Fraction
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -188,27 +187,25 @@ def _projection(arguments: Mapping[str, Any], _variant: str | None, dtype: str) 
     return {"projected": _settle_batches(arguments, dtype)}
 
 
-_OPERATIONS: Mapping[str, Evaluate] = MappingProxyType(
-    {
-        "attention": evaluate_attention,
-        "attention_vjp": evaluate_gradients,
-        "self_attention": _self_attention,
-        "multi_head_attention": _multi_head_attention,
-        "multi_head_attention_vjp": evaluate_multi_head_gradients,
-        "scores": _scores,
-        "projection": _projection,
-        "packed_attention_vjp": evaluate_packed_gradients,
-        "sharded_attention": evaluate_sharded,
-        "sharded_attention_vjp": evaluate_sharded_gradients,
-        "seeded_dropout_attention": evaluate_seeded,
-        "seeded_dropout_attention_vjp": evaluate_seeded_gradients,
-        "dequantize": dequantize,
-        "dequantize_blocks": dequantize_blocks,
-        "low_precision_attention": low_precision_attention,
-        "merge_partials_vjp": evaluate_merge_gradients,
-        "block_sparse_attention_vjp": evaluate_sparse_gradients,
-        "listed_attention_vjp": evaluate_sparse_gradients,
-        "latent_attention_vjp": evaluate_latent_gradients,
-        **COMPANIONS,
-    }
-)
+_OPERATIONS: Mapping[str, Evaluate] = {
+    "attention": evaluate_attention,
+    "attention_vjp": evaluate_gradients,
+    "self_attention": _self_attention,
+    "multi_head_attention": _multi_head_attention,
+    "multi_head_attention_vjp": evaluate_multi_head_gradients,
+    "scores": _scores,
+    "projection": _projection,
+    "packed_attention_vjp": evaluate_packed_gradients,
+    "sharded_attention": evaluate_sharded,
+    "sharded_attention_vjp": evaluate_sharded_gradients,
+    "seeded_dropout_attention": evaluate_seeded,
+    "seeded_dropout_attention_vjp": evaluate_seeded_gradients,
+    "dequantize": dequantize,
+    "dequantize_blocks": dequantize_blocks,
+    "low_precision_attention": low_precision_attention,
+    "merge_partials_vjp": evaluate_merge_gradients,
+    "block_sparse_attention_vjp": evaluate_sparse_gradients,
+    "listed_attention_vjp": evaluate_sparse_gradients,
+    "latent_attention_vjp": evaluate_latent_gradients,
+    **COMPANIONS,
+}

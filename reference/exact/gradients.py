@@ -8,7 +8,6 @@ Here, `nan` and `uniform` are the variants of GRAD-10.
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -262,13 +261,11 @@ def put_nan(results: Mapping[str, Settled], part: Part, parts: list[Part], bias:
         results["d_scale"].values[...] = np.nan
 
 
-_MAKERS: Mapping[str, Callable[..., _Gradient]] = MappingProxyType(
-    {
-        "d_query": _d_query,
-        "d_key": _d_key,
-        "d_value": _d_value,
-        "d_bias": _d_bias,
-        "d_sinks": _d_sinks,
-        "d_scale": _d_scale,
-    }
-)
+_MAKERS: Mapping[str, Callable[..., _Gradient]] = {
+    "d_query": _d_query,
+    "d_key": _d_key,
+    "d_value": _d_value,
+    "d_bias": _d_bias,
+    "d_sinks": _d_sinks,
+    "d_scale": _d_scale,
+}

@@ -7,7 +7,6 @@ float64 has 16. It provides the expected values of generated problems that are n
 
 from collections.abc import Callable, Mapping
 from decimal import Context, localcontext
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -55,45 +54,41 @@ _CONTEXT = Context(prec=60, Emin=-(10**15), Emax=10**15)
 Arrays = dict[str, NDArray[np.float64]]
 
 #: The operations that a variant may change, and those that none changes.
-_WITH_DIALECT: Mapping[str, Callable[[Mapping[str, Any], Mapping[str, str]], Arrays]] = MappingProxyType(
-    {
-        "scores": scores,
-        "attention": attention,
-        "attention_vjp": attention_vjp,
-        "self_attention": self_attention,
-        "multi_head_attention": multi_head_attention,
-        "multi_head_attention_vjp": multi_head_attention_vjp,
-        "packed_attention_vjp": packed_attention_vjp,
-        "seeded_dropout_attention": seeded_dropout_attention,
-        "seeded_dropout_attention_vjp": seeded_dropout_attention_vjp,
-        "sharded_attention": sharded_attention,
-        "sharded_attention_vjp": sharded_attention_vjp,
-        "select_keys": select_keys,
-        "rotary": rotary,
-        "rotary_vjp": rotary_vjp,
-        "rotary_frequencies": rotary_frequencies,
-        "alibi_bias": alibi_bias,
-        "alibi_bias_vjp": alibi_bias_vjp,
-        "block_sparse_attention_vjp": block_sparse_attention_vjp,
-        "latent_attention_vjp": latent_attention_vjp,
-        "listed_attention_vjp": listed_attention_vjp,
-        "low_precision_attention": low_precision_attention,
-    }
-)
-_WITHOUT_DIALECT: Mapping[str, Callable[[Mapping[str, Any]], Arrays]] = MappingProxyType(
-    {
-        "projection": projection,
-        "dequantize": dequantize,
-        "dequantize_blocks": dequantize_blocks,
-        "split_heads": split_heads,
-        "merge_heads": merge_heads,
-        "append_cache": append_cache,
-        "gather_pages": gather_pages,
-        "indexer_scores": indexer_scores,
-        "merge_partials": merge_partials,
-        "merge_partials_vjp": merge_partials_vjp,
-    }
-)
+_WITH_DIALECT: Mapping[str, Callable[[Mapping[str, Any], Mapping[str, str]], Arrays]] = {
+    "scores": scores,
+    "attention": attention,
+    "attention_vjp": attention_vjp,
+    "self_attention": self_attention,
+    "multi_head_attention": multi_head_attention,
+    "multi_head_attention_vjp": multi_head_attention_vjp,
+    "packed_attention_vjp": packed_attention_vjp,
+    "seeded_dropout_attention": seeded_dropout_attention,
+    "seeded_dropout_attention_vjp": seeded_dropout_attention_vjp,
+    "sharded_attention": sharded_attention,
+    "sharded_attention_vjp": sharded_attention_vjp,
+    "select_keys": select_keys,
+    "rotary": rotary,
+    "rotary_vjp": rotary_vjp,
+    "rotary_frequencies": rotary_frequencies,
+    "alibi_bias": alibi_bias,
+    "alibi_bias_vjp": alibi_bias_vjp,
+    "block_sparse_attention_vjp": block_sparse_attention_vjp,
+    "latent_attention_vjp": latent_attention_vjp,
+    "listed_attention_vjp": listed_attention_vjp,
+    "low_precision_attention": low_precision_attention,
+}
+_WITHOUT_DIALECT: Mapping[str, Callable[[Mapping[str, Any]], Arrays]] = {
+    "projection": projection,
+    "dequantize": dequantize,
+    "dequantize_blocks": dequantize_blocks,
+    "split_heads": split_heads,
+    "merge_heads": merge_heads,
+    "append_cache": append_cache,
+    "gather_pages": gather_pages,
+    "indexer_scores": indexer_scores,
+    "merge_partials": merge_partials,
+    "merge_partials_vjp": merge_partials_vjp,
+}
 
 
 def evaluate(

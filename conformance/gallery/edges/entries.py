@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from attnspec.conformance.gallery.bases.online import Online
@@ -43,32 +42,30 @@ def _sized(outer: list[int], *sizes: int, options: str) -> Sized:
 
 
 #: Calls, and the names of the entries that have a wrong result for each.
-CALLS: Mapping[Sized, tuple[str, ...]] = MappingProxyType(
-    {_sized(*call["shape"], options=call["options"]): tuple(call["shows"]) for call in _READ["sizes"]}
-)
+CALLS: Mapping[Sized, tuple[str, ...]] = {
+    _sized(*call["shape"], options=call["options"]): tuple(call["shows"]) for call in _READ["sizes"]
+}
 
 #: The call for each of these entries.
-SHOWN: Mapping[str, Sized] = MappingProxyType({name: call for call, names in CALLS.items() for name in names})
+SHOWN: Mapping[str, Sized] = {name: call for call, names in CALLS.items() for name in names}
 
 #: The rule of each option, and the class of a bug that forgets it.
-OPTION_BUGS: Mapping[str, tuple[str, str]] = MappingProxyType(
-    {
-        "scale": ("SCORE-3", "K"),
-        "softcap": ("SCORE-5", "F"),
-        "bias": ("SCORE-4", "L"),
-        "mask": ("MASK-1", "R"),
-        "is_causal": ("MASK-3", "A"),
-        "query_offset": ("MASK-7", "A"),
-        "window": ("MASK-8", "E"),
-        "query_lengths": ("MASK-10", "G"),
-        "key_lengths": ("MASK-9", "G"),
-        "segments": ("MASK-11", "R"),
-        "positions": ("MASK-14", "A"),
-        "sinks": ("SOFT-5", "M"),
-        "dropout_mask": ("DROP-1", "J"),
-        "dropout_rate": ("DROP-2", "J"),
-    }
-)
+OPTION_BUGS: Mapping[str, tuple[str, str]] = {
+    "scale": ("SCORE-3", "K"),
+    "softcap": ("SCORE-5", "F"),
+    "bias": ("SCORE-4", "L"),
+    "mask": ("MASK-1", "R"),
+    "is_causal": ("MASK-3", "A"),
+    "query_offset": ("MASK-7", "A"),
+    "window": ("MASK-8", "E"),
+    "query_lengths": ("MASK-10", "G"),
+    "key_lengths": ("MASK-9", "G"),
+    "segments": ("MASK-11", "R"),
+    "positions": ("MASK-14", "A"),
+    "sinks": ("SOFT-5", "M"),
+    "dropout_mask": ("DROP-1", "J"),
+    "dropout_rate": ("DROP-2", "J"),
+}
 
 
 def without(call: Attention, option: str) -> Attention:
@@ -88,7 +85,7 @@ def for_options(make: Callable[[str, str, str], tuple[Entry, ...]], *options: st
 
 
 #: By the names of entries: a word of `NEEDS` of `gallery.entry`.
-NEEDED: Mapping[str, str] = MappingProxyType(dict.fromkeys(SHOWN, "sizes"))
+NEEDED: Mapping[str, str] = dict.fromkeys(SHOWN, "sizes")
 
 
 def on(step: str, rule: str, kind: str, *bases: Base) -> Callable[[Callable[..., Any]], tuple[Entry, ...]]:
