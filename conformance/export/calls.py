@@ -206,7 +206,7 @@ def _call(case: Case, name: str, dtypes: tuple[str, ...], *, weights: int) -> Ex
                 accuracy,
             )
             for dtype in dtypes
-            for accuracy in (("cast", "full") if dtype in SHORT else ("full",))
+            for accuracy in _classes(dtype)
         }
     outputs = []
     for result in form.results:
@@ -238,6 +238,10 @@ def _strides(kind: str, array: NDArray[Any]) -> tuple[int, ...]:
         memory = memory.base
     start = view.__array_interface__["data"][0] - memory.__array_interface__["data"][0]
     return (memory.size, start // view.itemsize, *(stride // view.itemsize for stride in view.strides))
+
+
+def _classes(dtype: str) -> tuple[Accuracy, ...]:
+    return ("cast", "full") if dtype in SHORT else ("full",)
 
 
 def _kind(case: Case, result: Result, *, one_dtype: bool) -> str:
