@@ -16,6 +16,8 @@ RISING, RISING_32, RISING_64 = "rising past 16 keys", "rising past 32 keys", "ri
 UNEQUAL, WHOLE_PAGES = "unequal sequences", "whole pages"
 #: A window without one of its bounds.
 OPEN_LEFT, OPEN_RIGHT = "open on the left", "open on the right"
+#: A bias that falls with the distance by a slope of each head, as a function that takes slopes has it.
+LINEAR = "linear bias"
 #: A score so large, or a row of scores so low, that the exponential is outside the range of float32.
 LARGE = "large scores"
 #: A call whose result is judged in some rows, because the numbers of all rows differ.

@@ -11,7 +11,7 @@ from attnspec.backends import describe
 from attnspec.backends.constraints import Constraints, fits
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.suite import find, groups_of
-from attnspec.conformance.suite.fitted_forms import fitted_form
+from attnspec.conformance.suite.fitted_forms import fit_form
 from attnspec.conformance.suite.group import FITTED
 from attnspec.sizes import misfits
 
@@ -55,7 +55,7 @@ def outputs(case):
 def test_the_query_that_is_kept_has_the_result_that_it_had(name):
     alone, compared = Constraints(one_query=True), 0
     for case in drawn():
-        fit = fitted_form(case, alone) if case.operation == name else case
+        fit = fit_form(case, alone) if case.operation == name else case
         if fit is case or case.dtype not in ("float32", "float64") or "query_lengths" in case.arguments:
             continue
         compared += 1
@@ -68,7 +68,7 @@ def test_heads_and_scales_are_repeated_so_that_the_results_stay():
     several = Constraints(heads="equal", scales="token")
     for case in drawn():
         if case.operation == "quantized_attention" and case.dtype == "float64":
-            fit = fitted_form(case, several)
+            fit = fit_form(case, several)
             scales = fit.arguments.get("key_scales")
             if scales is None or fits(Constraints(scales="token"), case.arguments, case.operation):
                 continue
@@ -78,10 +78,10 @@ def test_heads_and_scales_are_repeated_so_that_the_results_stay():
 
 def test_a_call_that_cannot_fit_stays_as_it_is():
     case = next(case for case in drawn() if case.operation == "quantized_attention")
-    assert fitted_form(case, Constraints()) is case
-    assert fitted_form(case, Constraints(multiple=(1, 1024), one_query=True)) is case
+    assert fit_form(case, Constraints()) is case
+    assert fit_form(case, Constraints(multiple=(1, 1024), one_query=True)) is case
     refused = replace(case, expected={"output": np.zeros(1)})
-    assert fitted_form(refused, DECODES) is refused, "values that a group gives are those of its own call"
+    assert fit_form(refused, DECODES) is refused, "values that a group gives are those of its own call"
 
 
 def test_a_bug_of_a_kernel_that_decodes_is_found_by_calls_that_fit():

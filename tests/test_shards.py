@@ -13,17 +13,18 @@ from tests_support import command
 
 from attnspec import OPERATIONS, reference
 from attnspec.backends import load
-from attnspec.backends.constraints import Constraints
+from attnspec.backends.constraints import Constraints, fits
 from attnspec.backends.user.function import describe
 from attnspec.conformance import items
 from attnspec.conformance.judge.judge import judge
+from attnspec.conformance.relations.relation import Relation
 from attnspec.conformance.results_file import read
 from attnspec.conformance.run import run as progress
 from attnspec.conformance.run.cases import Cases
 from attnspec.conformance.run.child import with_traits
 from attnspec.conformance.run.events import offer_of
 from attnspec.conformance.run.index import outline_of, write
-from attnspec.conformance.run.plan import PATH, Selection, index, plan_of, share
+from attnspec.conformance.run.plan import PATH, Selection, calls_of_arguments, index, plan_of, share
 from attnspec.conformance.run.run import Progress
 
 COUNT = 3
@@ -135,7 +136,23 @@ def test_outlines_are_those_of_the_cases(cases):
 
 @pytest.mark.parametrize("quick", [True, False])
 def test_the_plan_is_the_suite_in_its_order(quick):
-    assert [case.name for case in plan_of(Selection(quick))] == [case.name for case in items(quick=quick)]
+    plan = [case.name for case in plan_of(Selection(quick))]
+    more = calls_of_arguments(plan_of(Selection()), plan) if quick else set()
+    made = [case.name for case in items(quick=quick)]
+    assert {*plan} == {*made} | more
+    assert [name for name in plan if name in {*made}] == made
+
+
+def arguments_of(outline):
+    words = {"linear bias"} & {*outline.traits}
+    return {(call.operation, name) for call in outline.calls for name in (*call.arguments, *words)}
+
+
+def is_small(outline):
+    """Whether a call has numbers of a small case, and none that show little."""
+    little = {"special numbers", "empty axes", "empty row"} & {*outline.traits}
+    single = not outline.related and not outline.refusal and not little
+    return single and outline.dtype in WIDE and 40 <= outline.numbers <= 1000
 
 
 def test_the_smallest_calls_are_few_small_and_quick_and_touch_what_single_calls_can():
@@ -143,7 +160,11 @@ def test_the_smallest_calls_are_few_small_and_quick_and_touch_what_single_calls_
     quick = plan_of(Selection(quick=True))
     assert len(plan) < len(quick) / 3
     assert {*plan} <= {*quick}
-    assert sorted(outline.numbers for outline in plan)[-5] <= 1000, "all but four, which fill tiles and pages"
+    few = {pair for outline in quick if is_small(outline) for pair in arguments_of(outline)}
+    large = [outline for outline in plan if outline.numbers > 1000 and arguments_of(outline) <= few]
+    assert len(large) <= 4, (
+        "all but four, which fill tiles and pages, and those whose argument has no smaller call"
+    )
     for trait in ("rising past 64 keys", "unequal sequences", "whole pages"):
         assert any(trait in outline.traits for outline in plan)
     assert {outline.dtype for outline in plan} == WIDE
@@ -157,6 +178,54 @@ def test_the_smallest_calls_are_few_small_and_quick_and_touch_what_single_calls_
     assert {name for name, form in OPERATIONS.items() if not form.stacked} <= {
         call.operation for outline in small for call in outline.calls
     }
+
+
+#: Outputs that the judge asks of every call, and arguments that calls in short dtypes alone have.
+_ASKED = {"return_lse", "return_weights", "return_attention_factor"}
+_SHORT_ALONE = {
+    ("block_sparse_attention_vjp", name) for name in ("mask", "query_lengths", "dropout_mask", "dropout_rate")
+}
+
+
+def test_each_argument_of_each_operation_is_in_one_of_the_smallest_calls():
+    plan = plan_of(Selection(quick=True, smoke=True))
+    shown = {
+        (call.operation, name)
+        for outline in plan
+        if not outline.refusal and not outline.related and outline.numbers <= 8192
+        for call in outline.calls
+        for name in call.arguments
+    }
+    every = {(name, own) for name, form in OPERATIONS.items() for own in form.arguments if own not in _ASKED}
+    assert every - shown == _SHORT_ALONE
+
+
+def test_an_argument_is_beside_few_others_in_one_of_the_smallest_calls():
+    plan = plan_of(Selection(quick=True, smoke=True))
+    of = [(call, outline) for outline in plan if not outline.refusal for call in outline.calls]
+    fewest = {}
+    for call, outline in of:
+        for name in (*call.arguments, *({"linear bias"} & {*outline.traits})):
+            own = fewest.get((call.operation, name), len(call.arguments))
+            fewest[call.operation, name] = min(own, len(call.arguments))
+    assert fewest["attention_vjp", "softcap"] == 5, "query, key, value, d_output and the softcap"
+    assert fewest["attention", "linear bias"] == 4
+    assert fewest["paged_attention", "new_key"] == 7
+    assert fewest["quantized_attention", "value_zero_points"] == 7
+
+
+@pytest.mark.parametrize("operation", ["latent_attention", "quantized_attention", "paged_attention"])
+def test_a_kernel_that_decodes_and_has_few_options_has_twenty_of_the_smallest_calls(operation):
+    constraints = Constraints(axes=4, heads="equal", value_depth="key", one_query=True, scales="token")
+    kept = {"scale", "key_lengths", "encoding", *OPERATIONS[operation].arrays}
+    kept |= {name for name in OPERATIONS[operation].arguments if name.endswith(("_scales", "_zero_points"))}
+    selection = Selection(quick=True, smoke=True, fits=constraints.suffix)
+    made = Cases()
+    plan = made.plan(selection, constraints)
+    cases = [made.find(outline.name, outline.group, constraints) for outline in plan if not outline.refusal]
+    own = [one for one in cases if one.operation == operation and not isinstance(one, Relation)]
+    taken = [one for one in own if not fits(constraints, one.arguments, operation)]
+    assert sum({*case.arguments} <= kept | {"block_table"} for case in taken) >= 20
 
 
 @pytest.mark.exhaustive

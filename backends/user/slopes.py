@@ -51,9 +51,11 @@ def slopes_of(call: Mapping[str, Any], *, from_end: bool = False) -> NDArray[np.
     slopes = np.zeros(heads, np.float32)
     if far.size and np.nanmax(far, initial=0) > 0:
         at = np.nanargmax(far)
-        slopes = np.nan_to_num(-by_head[:, at] / far[at], posinf=0, neginf=0).astype(np.float32)
+        with np.errstate(over="ignore"):  # a bias past the range of float32 has no slopes
+            slopes = np.nan_to_num(-by_head[:, at] / far[at], posinf=0, neginf=0).astype(np.float32)
     counts = ~np.isnan(far)
-    biased = -slopes.astype(np.float64)[:, None] * far[counts]
+    with np.errstate(invalid="ignore"):
+        biased = -slopes.astype(np.float64)[:, None] * far[counts]
     if not np.array_equal(by_head[:, counts], biased):
         raise Unsupported("takes slopes of ALiBi, got a bias that is none of ALiBi")
     return slopes
@@ -72,7 +74,8 @@ def distances_of(call: Mapping[str, Any], *, from_end: bool = False) -> NDArray[
     rows, columns = positions_of(call, from_end=from_end)
     distances = np.abs(rows[..., :, None] - columns[..., None, :]).astype(np.float64)
     if "key_starts" in call:
-        of_query, of_key = (_sequences(call[f"{name}_starts"], call[name]) for name in ("query", "key"))
+        of_query = _sequences(call["query_starts"], call["query"])
+        of_key = _sequences(call["key_starts"], call[_name_of_keys(call)])
         distances = np.where(of_query[:, None] != of_key, np.nan, distances)
     return np.broadcast_to(distances, (*outer, *distances.shape[-2:]))
 
@@ -91,8 +94,7 @@ def positions_of(
         new = call.get("new_key")
         lengths = _integers(call["key_lengths"]) + (0 if new is None else new.shape[-2])
     else:
-        name = next(name for name in ("key", "key_codes", "latent", "latent_codes") if name in call)
-        columns = np.arange(call[name].shape[-2])
+        columns = np.arange(call[_name_of_keys(call)].shape[-2])
         lengths = np.diff(_integers(call["key_starts"])) if "key_starts" in call else np.asarray(len(columns))
     packed, sequence = "query_starts" in call, 0 * places
     if packed:
@@ -108,6 +110,11 @@ def positions_of(
     if "key_starts" in call:
         columns = _in_sequences(call["key_starts"], len(columns))[0]
     return rows, _integers(call.get("key_positions", columns))
+
+
+def _name_of_keys(call: Mapping[str, Any]) -> str:
+    """Return the name of the array that has a row for each key, where there are no pages."""
+    return next(name for name in ("key", "key_codes", "latent", "latent_codes") if name in call)
 
 
 def _sequences(starts: Any, array: Any) -> NDArray[np.int64]:

@@ -1,17 +1,21 @@
 """The traits of a call: its options, and other properties that a bug may depend on."""
 
+import contextlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from attnspec import OPERATIONS, Case, SpecError
+from attnspec.backends.errors import Unsupported
+from attnspec.backends.user.slopes import slopes_of
 from attnspec.conformance.judge.dtypes import is_real
 from attnspec.conformance.judge.judge import Judgeable
 from attnspec.conformance.traits import (
     EMPTY,
     GRADIENT,
     LARGE,
+    LINEAR,
     MORE_QUERIES,
     NO_SCALE,
     NOTHING,
@@ -124,6 +128,7 @@ def _attention_traits(arguments: Mapping[str, Any]) -> set[str]:
         LARGE: _has_large_scores(arguments),
         ODD_DEPTH: query.shape[-1] % _VECTOR != 0,
         EMPTY: _has_empty_row((*query.shape[:-1], keys), arguments),
+        LINEAR: _has_linear_bias(arguments),
         **{trait: max(queries, keys) > size for trait, size in _TILES.items()},
         **_number_traits(arguments),
     }
@@ -140,12 +145,23 @@ def _form_traits(case: Case) -> set[str]:
         SHARED: letters.get("Hkv", 0) not in (0, letters.get("Hq")),
         ONE_QUERY: queries == 1,
         UNEQUAL: any(counts.size > 1 and counts.min() < counts.max() for counts in rows),
+        LINEAR: _has_linear_bias(arguments),
         WHOLE_PAGES: bool(((lengths > 0) & (lengths % letters.get("K", 1) == 0)).any()),
         **{trait: max(queries, keys) > size for trait, size in _TILES.items()},
         # A table of pages and the starts of sequences have a 0 in most calls.
         **_number_traits({name: x for name, x in arguments.items() if name in _OPTIONS}),
     }
     return {trait for trait, holds in has.items() if holds}
+
+
+def _has_linear_bias(arguments: Mapping[str, Any]) -> bool:
+    """Whether a function that takes slopes in place of a bias can be asked, with a slope other than 0."""
+    if arguments.get("bias") is None or "query" not in arguments:
+        return False
+    for from_end in (False, True):
+        with contextlib.suppress(Unsupported, ValueError, TypeError):
+            return bool(slopes_of(arguments, from_end=from_end).any())
+    return False
 
 
 def _number_traits(arguments: Mapping[str, Any]) -> dict[str, bool]:

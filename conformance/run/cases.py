@@ -8,7 +8,7 @@ from attnspec import Case, find_rule
 from attnspec.backends.constraints import ANY, Constraints
 from attnspec.conformance.judge.dtypes import in_each
 from attnspec.conformance.judge.traits import numbers
-from attnspec.conformance.run.plan import Outline, Selection, matches, require, smallest
+from attnspec.conformance.run.plan import Outline, Selection, index, matches, require, smallest
 from attnspec.conformance.sizes.sized import SizedCase
 from attnspec.conformance.suite import constraints_in, groups_of, items
 from attnspec.conformance.suite.group import FITTED, Item
@@ -55,8 +55,12 @@ class Cases:
     def _make_items(self, selection: Selection, constraints: Constraints) -> Iterator[Item]:
         # A copy with a changed number is made of a case without it.
         names = [name_without_change(name) for name in selection.names]
-        rules, quick = selection.rules, selection.quick
-        return items(quick=quick, rules=rules, names=names, seed=self.seed, constraints=constraints)
+        made = items(rules=selection.rules, names=names, seed=self.seed, constraints=constraints)
+        if not selection.quick:
+            return made
+        fitted = FITTED + constraints.suffix if constraints != ANY else ""
+        quick = {outline.name for outline in index() if outline.quick}
+        return (case for case in made if case.name.replace(fitted, "") in quick)
 
     def find(self, name: str, group: str, constraints: Constraints = ANY) -> Item | SizedCase:
         """Make a case, unless it is kept."""

@@ -11,7 +11,7 @@ from attnspec import OPERATIONS, Case
 from attnspec.conformance.judge.dtypes import LSES, is_real
 from attnspec.conformance.judge.traits import describe
 from attnspec.conformance.relations.relation import Relation
-from attnspec.conformance.run.plan import CallOutline, Outline
+from attnspec.conformance.run.plan import CallOutline, Outline, calls_of_arguments
 from attnspec.conformance.suite import items
 from attnspec.conformance.suite.group import Item
 from attnspec.dtypes import DTYPES, SHORT
@@ -37,15 +37,17 @@ def encode() -> str:
     """
     place = {item.name: number for number, item in enumerate(items(quick=True))}
     shared: dict[str, dict[Any, int]] = {name: {} for name in ("rules", "calls", "dtypes", "traits")}
-    groups = []
-    for (_, group), own in groupby(items(), lambda item: (item.chapter, item.group)):
-        outlines = [outline_of(item) for item in own]
+    by_group = groupby(items(), lambda item: (item.chapter, item.group))
+    outlined = [(group, [outline_of(item) for item in own]) for (_, group), own in by_group]
+    needed = calls_of_arguments([outline for _, outlines in outlined for outline in outlines], {*place})
+    chosen, groups = {*place, *needed}, []
+    for group, outlines in outlined:
         later = _later([outline.name for outline in outlines], place) if group else set()
         begin, cases = "", []
         for outline in outlines:
             begin, _, number = outline.id.rpartition("-") if group else ("", "", outline.id)
             places = [table.setdefault(getattr(outline, name), len(table)) for name, table in shared.items()]
-            quick = (outline.name in place) + (outline.name in later)
+            quick = (outline.name in chosen) + (outline.name in later)
             flags = "q" * quick + "r" * outline.related + "v" * outline.variants
             fault = [outline.fault] if outline.refusal else []
             key = int(number) if group else number

@@ -18,7 +18,19 @@ from pathlib import Path
 from typing import NamedTuple
 
 from attnspec import OPERATIONS, SpecError, claimable, find_rule
-from attnspec.conformance.traits import LARGE, ONE_QUERY, RELATED, RISING_64, SPECIAL, UNEQUAL, WHOLE_PAGES
+from attnspec.conformance.traits import (
+    EMPTY,
+    LARGE,
+    LINEAR,
+    NOTHING,
+    ONE_QUERY,
+    RELATED,
+    RISING_64,
+    SPECIAL,
+    UNEQUAL,
+    WHOLE_PAGES,
+    zero,
+)
 
 
 @dataclass(frozen=True)
@@ -44,7 +56,7 @@ class Selection:
     #: Whether the implementation is not trusted: cases come in a drawn order, with copies of them in which a
     #: number is changed.
     untrusted: bool = False
-    smoke: bool = False  # only the smallest calls of it: one for each rule and each set of arguments
+    smoke: bool = False  # only the smallest calls of it: one for each rule, set of arguments and argument
     #: The dtype of the smallest calls, for a backend that has neither float32 nor float64.
     dtype: str = ""
     shard: str = ""  # the share of the cases to judge, such as ``3/8``. Empty for all.
@@ -194,14 +206,16 @@ def matches(names: Iterable[str], texts: Collection[str]) -> bool:
 _quick = attrgetter("quick")
 #: A call with fewer numbers has one query or key, and shows little; one with more is not small.
 _LEAST, _MOST = 40, 1000
-#: A kernel of a form takes few calls. There are at least so many of each form, and of one query in it.
-_OF_A_FORM = 8
+#: A kernel of a form takes few calls. There are at least so many of its plain calls, and of one query in it.
+_OF_A_FORM = 20
+#: A call with more numbers than this is not taken for an argument either.
+_MOST_OF_AN_ARGUMENT = 8192
 WIDE = ("float32", "float64")
 
 
 @cache
 def smallest(dtype: str = "") -> frozenset[str]:
-    """Name the smallest calls of the quick part: one for each rule and each set of arguments.
+    """Name the smallest calls of the quick part: one for each rule, each set of arguments and each argument.
 
     They are of float32 and float64, or of the given dtype.
     """
@@ -209,24 +223,54 @@ def smallest(dtype: str = "") -> frozenset[str]:
     done: set[object] = set()
     names = set()
     of_forms: Counter[tuple[str, bool]] = Counter()
-    small = [
+    single = [
         outline
         for outline in index()
-        if outline.quick and not outline.related and outline.numbers <= _MOST and outline.dtype in dtypes
+        if outline.quick and not outline.related and outline.calls and outline.dtype in dtypes
     ]
-    for outline in sorted(small, key=_size):
-        # A gradient takes long to compile, and has every argument of its operation.
+    for outline in sorted((outline for outline in single if outline.numbers <= _MOST), key=_size):
+        # A gradient takes long to compile: those of its arguments are chosen below.
         shows = {
             (rule, () if call.operation.endswith("_vjp") else call)
             for rule in outline.rules
             for call in outline.calls
         }
         form = outline.calls[0].operation, ONE_QUERY in outline.traits
-        if shows - done or (OPERATIONS[form[0]].layers and of_forms[form] < _OF_A_FORM):
+        plain = _is_plain(outline) and of_forms[form] < _OF_A_FORM
+        if shows - done or plain:
             names.add(outline.name)
             done |= shows
-            of_forms[form] += 1
-    return frozenset(names | set(_calls_of_sizes(dtypes)))
+            of_forms[form] += plain
+    return frozenset(names | calls_of_arguments(single) | {*_calls_of_sizes(dtypes)})
+
+
+def _is_plain(outline: Outline) -> bool:
+    """Whether a call is of a form, with what stores its arrays, a scale and lengths alone."""
+    operation, arguments = outline.calls[0]
+    form = OPERATIONS[operation]
+    stored = {own.name for own in form.arguments.values() if own.required or {"data", "form"} & {*own.role}}
+    return bool(form.layers) and not outline.refusal and {*arguments} <= stored | {"scale", "key_lengths"}
+
+
+def calls_of_arguments(outlines: Iterable[Outline], quick: Collection[str] = ()) -> set[str]:
+    """Name the plainest call with each argument of each operation, and with a bias for functions of slopes.
+
+    An argument beside few others shows what it does, and more kernels take the call. Those of the given names
+    come first.
+    """
+    plainest: dict[tuple[str, str], tuple[tuple[object, ...], str]] = {}
+    for outline in outlines:
+        if outline.refusal or outline.related or outline.numbers > _MOST_OF_AN_ARGUMENT:
+            continue
+        traits, other = {*outline.traits}, outline.dtype not in WIDE
+        for operation, arguments in outline.calls:
+            for own in (*arguments, *(traits & {LINEAR})):
+                little = {SPECIAL, NOTHING, EMPTY, zero(own)} & traits or outline.numbers < _LEAST
+                shape = len(arguments), len(traits), outline.numbers, outline.name
+                order = (other, outline.name not in quick, bool(little), outline.numbers > _MOST, *shape)
+                if (operation, own) not in plainest or order < plainest[operation, own][0]:
+                    plainest[operation, own] = order, outline.name
+    return {name for _, name in plainest.values()}
 
 
 def _calls_of_sizes(dtypes: Collection[str]) -> Iterator[str]:

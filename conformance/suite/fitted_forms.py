@@ -24,7 +24,7 @@ Call = dict[str, Any]
 Places = Mapping[str, NDArray[np.int64]]
 
 
-def fitted_form(case: Case, constraints: Constraints) -> Case:
+def fit_form(case: Case, constraints: Constraints) -> Case:
     """Change a call of a form to fit constraints; it stays the same if it fits or cannot be changed."""
     operation, form = case.operation, OPERATIONS[case.operation]
     letters = {letter for argument in form.positional for letter in argument.shape}

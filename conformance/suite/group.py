@@ -15,7 +15,7 @@ from attnspec.backends.constraints import ANY, Constraints
 from attnspec.case import Alternative, Misuse
 from attnspec.conformance.relations.relation import Found, Relation
 from attnspec.conformance.suite import datasets
-from attnspec.conformance.suite.fitted_forms import fitted_form
+from attnspec.conformance.suite.fitted_forms import fit_form
 from attnspec.conformance.suite.problem import GROUPED, MASKED, SHAPES, Problem, Shape, fitted, problem_of
 from attnspec.dtypes import DTYPES
 from attnspec.operations.operation import primal
@@ -159,7 +159,7 @@ class Group:
             beside = isinstance(yielded, Calls) and yielded.beside
             asked = made if constraints is ANY else with_always(made, constraints, beside=beside)
             if constraints is not ANY and isinstance(asked, Case):
-                asked = fitted_form(asked, drawn)
+                asked = fit_form(asked, drawn)
             number = counts[made.dtype] = counts.get(made.dtype, 0) + 1
             # After the first changed shape, all names have the suffix, because cases may share a problem.
             suffix = FITTED + constraints.suffix if draw.changed or asked is not made else ""

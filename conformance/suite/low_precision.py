@@ -22,7 +22,7 @@ chapter = Chapter("quantization")
 
 _LOW_PRECISION = "low_precision_attention"
 #: The options that may be applied in the wrong order to a scale, or that change weights.
-_OPTIONS = ("scale", "softcap", "bias", "is_causal", "key_lengths", "sinks", "dropout")
+_OPTIONS = ("scale", "softcap", "bias", "is_causal", "key_lengths", "sinks", "dropout", "positions")
 _NAMES = ("query", "key", "value")
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,21 @@ _MIXED = Sizes(queries=(1, 4, 0, 1, 2), keys=(9, 4, 3, 0, 7), heads=(4, 1), page
 UNEVEN = Sizes(queries=(4, 0, 2, 3, 2), keys=(9, 6, 0, 2, 7), rest=(2, 3), page=3, spare=0, listed=16)
 #: As many sequences as two batch axes of two have.
 FOUR = Sizes(queries=(3, 1, 4, 2), keys=(5, 7, 2, 6))
+#: One query of each sequence, over few keys and over more than a tile of 16 or of 64 holds.
+_DECODED = (
+    Sizes(queries=(1, 1, 1), keys=(7, 4, 9)),
+    Sizes(queries=(1, 1), keys=(17, 5)),
+    Sizes(queries=(1,), keys=(65,), heads=(2, 1), page=16),
+)
+#: The options of kernels that decode. The quick part has most of those with a scale and lengths alone.
+_OF_DECODING: tuple[tuple[str, ...], ...] = (
+    (),
+    ("scale",),
+    ("window",),
+    ("scale", "key lengths"),
+    ("key lengths",),
+    ("sinks",),
+)
 #: Options of most kernels, which each form meets one by one and in pairs.
 _COMMON = ("causality", "window", "sinks", "softcap", "scale", "key lengths", "bias")
 _PAIRS = (*combinations(_COMMON, 1), *combinations(_COMMON, 2))
@@ -114,6 +129,22 @@ def two_options(draw: Draw, pair: tuple[str, ...]) -> Iterator[Yielded]:
         call = draw_call(random, dtype, FORMS[sizes.name].layers, sizes, *pair)
         call = {name: x for name, x in call.items() if not name.endswith("_zero_points")}
         yield Call(call, ("STACK-2",), operation=sizes.name)
+
+
+@chapter.group("STACK-2", each=tuple(name for name in STORED if "packed" not in STORED[name].layers))
+def a_step_of_decoding(draw: Draw, name: str) -> Iterator[Yielded]:
+    """Each sequence has one query, for kernels that have no more, in int8 with and without zero points."""
+    layers, one = STORED[name].layers, name in FORMS
+    options = [own for own in _OF_DECODING if {*own} <= {*options_of(layers)}][: None if one else 2]
+    pairs = list(product(_DECODED[: None if one else 2], options))
+    calls = [replace(sizes, name=name, encoding="int8") for sizes, _ in pairs]
+    for turn in (0, 1) if one else (0,):
+        for (size, own), drawn in zip(pairs, draw_in_turn(draw, *calls, turn=turn), strict=True):
+            random, dtype, sizes = drawn
+            call = draw_call(random, dtype, layers, sizes, *own)
+            left_out = "_zero_points" if size is _DECODED[turn] else "nothing"
+            call = {argument: x for argument, x in call.items() if not argument.endswith(left_out)}
+            yield Call(call, ("STACK-2", *(OPTIONS[option][0][0] for option in own)), operation=name)
 
 
 @chapter.group("STACK-2", each=tuple(TOGETHER))
