@@ -294,7 +294,7 @@ def test_an_offset_that_is_no_past_is_declined():
         ({"loop": True}, "loop: expected axes beside it, got none"),
         ({"names": {"colour": "q"}}, "names: expected canonical names (query, "),
         ({"names": {"bias": "alibi"}}, "expected a function with alibi, got query, key, value"),
-        ({"layout": "SBHD"}, "layout: expected BHSD or BSHD or BS(HD), got 'SBHD'"),
+        ({"layout": "SHBD"}, "layout: expected BHSD or BSHD or BS(HD) or SBHD, got 'SHBD'"),
         (
             {"scales": "row", "operation": "quantized_attention"},
             "scales: expected tensor or head or token or number or flat-head or flat-token, got 'row'",

@@ -217,7 +217,7 @@ def test_what_a_configuration_declares(folder):
         ("[backend]\nfunction = 3\n", "function: expected a string, got 3"),
         ('[backend]\nfunction = "a:b"\ncolour = "red"\n', "expected some of function, program"),
         ('[backend]\nprogram = "x"\naxes = 4\n', "expected only call_limit beside program, got axes"),
-        (TOML.replace('"BSHD"', '"SBHD"'), "layout: expected BHSD or BSHD"),
+        (TOML.replace('"BSHD"', '"SHBD"'), "layout: expected BHSD or BSHD"),
         (TOML.replace("rotary =", "rotation ="), r"got 'rotation' \(projection\?\)"),
         (TOML.replace('"float64"', '"float31"'), r"dtypes: .*, got \('float32', 'float31'\)"),
         (TOML.replace("axes = 4", 'accuracy = "storage"'), "accuracy: expected cast or full, got 'storage'"),
