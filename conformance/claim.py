@@ -4,9 +4,10 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from attnspec import SpecError, claimable, find_rule, levels
+from attnspec import ConformanceLevel, SpecError, claimable, find_rule, levels
 from attnspec.backends.names import OFFLINE, PORTABLE, PROGRAM, UNTRUSTED
 from attnspec.conformance.outside import one_line
+from attnspec.dialect import BY_ROUTE, ROUTES
 from attnspec.dtypes import DTYPES
 
 if TYPE_CHECKING:
@@ -22,11 +23,12 @@ FIELDS = (
 #: The fields that are lists.
 LISTS = ("levels", "dtypes", "variants", "deviations", "claims")
 #: The forms of fields, those of the others being lists.
-_LIST = re.compile(r"none|[\w:-]+(?:,[\w:-]+)*")
+_ITEMS = r"none|[A-Za-z0-9:_-]+(?:,[A-Za-z0-9:_-]+)*"
+_LIST = re.compile(_ITEMS)
 _FORMS = {
-    "attnspec": re.compile(r"\d{4}\.\d+\.\d+(?:\.\d+|\.dev\d+)?"),
-    "product": re.compile(r"[^;]*[^; ]"),
-    "declined": re.compile(r"(\d+)/(\d+) (none|[A-Z]+-\d+(?:,[A-Z]+-\d+)*)"),
+    "attnspec": re.compile(r"[0-9]{4}\.[0-9]{1,2}\.[0-9]{1,2}(?:\.[0-9]+|\.dev[0-9]+)?"),
+    "product": re.compile(r"[ -:<-~]*[!-:<-~]"),
+    "declined": re.compile(rf"(0|[1-9][0-9]*)/(0|[1-9][0-9]*) ({_ITEMS})"),
 }
 CLASSES = ("function", "adapted", "program", "files")
 
@@ -50,7 +52,12 @@ def claim_of(report: "Report", subject: "Subject") -> str:
         return ""
     verdicts = report.verdicts(subject)
     shown = [verdict for verdict in verdicts if verdict.status == "deviation"]
-    variants = {f"{verdict.main_rule}:{verdict.variant}" for verdict in shown if verdict.variant}
+    # A variant of one route only is written as `MASK-6:mask:uniform`.
+    variants = {
+        f"{verdict.main_rule}:{variant.replace(' ', '')}"
+        for verdict in shown
+        for variant in filter(None, verdict.variant.split(", "))
+    }
     accepted = {verdict.main_rule for verdict in report.accepted if verdict.backend == subject.name}
     other = {verdict.main_rule for verdict in shown if not verdict.variant}
     passing = {verdict.dtype for verdict in verdicts if verdict.status == "pass"}
@@ -61,7 +68,7 @@ def claim_of(report: "Report", subject: "Subject") -> str:
     product = f"{subject.name} ({subject.library} {subject.version})".replace(";", ",")
     contents = {
         "attnspec": report.results.headers[0].attnspec,
-        "product": one_line(product),
+        "product": one_line(product).encode("ascii", "backslashreplace").decode(),
         "class": subject.kind,
         "levels": _items(report.levels_reached(subject)),
         "dtypes": _items(dtype for dtype in DTYPES if dtype in passing),
@@ -104,16 +111,30 @@ def read_claim(line: str) -> Mapping[str, str | list[str]]:
             raise SpecError(f"claim: {field}: expected each once, got {contents[field]!r}")
     _check("levels", [known[name].builds_on or name for name in result["levels"]], result["levels"])
     _check("dtypes", result["dtypes"], DTYPES)
-    for rule in (*result["deviations"], *([] if rules == "none" else rules.split(","))):
+    refused = [] if rules == "none" else rules.split(",")
+    if len(refused) != len({*refused}):
+        raise SpecError(f"claim: declined: expected each once, got {rules!r}")
+    for rule in (*result["deviations"], *refused):
         find_rule(rule)
     _check("claims", result["claims"], claimable())
-    for item in result["variants"]:
-        rule, _, variant = item.partition(":")
-        _check("variants", [variant], [known.name for known in find_rule(rule).variants])
+    _check_rules(result, known)
     if 2 * int(declined) > int(offered) or (rules == "none") != (int(declined) == 0):
         text = contents["declined"]
         raise SpecError(f"claim: declined: expected at most half of the calls and their rules, got {text!r}")
     return result
+
+
+def _check_rules(result: Mapping[str, str | list[str]], known: Mapping[str, ConformanceLevel]) -> None:
+    """Check the variants, and that no level has a rule from which the product deviates."""
+    off = {*result["deviations"]}
+    for item in result["variants"]:
+        rule, *route, variant = item.split(":") if ":" in item else (item, "")
+        _check("variants", [variant], [one.name for one in find_rule(rule).variants])
+        _check("variants", [":".join(route)], ["", *ROUTES] if rule in BY_ROUTE else [""])
+        off.add(rule)
+    for name in result["levels"]:
+        if broken := off & {*known[name].rules, *known[name].where_offered}:
+            raise SpecError(f"claim: levels: expected none with {', '.join(sorted(broken))}, got {name!r}")
 
 
 def _items(names: Iterable[str]) -> str:

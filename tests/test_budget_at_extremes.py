@@ -36,7 +36,7 @@ def within(operation, call, results, **options):
     dtype, call = call["query"].dtype.name, call | asks
     expected, allowed = evaluate(operation, call), budget(operation, call, dtype, **options)
     return all(
-        isinstance(compare(name, x, expected[name], allowed[name], dtype), float)
+        isinstance(compare(name, x, expected[name], allowed[name], dtype, x.dtype.name), float)
         for name, x in results.items()
     )
 
@@ -132,3 +132,68 @@ def test_a_gradient_through_a_short_softcap_is_judged(softcap):
     results = dict(zip(("d_query", "d_key", "d_value"), attention_vjp(**call), strict=True))
     assert within("attention_vjp", call, results)
     assert not within("attention_vjp", call, results | {"d_query": results["d_query"] + 1e30})
+
+
+def backward_of(order, query, key, value, d_output, scale):
+    """The gradients of query and key, with the scale in each place that the classes allow."""
+    p = forward(query, key, value, scale)["weights"]
+    r, scale = d_output @ value.T, single(scale)
+    rho = p * (r - (p * r).sum(axis=-1, keepdims=True))
+    first, second, last = {
+        "after": (1, 1, scale),
+        "into rho": (scale, 1, 1),
+        "into the other": (1, scale, 1),
+        "roots": (1, np.sqrt(scale), np.sqrt(scale)),
+    }[order]
+    products = (("d_query", rho, key), ("d_key", rho.T, query))
+    return {name: (factor * first) @ (other * second) * last for name, factor, other in products}
+
+
+@pytest.mark.parametrize("order", ["after", "into rho", "into the other", "roots"])
+@pytest.mark.parametrize(
+    ("scale", "query", "key", "g"),
+    [(40, -40, -60, -100), (100, 5, -115, -20), (-40, -40, 60, -105), (-60, -20, 60, -90)],
+)
+def test_the_scale_may_multiply_before_or_after_an_underflow(order, scale, query, key, g):
+    rng = np.random.default_rng(0)
+    call = {
+        name: np.ldexp(rng.normal(size=(rows, 4)), power).astype(single)
+        for name, rows, power in (("query", 2, query), ("key", 8, key), ("value", 8, 0), ("d_output", 2, g))
+    } | {"scale": 2.0**scale}
+    results, exact = backward_of(order, **call), evaluate("attention_vjp", call)
+    assert within("attention_vjp", call, results)
+    for name, gradient in results.items():
+        wrong = gradient + 100 * np.abs(exact[name]).max() + 1e-30
+        assert not within("attention_vjp", call, {name: wrong.astype(single)})
+
+
+@pytest.mark.parametrize("folds", [False, True])
+def test_products_of_a_folded_scale_may_underflow(folds):
+    rng = np.random.default_rng(0)
+    call = {name: np.ldexp(rng.uniform(1, 2, (1, 64)), -49).astype(single) for name in ("query", "key")}
+    call |= {"value": np.ones((1, 1), single), "scale": 2.0**-40}
+    results = forward(**call, folds=folds)
+    assert within("attention", call, results)
+    assert not within("attention", call, {"lse": results["lse"] + single(1e-36)})
+
+
+def test_a_gradient_is_rounded_to_the_dtype_of_its_array():
+    rng = np.random.default_rng(0)
+    arrays = {name: rng.normal(size=(3, 4)).astype(single) for name in ("query", "key", "value", "d_output")}
+    for name in ("key", "value"):
+        call = arrays | {name: arrays[name].astype(np.float16)}
+        exact = evaluate("attention_vjp", call)[f"d_{name}"]
+        assert within("attention_vjp", call, {f"d_{name}": exact.astype(np.float16)})
+        assert not within("attention_vjp", call, {f"d_{name}": (exact * 1.01).astype(np.float16)})
+
+
+def test_a_weight_of_an_indexer_and_an_attention_factor_multiply_what_underflows():
+    array = np.full((1, 1), 2.0**-60, single)
+    call = {
+        "index_query": array[None],
+        "index_key": array,
+        "index_weights": np.full((1, 1), 2.0**-20, single),
+    }
+    assert budget("indexer_scores", call, "float32")["index_scores"] > 2.0**-126
+    call = {"features": np.full((1, 2), 2.0**-126, single), "attention_factor": 2.0**30, "offset": 1}
+    assert budget("rotary", call, "float32")["rotated"].min() > 2.0**-96

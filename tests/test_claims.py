@@ -279,6 +279,24 @@ def test_a_claim_of_conformance_is_read_back():
     assert re.fullmatch(r"1/\d+ MASK-8", claim["declined"])
 
 
+@pytest.mark.parametrize(
+    ("name", "variant", "product", "items"),
+    [
+        ("a;b:f", "uniform", "a,b:f", ["MASK-6:uniform"]),
+        ("./\u044f\t.py:f", "mask: uniform", "./\\u044f .py:f", ["MASK-6:mask:uniform"]),
+        ("m:f", "mask: uniform, bias: nan", "m:f", ["MASK-6:bias:nan", "MASK-6:mask:uniform"]),
+    ],
+)
+def test_a_claim_of_any_name_and_any_variant_is_read_back(name, variant, product, items):
+    shown = replace(DEVIATION, backend=name, rule="MASK-6", rules=("MASK-6",), variant=variant)
+    subject = replace(SUBJECT, name=name, kind="function")
+    results = perfect(shown, subjects=(subject,))
+    results = replace(results, verdicts=tuple(replace(one, backend=name) for one in results.verdicts))
+    claim = read_claim(claim_of(Report(results), subject).replace("=1;", "=2026.11.25;"))
+    assert claim["product"].startswith(product)
+    assert claim["variants"] == items
+
+
 def test_there_is_no_claim_of_a_run_with_known_failures():
     subject = replace(SUBJECT, kind="function")
     results = perfect(FAIL, subjects=(subject,))
@@ -326,6 +344,23 @@ LINE = claim_of(Report(PERFECT), replace(SUBJECT, kind="function")).replace("=1;
         ("levels=core,", "levels=", "claim: levels: expected some of .*got 'core'"),
         (" none", " MASK-8", "claim: declined: expected at most half"),
         ("levels=core,", "levels=core,core,", "claim: levels: expected each once"),
+        (
+            "variants=none",
+            "variants=MASK-6:uniform",
+            "claim: levels: expected none with MASK-6, got 'masked'",
+        ),
+        ("deviations=none", "deviations=SCORE-1", "claim: levels: expected none with SCORE-1, got 'core'"),
+        (
+            "variants=none",
+            "variants=MASK-3:mask:bottom-right",
+            "claim: variants: expected some of , got 'mask'",
+        ),
+        ("declined=0/", "declined=00/", "claim: declined: expected the form"),
+        (" none", " MASK-1,MASK-1", "claim: declined: expected each once"),
+        ("product=m", "product=\u044f", "claim: product: expected the form"),
+        ("product=m", "product=\t", "claim: product: expected the form"),
+        ("=2026.11.25;", "=2026.111.25;", "claim: attnspec: expected the form"),
+        ("=2026.11.25;", "=2026.11.\u0662\u0665;", "claim: attnspec: expected the form"),
         ("declined=0/", "declined=9999/", "claim: declined: expected at most half"),
     ],
 )

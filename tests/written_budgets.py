@@ -143,13 +143,17 @@ def projection_by_page(dtype, accuracy, profile):
 
 def indexer_by_page(dtype, accuracy, profile):
     query, key, weights = random(2, 3, 6), random(4, 6), random(2, 3)  # (H, L, D), (S, D), (H, L)
-    for size in (1.0, 1e-42, 0.0):
-        given = {"index_query": size * query, "index_key": key, "index_weights": weights}
+    for size, weight in ((1.0, 1.0), (1e-42, 1.0), (0.0, 1.0), (1.0, 1e-42)):
+        given = {"index_query": size * query, "index_key": key, "index_weights": weight * weights}
         found = budget("indexer_scores", given, dtype, accuracy=accuracy, profile=profile)["index_scores"]
         for i, j in np.ndindex(*found.shape):
             dot = np.maximum(size * query[:, i] @ key[j], 0)
-            known = {"index_query": size * query[:, i], "index_key": key[j], "index_weights": weights[:, i]}
-            known |= {"dot": dot, "D": 6, "H": 2, "index_score": weights[:, i] @ dot}
+            known = {
+                "index_query": size * query[:, i],
+                "index_key": key[j],
+                "index_weights": weight * weights[:, i],
+            }
+            known |= {"dot": dot, "D": 6, "H": 2, "index_score": weight * weights[:, i] @ dot}
             numbers = Numbers(symbols(dtype, accuracy, profile) | known, formulas(CODES))
             yield found[i, j], numbers["index_budget"]
 
@@ -209,16 +213,19 @@ def shards_by_page(dtype, accuracy, profile):
 
 def positions_by_page(dtype, accuracy, profile):
     features, angles = random(3, 6), {"cosines": np.cos(random(9, 3)), "sines": np.sin(random(9, 3))}
-    for options in ({}, {"base": 0.5}, {"inverse_frequencies": np.array([1.0, -0.3, 0.1])}, angles):
+    frequencies = {"inverse_frequencies": np.array([1.0, -0.3, 0.1])}
+    far = {"inverse_frequencies": np.array([1e-18, -3e-19, 1e-20]), "offset": 2**60}
+    for options in ({}, {"base": 0.5}, frequencies, far, angles):
         for more in ({}, {"attention_factor": -1.5}, {"attention_factor": -1.0}):
             for size in (1.0, 1e-42):
                 call = {"features": size * features, **options, **more}
                 found = budget("rotary", call, dtype, accuracy=accuracy)["rotated"]
                 value = rotary(size * features, **options, **more)
-                for pos in range(3):
+                for row in range(3):
+                    pos, own = row + options.get("offset", 0), options | more
                     yield (
-                        found[pos],
-                        rotated(size * features[pos], value[pos], pos, options | more, dtype, accuracy),
+                        found[row],
+                        rotated(size * features[row], value[row], pos, own, dtype, accuracy),
                     )
     query, key = random(2, 3, 1), random(2, 4, 1)
     for slopes in (None, np.array([0.3, 0.2])):

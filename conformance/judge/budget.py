@@ -11,11 +11,11 @@ from attnspec import OPERATIONS, Case
 from attnspec.backends import Backend
 from attnspec.conformance.judge.dtypes import Outputs
 from attnspec.dialect import ROUTES, of_routes
-from attnspec.dtypes import FORMATS, SHORT
+from attnspec.dtypes import SHORT
 from attnspec.operations.operation import primal
 from attnspec.reference.budget.attention import MASKING
 from attnspec.reference.budget.budget import Accuracy, Budget, budget, plain
-from attnspec.reference.budget.overflow import may_overflow, overflowing_rows, rows_out_of_range
+from attnspec.reference.budget.overflow import overflowing_rows
 from attnspec.reference.masking import allowed_keys
 
 #: The latest budgets. A case is judged on several backends, and again when it failed.
@@ -171,17 +171,12 @@ def _also(arguments: Mapping[str, Any], allowed: NDArray[np.bool_]) -> NDArray[n
 def without_overflow(
     backend: Backend, case: Case, values: Mapping[str, Any], outputs: Outputs
 ) -> Mapping[str, Any]:
-    """Replace the expected values of rows that overflow by the returned ones, which may be anything."""
-    if case.operation != "attention" or case.dtype not in FORMATS:
-        return values
-    stores = required_accuracy(backend, case.dtype) == "storage"
-    dtype = case.dtype if stores else FORMATS[case.dtype].working
-    if not (stores or may_overflow(case.arguments, dtype)):
+    """Replace the expected values of rows that overflow in the storage dtype by the returned ones."""
+    if case.operation != "attention" or required_accuracy(backend, case.dtype) != "storage":
         return values
     arguments = in_plain_words(case.arguments, backend.dialect)
-    find_rows = overflowing_rows if stores else rows_out_of_range
     capped = backend.dialect.get("SCORE-5") == "after-bias"
-    rows = find_rows(arguments, dtype, capped_bias=capped)  # (*B, Hq, L)
+    rows = overflowing_rows(arguments, case.dtype, capped_bias=capped)  # (*B, Hq, L)
     if not rows.any():
         return values
     found = dict(values)

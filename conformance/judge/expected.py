@@ -157,12 +157,13 @@ def differences(
     """Compare every returned output with its expected value, and check its dtype, some of which are given.
 
     If a row has a score of NaN or plus infinity, its weights are not defined and its lse may be
-    NaN (NUM-11).
+    NaN (NUM-11). A maximum of a score of NaN is not defined either (SOFT-8).
     """
     for name, got in outputs.items():
         if name not in values or name not in budgets:
             raise AssertionError(f"{name}: expected a value and a budget, got {name in values=}")
         where = ~_undefined_rows(values)[..., None] if name == "weights" and "lse" in values else None
+        where = ~np.isnan(values["max"]) if name == "max" else where
         value = _or_nan(values, got) if name == "lse" else values[name]
         dtypes = accepted_dtypes(name, own.get(name, dtype))
         compared = compare(name, got, value, budgets[name], *dtypes, where=where)

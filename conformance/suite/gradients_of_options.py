@@ -169,16 +169,17 @@ def nothing_to_differentiate(draw: Draw, none: str) -> Iterator[Yielded]:
         yield Call(problem.arguments | cotangents(problem), tuple(dict.fromkeys((rule, "GRAD-2", "SHAPE-7"))))
 
 
-@chapter.group("GRAD-2", "ERR-14", operation=_VJP, each=("bias", "sinks"))
+@chapter.group("GRAD-2", "ERR-14", "ERR-1", operation=_VJP, each=("bias", "sinks", "key", "value"))
 def gradient_of_another_dtype(draw: Draw, name: str) -> Iterator[Yielded]:
-    """A bias or a sink of another dtype is refused, or has a gradient of that dtype."""
+    """An array of another dtype is refused, or has a gradient of that dtype."""
     for dtype, other in (("float32", "float64"), ("float32", "float16"), ("bfloat16", "float32")):
         for problem in draw.in_each_dtype(MASKED[0], dtypes=(dtype,)):
-            array = problem.array(*(problem.shape if name == "bias" else problem.shape[-3:-2]))
+            shapes = {"bias": problem.shape, "sinks": problem.shape[-3:-2]}
+            array = problem.array(*shapes[name]) if name in shapes else problem.arguments[name]
             own: dict[str, Any] = {name: array.astype(other)}
-            yield Call(
-                problem.arguments | own | cotangents(problem), misuse=replace(Misuse(name), allowed=True)
-            )
+            rules = "GRAD-2", "ERR-14" if name in shapes else "ERR-1"
+            misuse = replace(Misuse(name), allowed=True)
+            yield Call(problem.arguments | own | cotangents(problem), rules, misuse=misuse)
 
 
 @chapter.group("NUM-8", operation=_VJP, each=("transposed", "column major", "sliced"))

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from attnspec.dtypes import SHORT, Format
+from attnspec.dtypes import FORMATS, SHORT, Format
 
 Accuracy = Literal["full", "cast", "storage"]
 Budget = NDArray[np.floating[Any]]
@@ -132,6 +132,16 @@ class Arithmetic:
     def casts(self) -> bool:
         """Whether intermediate results are rounded to a shorter format."""
         return self.accuracy == "cast" and self.storage.unit > self.work.unit
+
+    @property
+    def largest(self) -> float:
+        """Return the largest finite number of the working precision, whatever the class (NUM-3)."""
+        return FORMATS[self.storage.working].largest
+
+    def unbounded(self, error: Budget, size: Any) -> Budget:
+        """Return the error, and infinity where a size is out of range (NUM-3) or made the error NaN."""
+        result: Budget = np.where((size <= self.largest) & ~np.isnan(error), error, np.inf)
+        return result
 
     @property
     def least(self) -> float:

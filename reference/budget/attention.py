@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnspec.dtypes import Format
+from attnspec.dtypes import FORMATS, Format
 from attnspec.operations import OPERATIONS
 from attnspec.reference.budget.arithmetic import (
     Arithmetic,
@@ -74,8 +74,8 @@ def scores_and_errors(
     relative = profile.summing_products(depth, work.unit) + SCALING * work.unit + profile.product
     # Products may underflow, and a factor that the scale or its root is folded into.
     folded = np.abs(query).sum(axis=-1, keepdims=True) + np.abs(keys).sum(axis=-2, keepdims=True)
-    folded = max(1.0, np.sqrt(abs(factor))) * folded
-    error = relative * size + np.minimum(((depth + SCALING) * abs(factor) + folded) * work.normal, size)
+    least = (depth + SCALING) * max(1.0, abs(factor)) + max(1.0, np.sqrt(abs(factor))) * folded
+    error = relative * size + np.minimum(least * work.normal, 3 * size)
     error = error + abs(factor) * arithmetic.subnormal_loss(query, keys)
     if inherited is not None:
         query_error = inherited[0]
@@ -128,8 +128,21 @@ def attention_budget(  # noqa: PLR0915  # the formulas of the chapter, one after
     arithmetic: Arithmetic,
     inherited: tuple[Budget, Budget, Budget] | None = None,
 ) -> dict[str, Budget]:
-    """Return the budgets of output, lse, weights and maximum, with the names of the chapter."""
+    """Return the budgets of output, lse, weights and maximum, with the names of the chapter.
+
+    Where NUM-3 does not apply, because a number is out of range, they are infinite.
+    """
+    from attnspec.reference.budget.overflow import out_of_range
+
     query, key, value = arrays
+    sizes = np.abs(finite_part(query)), np.abs(finite_part(key)), np.abs(repeat_heads(value, query.shape))
+    if inherited is not None:  # an error that is infinite is that of a number that is out of range
+        sizes = (
+            sizes[0] + inherited[0],
+            sizes[1] + inherited[1],
+            sizes[2] + repeat_heads(inherited[2], query.shape),
+        )
+        inherited = finite_part(inherited[0]), finite_part(inherited[1]), finite_part(inherited[2])
     storage, work, profile = arithmetic.storage, arithmetic.work, arithmetic.profile
     s, s_error = scores_and_errors(query, key, arguments, arithmetic, inherited and inherited[:2])
     unit, (weight_error, weight_least, exp_error) = work.unit, _cast_errors(arithmetic)
@@ -141,6 +154,7 @@ def attention_budget(  # noqa: PLR0915  # the formulas of the chapter, one after
     allowed = allowed & (s > -np.inf)
     value, rate = repeat_heads(value, s.shape), arguments.get("dropout_rate", 0.0)
     kept = np.broadcast_to(arguments.get("dropout_mask", True), s.shape) / (1 - rate)
+    rows, elements = out_of_range(sizes, arguments, allowed, kept, arithmetic.largest)
     dropping = DROPPING * unit if "dropout_mask" in arguments else 0.0
     asked = {"max": _largest(s, s_error, allowed, arithmetic)} if arguments.get("return_max") else {}
     s, s_error, allowed = _with_sink(s, s_error, allowed, arguments.get("sinks"))
@@ -193,7 +207,9 @@ def attention_budget(  # noqa: PLR0915  # the formulas of the chapter, one after
     error = error + arithmetic.subnormal_loss(q, value, of_left=False)
     if inherited is not None:
         error = error + (q + p_error) @ repeat_heads(inherited[2], s.shape)
-    return {"output": add_rounding(output, error, storage), "lse": of_lse, "weights": weights, **asked}
+    budgets = {"output": add_rounding(output, error, storage), "lse": of_lse, "weights": weights, **asked}
+    beyond = {"output": elements, "weights": rows[..., None]}
+    return {name: np.where(beyond.get(name, rows), np.inf, budget) for name, budget in budgets.items()}
 
 
 def _part_error(
@@ -215,12 +231,13 @@ def _part_error(
     return np.where(finite, unit * moved + common, 0)
 
 
-def merge_error(parts: int, arithmetic: Arithmetic) -> tuple[float, float]:
-    """Return the relative and the absolute error of a sum of parts, each rounded to the storage dtype."""
+def merge_error(parts: int, arithmetic: Arithmetic, dtype: str = "") -> tuple[float, float]:
+    """Return the relative and the absolute error of a sum of parts, each rounded to the dtype of the sum."""
     if parts == 1:
         return 0.0, 0.0
-    storage, work = arithmetic.storage, arithmetic.work
-    relative = (parts + NORMALISING) * 2 * work.unit + arithmetic.casts * storage.unit
+    storage, work = FORMATS[dtype] if dtype else arithmetic.storage, arithmetic.work
+    casts = arithmetic.casts or storage.unit > arithmetic.storage.unit
+    relative = (parts + NORMALISING) * 2 * work.unit + casts * storage.unit
     return relative, parts * (work.normal + storage.subnormal / 2)
 
 

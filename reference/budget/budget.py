@@ -13,7 +13,15 @@ from numpy.typing import NDArray
 from attnspec.dtypes import FORMATS
 from attnspec.operations import OPERATIONS, Argument
 from attnspec.operations.operation import primal
-from attnspec.reference.budget.arithmetic import PLAIN, PROFILES, Accuracy, Arithmetic, Budget, add_rounding
+from attnspec.reference.budget.arithmetic import (
+    PLAIN,
+    PROFILES,
+    Accuracy,
+    Arithmetic,
+    Budget,
+    add_rounding,
+    finite_part,
+)
 from attnspec.reference.budget.attention import (
     EXPONENTIAL,
     attention_budget,
@@ -38,6 +46,7 @@ from attnspec.reference.budget.forms import (
 from attnspec.reference.budget.gradients import gradient_budget
 from attnspec.reference.budget.gradients_of_companions import multi_head_gradient_budget
 from attnspec.reference.budget.gradients_of_latent import latent_gradient_budget
+from attnspec.reference.budget.overflow import sizes_of_scores
 from attnspec.reference.budget.positions import frequencies_budget, rotary_budget, rotary_gradient_budget
 from attnspec.reference.budget.stacks import (
     packed_gradient_budget,
@@ -87,17 +96,16 @@ def budget(
         given["convention"] = "row"
     if operation == "attention":
         return attention_budget((given["query"], given["key"], given["value"]), given, arithmetic)
+    own = {name: x.dtype.name for name, x in arguments.items() if isinstance(x, np.ndarray)}
+    first = next(own[name] for name in known if name in own)
+    dtypes = {name: dtype if x == first else x for name, x in own.items() if x in FORMATS}
     if operation in _GRADIENTS:
-        dtypes = {str(name): str(arguments[name].dtype) for name in ("bias", "sinks") if name in given}
         return _GRADIENTS[operation](given, dtypes, arithmetic)
     if operation == "self_attention":
         return self_attention_budget(given, arithmetic)
     if operation == "multi_head_attention":
         return multi_head_budget(given, arithmetic)
     if operation == "multi_head_attention_vjp":
-        dtypes = {
-            str(name): str(x.dtype) for name, x in arguments.items() if name in given and hasattr(x, "dtype")
-        }
         results = multi_head_gradient_budget(given, dtypes, arithmetic)
         linear = arguments.get("convention") == "linear"
         return {name: x.T if linear and name.endswith("weight") else x for name, x in results.items()}
@@ -142,7 +150,10 @@ def _projection(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> dict[st
 
 
 def _scores(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
-    value, error = scores_and_errors(arguments["query"], arguments["key"], arguments, arithmetic)
+    query, key = arguments["query"], arguments["key"]
+    value, error = scores_and_errors(query, key, arguments, arithmetic)
+    sizes = sizes_of_scores(finite_part(query), finite_part(key), arguments)
+    error = arithmetic.unbounded(error, np.maximum.reduce(np.broadcast_arrays(*sizes)))
     return {"scores": add_rounding(value, error, arithmetic.storage)}
 
 
@@ -180,7 +191,8 @@ def _alibi_gradient(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> dic
     terms = np.moveaxis(terms[(*(None,) * (3 - terms.ndim), ...)], -3, 0).reshape(len(own["slopes"]), -1)
     # The distance and the product are rounded, and every term but one adds a rounding.
     roundings = arithmetic.profile.summing(terms.shape[-1], work.unit) + 2 * work.unit
-    error = roundings * np.abs(terms).sum(axis=-1) + (terms != 0).sum(axis=-1) * work.normal
+    size = np.abs(terms).sum(axis=-1)
+    error = arithmetic.unbounded(roundings * size + (terms != 0).sum(axis=-1) * work.normal, size)
     return {"d_slopes": add_rounding(terms.sum(axis=-1), error, arithmetic.lse)}
 
 

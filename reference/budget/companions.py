@@ -6,7 +6,14 @@ from typing import Any
 import numpy as np
 
 from attnspec.operations import OPERATIONS
-from attnspec.reference.budget.arithmetic import LARGEST, Arithmetic, Budget, add_rounding, exponential_error
+from attnspec.reference.budget.arithmetic import (
+    LARGEST,
+    Arithmetic,
+    Budget,
+    add_rounding,
+    exponential_error,
+    finite_part,
+)
 from attnspec.reference.budget.attention import (
     EXPONENTIAL,
     LOGARITHM,
@@ -33,7 +40,7 @@ def projected_budget(
         added = bias[:, None] if columns else bias
         value, size, relative = value + added, size + np.abs(added), relative + work.unit
     error = relative * size + (depth + 1) * work.normal * (size > 0)
-    return value, error + arithmetic.subnormal_loss(left, right)
+    return value, arithmetic.unbounded(error + arithmetic.subnormal_loss(left, right), size)
 
 
 def projections(
@@ -90,8 +97,9 @@ def multi_head_budget(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> d
     output = merge_heads(attention(*values, **options))  # (*B, L, heads * Dv)
     weight = arguments["output_weight"]
     value, error = projected_budget(output, weight, arguments.get("output_bias"), {}, arithmetic)
-    error = error + merge_heads(attended) @ np.abs(weight)
-    return {"output": add_rounding(value, error, arithmetic.storage)}
+    with np.errstate(invalid="ignore"):
+        error = error + merge_heads(attended) @ np.abs(weight)
+    return {"output": add_rounding(value, arithmetic.unbounded(error, 0), arithmetic.storage)}
 
 
 def merge_budget(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
@@ -125,6 +133,7 @@ def merge_budget(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> dict[s
     error = np.where(
         several, error, (2 * EXPONENTIAL * work.unit + np.abs(lse)[..., None] * work.unit) * size
     )
+    error = arithmetic.unbounded(error, ((rates > 0)[..., None] * np.abs(outputs)).sum(axis=0))
     lse_error = work.unit * (
         merges * (np.abs(lse) + EXPONENTIAL + 1)
         + EXPONENTIAL * (1 + np.log(max(parts, 1)))
@@ -147,8 +156,10 @@ def indexer_budget(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> dict
     error = relative * size + (depth + 1) * work.normal * (size > 0) + arithmetic.subnormal_loss(query, key)
     # The products are weighted and added up, by a matrix product or one after the other.
     relative = profile.summing(heads, work.unit) + profile.product + work.unit
-    rounding = relative * (kept + error) + work.normal * (kept + error > 0)
-    total = (np.abs(weights) * (error + rounding)).sum(axis=-3)
+    terms = np.abs(weights) * (kept + error)
+    lost = np.where(profile.flushed & (np.abs(weights) < arithmetic.storage.normal), terms, 0)
+    total = (np.abs(weights) * error + relative * terms + work.normal * (terms > 0) + lost).sum(axis=-3)
+    total = arithmetic.unbounded(total, np.maximum(size.max(axis=-3, initial=0.0), terms.sum(axis=-3)))
     return {"index_scores": add_rounding((weights * kept).sum(axis=-3), total, arithmetic.lse)}
 
 
@@ -195,9 +206,9 @@ def merge_gradient_budget(arguments: Mapping[str, Any], arithmetic: Arithmetic) 
     delta = (p * r).sum(axis=0)
     moved = share_error * (np.abs(r) + r_error) + p * r_error
     adding = profile.summing(max(len(lses), 1), work.unit) * ((p + share_error) * (size + r_error))
-    by_output = (np.abs(g) * (forward["output"] + sums * np.abs((p[..., None] * outputs).sum(axis=0)))).sum(
-        axis=-1
-    )
+    by_output = (
+        np.abs(g) * (finite_part(forward["output"]) + sums * np.abs((p[..., None] * outputs).sum(axis=0)))
+    ).sum(axis=-1)
     delta_error = np.maximum((moved + adding).sum(axis=0), by_output + sums * (p * size).sum(axis=0)) + floor
     terms = np.abs(r) + r_error + np.abs(delta) + delta_error + np.abs(h)
     pull, pull_error = r - delta + h, r_error + delta_error + DIFFERENCE * work.unit * terms
@@ -214,6 +225,7 @@ def merge_gradient_budget(arguments: Mapping[str, Any], arithmetic: Arithmetic) 
     d_lses = np.where(active, p * pull, 0)
     error = share_error * (np.abs(pull) + pull_error) + p * pull_error
     error = np.where(active, error + merges * work.unit * (np.abs(d_lses) + error) + work.normal, 0)
+    error = arithmetic.unbounded(error, active * size.max(axis=0, initial=0.0))
     where = there[..., None] & (g != 0)
     d_outputs = np.where(where, p[..., None] * g, 0)
     of_outputs = share_error[..., None] * np.abs(g) * (1 + work.unit) + merges * work.unit * np.abs(d_outputs)

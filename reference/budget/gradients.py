@@ -1,7 +1,6 @@
 """Error budgets of the gradients of attention: the formulas of the chapter `gradients`."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -59,10 +58,11 @@ def gradient_budget(
     inherited: Inherited | None = None,
 ) -> dict[str, Budget]:
     """Return the budgets of the gradients, those of bias and sinks if these are given."""
-    if arguments["query"].ndim > 2:
-        return _head_budgets(arguments, dtypes, arithmetic, inherited)
-    heads = {name: arguments[name][None] for name in _HEADED if name in arguments}
-    results = _head_budgets({**arguments, **heads}, dtypes, arithmetic)
+    with np.errstate(over="ignore", invalid="ignore"):  # infinite errors are those of numbers out of range
+        if arguments["query"].ndim > 2:
+            return _head_budgets(arguments, dtypes, arithmetic, inherited)
+        heads = {name: arguments[name][None] for name in _HEADED if name in arguments}
+        results = _head_budgets({**arguments, **heads}, dtypes, arithmetic)
     return {name: x[0] if name[2:] in _HEADED else x for name, x in results.items()}
 
 
@@ -93,9 +93,10 @@ def _head_budgets(  # noqa: PLR0915  # the formulas of the chapter, one after th
     sloped = _through_the_cap(t, arguments, arithmetic, inherited)
     scaled = _product_gradient(sloped, arguments, arithmetic)
 
-    ranks = arguments.get("ranks", 1)
-    of_parts, least = merge_error(arguments.get("shards", 1), arithmetic)
-    of_ranks, of_key = merge_error(ranks, arithmetic)
+    dtypes = {**dict.fromkeys(("query", "key", "value"), arithmetic.storage.name), **dtypes}
+    shards, ranks = arguments.get("shards", 1), arguments.get("ranks", 1)
+    over_ranks = {name: merge_error(ranks, arithmetic, dtype) for name, dtype in dtypes.items()}
+    of_parts, least = merge_error(shards, arithmetic, dtypes["query"])
     # The terms of each sum, and the relative errors of the sums.
     across = allowed.sum(axis=-1, keepdims=True)  # (*B, Hq, L, 1)
     down = np.swapaxes(met.sum(axis=-2, keepdims=True), -1, -2)  # (*B, Hq, S, 1)
@@ -103,41 +104,40 @@ def _head_budgets(  # noqa: PLR0915  # the formulas of the chapter, one after th
     shared = key.shape[-3]
     group = met.shape[-3] // max(shared, 1)
     of_column = repeat_heads(_sum_group(of_column, shared), met.shape) + work.unit * group * (group > 1)
-    of_column = of_column + of_ranks
     scaling = SCALING * work.unit
     q_error, k_error, _, g_error = inherited or (None, None, None, None)
     k_error = None if k_error is None else repeat_heads(k_error, met.shape)
     keys = repeat_heads(key, met.shape), k_error
-    results = {"d_query": _matrix(scaled, keys, of_row + scaling + of_parts, across, arithmetic, least)}
-    d_key = _matrix(_transpose(scaled), (query, q_error), of_column + scaling, down, arithmetic)
+    folded = _folded(sloped, keys[0], across, arguments)
+    larger = 1 / _smaller_scale(arguments)  # a sum may be computed before the scale
+    sums = of_row + scaling + of_parts
+    results = {"query": _matrix(scaled, keys, sums, folded, arithmetic, larger, least)}
+    relative = {name: of_column + over_ranks[name][0] for name in ("key", "value")}
+    folded = _folded(_transpose(sloped), query, down, arguments)
+    queries, sums = (query, q_error), relative["key"] + scaling
+    d_key = _matrix(_transpose(scaled), queries, sums, folded, arithmetic, larger)
     dropped = _drop(weights, kept, dropping, arithmetic)
-    d_value = _matrix(_transpose(dropped), (g, g_error), of_column, down, arithmetic)
-    for name, (gradient, error) in (("d_key", d_key), ("d_value", d_value)):
+    d_value = _matrix(_transpose(dropped), (g, g_error), relative["value"], down + SCALING, arithmetic)
+    for name, (gradient, error) in (("key", d_key), ("value", d_value)):
         total = _sum_group(error, shared)
-        results[name] = _sum_group(gradient, shared), total + of_key * (total > 0)
-    budgets = {name: add_rounding(*pair, arithmetic.storage) for name, pair in results.items()}
+        results[name] = _sum_group(gradient, shared), total + over_ranks[name][1] * (total > 0)
+    budgets = {f"d_{name}": add_rounding(*pair, FORMATS[dtypes[name]]) for name, pair in results.items()}
     if "bias" in arguments:
         added = sloped if arguments.get("capped_bias") else t
         cast = added[0], added[1] + _cast(added, 1.0, arithmetic)
-        storage, shape = FORMATS[dtypes["bias"]], np.shape(arguments["bias"])
-        over_ranks = merge_error(ranks, replace(arithmetic, storage=storage))
-        budgets["d_bias"] = add_rounding(
-            *_sum_to(cast, allowed & active, shape, arithmetic, over_ranks), storage
-        )
+        pair = _sum_to(cast, allowed & active, np.shape(arguments["bias"]), arithmetic, over_ranks["bias"])
+        budgets["d_bias"] = add_rounding(*pair, FORMATS[dtypes["bias"]])
     if arguments.get("return_d_scale"):
-        over_ranks = merge_error(ranks, replace(arithmetic, storage=arithmetic.lse))
-        pair = _scale_gradient(
-            sloped, (query, q_error), keys, allowed & active, arithmetic, over_ranks, arguments
-        )
+        of_scale = merge_error(ranks, arithmetic, arithmetic.lse.name)
+        pair = _scale_gradient(sloped, queries, keys, allowed & active, arithmetic, of_scale, arguments)
         budgets["d_scale"] = add_rounding(*pair, arithmetic.lse)
     if "sinks" in arguments:
         there = np.isfinite(arguments["sinks"])[:, None, None] & active  # (*B, Hq, L, 1)
         z = _differences((np.zeros(h.shape), np.zeros(h.shape)), delta, h, arithmetic)
         heads = (there.shape[-3], 1, 1)
-        storage = FORMATS[dtypes["sinks"]]
-        over_ranks = merge_error(ranks, replace(arithmetic, storage=storage))
-        pair = _sum_to(_product(shares, z, there, arithmetic), there, heads, arithmetic, over_ranks)
-        budgets["d_sinks"] = add_rounding(*pair, storage)[:, 0, 0]
+        products = _product(shares, z, there, arithmetic)
+        pair = _sum_to(products, there, heads, arithmetic, over_ranks["sinks"])
+        budgets["d_sinks"] = add_rounding(*pair, FORMATS[dtypes["sinks"]])[:, 0, 0]
     return budgets
 
 
@@ -163,7 +163,9 @@ def _weights(
     share = there * np.exp(distance)
     share_error = there * exponential_error(distance, work.unit * SHIFTING * np.abs(distance) + of_row)
     # An exponential may be flushed to zero.
-    weights, shares = (p, met * (error + work.normal)), (share, there * (share_error + work.normal))
+    beyond = np.where(np.isinf(forward["output"]).any(axis=-1, keepdims=True), np.inf, 0)
+    weights = p, np.where(met, error + work.normal + beyond, 0)
+    shares = share, np.where(there, share_error + work.normal + beyond, 0)
     return weights, shares, allowed, met, forward["output"]
 
 
@@ -176,7 +178,7 @@ def _cotangents_of_weights(
     r, size = kept * (g @ turned), kept * (np.abs(g) @ np.abs(turned))  # (*B, Hq, L, S)
     error = (profile.summing(depth, work.unit) + profile.product + DIVIDING * work.unit + dropping) * size
     error = error + (depth + 1) * work.normal * np.maximum(kept, 1) * (size > 0)
-    error = error + kept * arithmetic.subnormal_loss(g, turned)
+    error = arithmetic.unbounded(error + kept * arithmetic.subnormal_loss(g, turned), size)
     return r, error + _cast((r, error), np.maximum(kept, 1), arithmetic)
 
 
@@ -201,7 +203,9 @@ def _means(
 def _differences(r: _Pair, delta: _Pair, h: Budget, arithmetic: Arithmetic) -> _Pair:
     """Return the differences `r - delta + h`, in any order of operations."""
     size = np.abs(r[0]) + r[1] + np.abs(delta[0]) + delta[1] + np.abs(h)
-    return r[0] - delta[0] + h, r[1] + delta[1] + DIFFERENCE * arithmetic.work.unit * size
+    error = r[1] + delta[1] + DIFFERENCE * arithmetic.work.unit * size
+    exact = np.abs(r[0]) + np.abs(delta[0]) + np.abs(h)
+    return r[0] - delta[0] + h, arithmetic.unbounded(error, exact)
 
 
 def _drop(weights: _Pair, kept: Budget, dropping: float, arithmetic: Arithmetic) -> _Pair:
@@ -252,6 +256,11 @@ def _scale(arguments: Mapping[str, Any]) -> float:
     return float(max(arguments["query"].shape[-1], 1) ** -0.5 if scale is None else abs(scale))
 
 
+def _smaller_scale(arguments: Mapping[str, Any]) -> float:
+    """Return the size of the scale, and 1 if it is larger or 0."""
+    return min(_scale(arguments), 1.0) or 1.0
+
+
 def _scale_gradient(
     u: _Pair,
     query: tuple[Budget, Budget | None],
@@ -276,12 +285,17 @@ def _scale_gradient(
     sums = profile.summing(query[0].shape[-1], work.unit) + profile.summing(across, work.unit)
     sums = sums + profile.product + (pairs + SCALING) * work.unit + over_ranks[0]
     terms = error * np.abs(product) + (np.abs(value) + error) * (moved + sums * size)
-    # A product with the gradient may underflow before the query multiplies it and the scale divides it.
-    later = bounds[0].sum(axis=-1, keepdims=True) / (min(_scale(arguments), 1.0) or 1.0)
-    factor = np.maximum(np.abs(value) + error, np.maximum(later, 1))
-    least = (query[0].shape[-1] + across + 2) * factor * work.normal
-    terms = terms + np.minimum(least, (np.abs(value) + error) * size)  # all of it at most
-    return np.asarray(np.sum(value * product)), np.asarray(np.where(where, terms, 0).sum() + over_ranks[1])
+    # A product with the gradient, or a factor of it, may underflow before the query multiplies it and the
+    # scale divides it.
+    most, least_scale = np.abs(value) + error, _smaller_scale(arguments)
+    later = bounds[0].sum(axis=-1, keepdims=True) / least_scale
+    least = (query[0].shape[-1] + across + 2) * np.maximum(most, np.maximum(later, 1))
+    least = least + size / least_scale + most * later
+    terms = terms + np.minimum(least * work.normal, most * size)  # all of it at most
+    total = np.where(where, terms, 0).sum()
+    exact = np.sum(np.abs(value) * np.where(where, np.abs(query[0]) @ _across(np.abs(key[0])), 0))
+    total = arithmetic.unbounded(total + over_ranks[1] * (total > 0), exact)
+    return np.asarray(np.sum(value * product)), total
 
 
 def slope_and_error(x: Budget, x_error: Budget, softcap: float, arithmetic: Arithmetic) -> _Pair:
@@ -324,12 +338,21 @@ def _product_error(left: _Pair, right: _Pair) -> Budget:
     return moved
 
 
+def _folded(rho: _Pair, right: Budget, terms: Any, arguments: Mapping[str, Any]) -> Budget:
+    """Return how often a product, or a factor that the scale or its root is folded into, may underflow."""
+    scale, size = _scale(arguments), np.abs(rho[0]) + rho[1]
+    factors = size.sum(axis=-1, keepdims=True) + (size > 0) @ np.abs(right)
+    result: Budget = (terms + SCALING) * max(1.0, scale) + max(1.0, np.sqrt(scale)) * factors
+    return result
+
+
 def _matrix(
     left: _Pair,
     right: tuple[Budget, Budget | None],
     sums: Any,
-    terms: Any,
+    underflows: Any,
     arithmetic: Arithmetic,
+    larger: float = 1.0,
     least: float = 0.0,
 ) -> _Pair:
     """Return the product of two matrices and its error. The right matrix may be exact."""
@@ -337,7 +360,8 @@ def _matrix(
     size = (np.abs(left[0]) + left[1]) @ (np.abs(array) if its is None else np.abs(array) + its)
     error = left[1] @ np.abs(array) if its is None else _product_error(left, (array, its))
     error = error + (sums + arithmetic.profile.product) * size + arithmetic.subnormal_loss(left[0], array)
-    return left[0] @ array, error + ((terms + SCALING) * work.normal + least) * (size > 0)
+    error = error + np.minimum(underflows * work.normal, 3 * size) + least * (size > 0)
+    return left[0] @ array, arithmetic.unbounded(error, larger * (np.abs(left[0]) @ np.abs(array)))
 
 
 def _sum_group(array: Budget, shared: int) -> Budget:
@@ -358,9 +382,8 @@ def _sum_to(
     """Sum over the axes along which an array is broadcast. Every term except one adds a rounding."""
     count, size = (_to_shape(x, shape) for x in (terms.astype(np.float64), np.abs(pair[0]) + pair[1]))
     additions = np.maximum(count - 1, 0) * arithmetic.work.unit + over_ranks[0]
-    return _to_shape(pair[0], shape), _to_shape(pair[1], shape) + additions * size + over_ranks[1] * (
-        size > 0
-    )
+    error = _to_shape(pair[1], shape) + additions * size + over_ranks[1] * (size > 0)
+    return _to_shape(pair[0], shape), arithmetic.unbounded(error, _to_shape(np.abs(pair[0]), shape))
 
 
 def _to_shape(array: Budget, shape: tuple[int, ...]) -> Budget:

@@ -94,11 +94,12 @@ def _transpose(pair: Pair) -> Pair:
 def multiply(left: Pair, right: Pair, arithmetic: Arithmetic) -> Pair:
     """Multiply two matrices with errors."""
     work, profile, depth = arithmetic.work, arithmetic.profile, left[0].shape[-1]
-    size = (np.abs(left[0]) + left[1]) @ (np.abs(right[0]) + right[1])
-    error = left[1] @ (np.abs(right[0]) + right[1]) + np.abs(left[0]) @ right[1]
-    error = error + (profile.summing(depth, work.unit) + profile.product) * size
-    error = error + arithmetic.subnormal_loss(left[0], right[0])
-    return left[0] @ right[0], error + (depth + 1) * work.normal * (size > 0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        size = (np.abs(left[0]) + left[1]) @ (np.abs(right[0]) + right[1])
+        error = left[1] @ (np.abs(right[0]) + right[1]) + np.abs(left[0]) @ right[1]
+        error = error + (profile.summing(depth, work.unit) + profile.product) * size
+        error = error + arithmetic.subnormal_loss(left[0], right[0]) + (depth + 1) * work.normal * (size > 0)
+        return left[0] @ right[0], arithmetic.unbounded(error, np.abs(left[0]) @ np.abs(right[0]))
 
 
 def add_gradients(parts: list[Pair], arithmetic: Arithmetic) -> Pair:

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from attnspec.dtypes import FORMATS
 from attnspec.operations import OPERATIONS
 from attnspec.reference.budget.arithmetic import Arithmetic, Budget, add_rounding
 from attnspec.reference.budget.attention import attention_budget
@@ -80,11 +81,10 @@ def _attention_gradients(
 
 
 def _round(
-    results: Mapping[str, Pair], rest: Mapping[str, Budget], arithmetic: Arithmetic
+    results: Mapping[str, Pair], rest: Mapping[str, Budget], dtypes: Mapping[str, str]
 ) -> dict[str, Budget]:
-    return {f"d_{name}": add_rounding(*pair, arithmetic.storage) for name, pair in results.items()} | dict(
-        rest
-    )
+    own = {f"d_{name}": add_rounding(*pair, FORMATS[dtypes[name]]) for name, pair in results.items()}
+    return own | dict(rest)
 
 
 def _projected_form(
@@ -116,7 +116,7 @@ def _projected_form(
         "key_weight": _weight_gradient(_exact(latent), own, arithmetic),
         "value_weight": _weight_gradient(_exact(latent), ds["value"], arithmetic),
     }
-    return _round(results, rest, arithmetic)
+    return _round(results, rest, dtypes)
 
 
 def _absorbed_form(
@@ -153,4 +153,4 @@ def _absorbed_form(
         "key_weight": _weight_gradient(own, _exact(arguments["query"]), arithmetic),
         "value_weight": _weight_gradient(context, g, arithmetic),
     }
-    return _round(results, rest, arithmetic)
+    return _round(results, rest, dtypes)

@@ -49,8 +49,9 @@ def _turn(features: Budget, arguments: Mapping[str, Any], arithmetic: Arithmetic
             0,
             factor * (np.abs(a) + np.abs(b))
             + TURNING * work.unit * (np.abs(left) + np.abs(right))
-            + TURNING * work.normal,
+            + TURNING * work.normal * max(1, multiplier),
         )
+        error[..., place] = arithmetic.unbounded(error[..., place], np.abs(left) + np.abs(right))
     return np.where(error == 0, 0, add_rounding(value, error, arithmetic.storage))
 
 
@@ -71,7 +72,8 @@ def _cosines_and_sines(
         angle = position * base ** (-2 * k / depth)
         # A power is exp(exponent * log(base)). Its exponent is rounded three times at its size.
         power = EXPONENTIAL + 3 * (2 * k / depth) * abs(np.log(base))
-    angle_error = work.unit * np.abs(angle) * (power + 1)
+    # A position beyond the integers of the working precision is rounded too.
+    angle_error = work.unit * np.abs(angle) * (power + 1 + (np.abs(position) * work.unit > 1))
     # Cosine and sine have the error of the angle, their own, and in the class `cast` a rounding to storage.
     factor = angle_error + EXPONENTIAL * work.unit + (storage.unit if arithmetic.casts else 0)
     return np.cos(angle), np.sin(angle), np.where(position == 0, 0, factor)
