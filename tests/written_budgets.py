@@ -143,7 +143,7 @@ def projection_by_page(dtype, accuracy, profile):
 
 def indexer_by_page(dtype, accuracy, profile):
     query, key, weights = random(2, 3, 6), random(4, 6), random(2, 3)  # (H, L, D), (S, D), (H, L)
-    for size, weight in ((1.0, 1.0), (1e-42, 1.0), (0.0, 1.0), (1.0, 1e-42)):
+    for size, weight in ((1.0, 1.0), (1e-42, 1.0), (0.0, 1.0), (1.0, 1e-6)):
         given = {"index_query": size * query, "index_key": key, "index_weights": weight * weights}
         found = budget("indexer_scores", given, dtype, accuracy=accuracy, profile=profile)["index_scores"]
         for i, j in np.ndindex(*found.shape):
@@ -214,8 +214,9 @@ def shards_by_page(dtype, accuracy, profile):
 def positions_by_page(dtype, accuracy, profile):
     features, angles = random(3, 6), {"cosines": np.cos(random(9, 3)), "sines": np.sin(random(9, 3))}
     frequencies = {"inverse_frequencies": np.array([1.0, -0.3, 0.1])}
-    far = {"inverse_frequencies": np.array([1e-18, -3e-19, 1e-20]), "offset": 2**60}
-    for options in ({}, {"base": 0.5}, frequencies, far, angles):
+    far = {"inverse_frequencies": np.array([1e-18, -3e-19, 1e-20]), "offset": -(2**60)}
+    near = {"inverse_frequencies": np.array([1e-8, -3e-9, 1e-10]), "offset": 3 * 2**23}
+    for options in ({}, {"base": 0.5}, frequencies, far, near, angles):
         for more in ({}, {"attention_factor": -1.5}, {"attention_factor": -1.0}):
             for size in (1.0, 1e-42):
                 call = {"features": size * features, **options, **more}
