@@ -15,8 +15,7 @@ SCHEMA = 3
 
 
 #: A run of these parts succeeds only if so many calls were judged by their values: fewer show nothing.
-FEWEST_VALUES = 20
-_WITH_ENOUGH_VALUES = ("whole", "quick", "smoke")
+FEWEST_VALUES: Mapping[str, int] = {"whole": 20, "quick": 20, "smoke": 10}
 #: How a lack of a call begins that is outside of what a backend is about.
 _OUTSIDE = ("operation ", "dtype ")
 #: The most reasons in a line.
@@ -159,7 +158,7 @@ class Run:
         missing = self.missing(subject)
         if missing:
             return f"{len(missing)} of {len(self.header.cases)} cases of the plan were not judged"
-        return few_values(own) if self.header.part in _WITH_ENOUGH_VALUES else ""
+        return few_values(own, self.header.part) if self.header.part in FEWEST_VALUES else ""
 
     def missing(self, subject: Subject) -> tuple[str, ...]:
         """Return the cases of the plan without a verdict on a subject."""
@@ -178,7 +177,7 @@ class Run:
             self.ended, self.unshown = True, thing.unshown
 
 
-def few_values(verdicts: Iterable[Verdict]) -> str:
+def few_values(verdicts: Iterable[Verdict], part: str) -> str:
     """Return why too few calls were judged by their values for a success; empty if there are enough.
 
     An operation with few calls needs half of those that its function could be asked for.
@@ -190,13 +189,14 @@ def few_values(verdicts: Iterable[Verdict]) -> str:
     ]
     left = [one for one in named if one.status == "unsupported"]
     judged = len(named) - len(left)
-    if judged >= min(FEWEST_VALUES, len(named) / 2):
+    least = min(FEWEST_VALUES[part], -(-len(named) // 2))
+    if judged >= least:
         return ""
     reasons = Counter(one.reason.removeprefix(f"{one.backend} ").partition(", got ")[0] for one in left)
     most = "; ".join(f"{reason} ({number})" for reason, number in reasons.most_common(_MOST_REASONS))
     return (
         f"the values of {judged} of {len(named)} calls of its operations and dtypes were judged; expected at "
-        f"least {min(FEWEST_VALUES, -(-len(named) // 2))}. Most of the others were not, because it {most}. "
+        f"least {least}. Most of the others were not, because it {most}. "
         "Describe the arguments that it has, and take back constraints that it does not need"
     )
 

@@ -90,7 +90,7 @@ def test_what_declines_everything_is_not_judged_and_says_why():
     assert found.report.outcome.status == 4
     said = " ".join(found.text.splitlines()[1:3])
     assert said.startswith("kernel: was not judged: declined")
-    assert " ".join(said.split()).endswith("cases that its arguments offer: needs a GPU")
+    assert " ".join(said.split()).endswith("cases that its arguments offer: NotImplementedError: needs a GPU")
 
 
 def test_a_decorator_in_place_of_a_file(tmp_path, monkeypatch):

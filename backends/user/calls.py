@@ -121,7 +121,8 @@ class Calls:
         needed = (own for own in required_parameters(self.function) if own in self.guesses)
         of_arrays = (own for own in needed if {*self.guesses[own]} & {*_OPERATION.options})
         absent = (own for own in of_arrays if _OPERATION.arguments[self.guesses[own][0]].default is None)
-        return tuple(absent)
+        # Positions that are given express an offset too.
+        return tuple(own for own in absent if not self.guesses[own][0].endswith("_positions"))
 
     def on(self) -> tuple[str, ...]:
         """Name the flags that are on by default."""

@@ -67,6 +67,22 @@ def _average(size: int) -> Named:
     return f"splits_of_{size}_averaged", f"Take the mean of the outputs of splits of {size} keys.", attend
 
 
+def _to_base_two(count: int) -> Named:
+    def attend(call: Attention) -> Any:
+        if not is_plain(call):
+            return base.attend(call)
+        outputs, lses = _finish(call, -(-call.keys // count))
+        top = np.max(lses, axis=0)
+        shares = [np.exp2(each - np.where(top == -np.inf, 0, top)) for each in lses]
+        total = np.sum(shares, axis=0)
+        output = np.sum([x * share for x, share in zip(outputs, shares, strict=True)], axis=0)
+        _, lse, p = base.attend(call)
+        return (output / np.where(total == 0, 1, total)).astype(p.dtype), lse, p
+
+    text = f"Take the lses of {count} splits for logarithms to base 2 when they are merged."
+    return f"{count}_splits_merged_to_base_two", text, attend
+
+
 def _relative_to_the_first(size: int) -> Named:
     def attend(call: Attention) -> Any:
         if not is_plain(call):
@@ -130,6 +146,7 @@ def _last_maximum(size: int) -> Named:
 
 SINKS = family(_sinks, "total", "SOFT-5", "M", *SIZES)
 AVERAGED = family(_average, "attend", "NUM-3", "I", *SIZES)
+BASE_TWO = family(_to_base_two, "attend", "NUM-3", "I", 2, 4)
 RELATIVE = family(_relative_to_the_first, "attend", "SOFT-5", "M", *SIZES)
 LAST_DROPPED = family(_drop_last, "attend", "SOFT-3", "G", *SIZES)
 NOTHING_FIRST = family(_nothing_in_the_first, "normalise", "MASK-6", "B", *SIZES)
@@ -153,11 +170,15 @@ def _divide(call: Attention, top: Array, total: Array, summed: Array) -> Any:
     return output.astype(dtype), lse.astype(dtype), base.attend(call)[2]
 
 
+def _later(size: int) -> str:
+    return f"in a later tile of {size} keys" if size > 1 else "at a later key"
+
+
 def _forget_rescaling(size: int) -> Named:
     def attend(call: Attention) -> Any:
         return _running(call, size, rescales_sum=False, rescales_values=False)
 
-    text = f"Rescale neither sum nor values where the maximum rises in a later tile of {size} keys."
+    text = f"Rescale neither sum nor values where the maximum rises {_later(size)}."
     return f"nothing_rescaled_past_tiles_of_{size}", text, attend
 
 
@@ -166,7 +187,7 @@ def _forget_to_rescale_values(size: int) -> Named:
         return _running(call, size, rescales_sum=True, rescales_values=False)
 
     name = f"values_not_rescaled_past_tiles_of_{size}"
-    return name, f"Rescale only the sum where the maximum rises in a later tile of {size} keys.", attend
+    return name, f"Rescale only the sum where the maximum rises {_later(size)}.", attend
 
 
 def _forget_to_rescale_sum(size: int) -> Named:
@@ -174,7 +195,7 @@ def _forget_to_rescale_sum(size: int) -> Named:
         return _running(call, size, rescales_sum=False, rescales_values=True)
 
     name = f"sum_not_rescaled_past_tiles_of_{size}"
-    return name, f"Rescale only the values where the maximum rises in a later tile of {size} keys.", attend
+    return name, f"Rescale only the values where the maximum rises {_later(size)}.", attend
 
 
 def _rescaled_lazily(size: int) -> Named:
@@ -206,7 +227,7 @@ def _running(
     return _divide(call, top, total, summed)
 
 
-NOT_RESCALED = family(_forget_rescaling, "attend", "NUM-3", "G", *SIZES)
-VALUES_NOT_RESCALED = family(_forget_to_rescale_values, "attend", "NUM-3", "G", *SIZES)
-SUM_NOT_RESCALED = family(_forget_to_rescale_sum, "attend", "NUM-3", "G", *SIZES)
+NOT_RESCALED = family(_forget_rescaling, "attend", "NUM-3", "G", 1, *SIZES)
+VALUES_NOT_RESCALED = family(_forget_to_rescale_values, "attend", "NUM-3", "G", 1, *SIZES)
+SUM_NOT_RESCALED = family(_forget_to_rescale_sum, "attend", "NUM-3", "G", 1, *SIZES)
 RESCALED_LAZILY = family(_rescaled_lazily, "attend", "NUM-3", "G", *SIZES)
