@@ -41,7 +41,8 @@ def test_two_values_of_hundreds_are_no_success(part):
     assert status == 4
     assert problem == (
         "backend k: the values of 2 of 272 calls of its operations and dtypes were judged; expected at least "
-        f"{least}. Most of the others were not, because it takes one query of each sequence (200); has no argument "
+        f"{least}. "
+        "Most of the others were not, because it takes one query of each sequence (200); has no argument "
         "mask (70). Describe the arguments that it has, and take back constraints that it does not need"
     )
 
