@@ -58,6 +58,17 @@ def test_a_malformed_call_without_a_budget_is_judged_by_its_outcome_in_a_dialect
     assert judged(declaring(backend, "SCORE-6", **outcome), "SCORE-6", **misused).status == status
 
 
+@pytest.mark.parametrize(("off", "status"), [(0.0, "deviation"), (1e-9, "fail")])
+def test_a_negative_softcap_that_is_computed_has_the_budget_of_a_positive_one(off, status):
+    def attention(query, key, value, *, softcap=None):
+        return PORTABLE.attention(query, key, value, softcap=None if softcap is None else abs(softcap)) + off
+
+    misused = {"arguments": ARRAYS | {"softcap": -2.0}, "misuse": Misuse("softcap")}
+    outcome = {"outcome": OtherCall(lambda arguments: dict(arguments))}
+    backend = replace(PORTABLE, attention=attention, companions={})
+    assert judged(declaring(backend, "SCORE-6", **outcome), "SCORE-6", **misused).status == status
+
+
 def test_what_is_declared_is_a_deviation_and_excuses_nothing_else():
     verdict = judged(declaring(wrong(output=2.0), "SOFT-3"))
     assert (verdict.status, verdict.rule, verdict.reason) == ("deviation", "SOFT-3", "something else")
