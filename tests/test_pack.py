@@ -135,7 +135,8 @@ def test_the_reader_in_python_needs_numpy_alone(tmp_path):
     script += "runpy.run_path(sys.argv.pop(1), run_name='__main__')"
     for late, fails in (("0", False), ("1", True)):
         (tmp_path / "mine.py").write_text(text.replace("LATE", late))
-        words = ("-W", "ignore", "-c", script, str(PACK / "judge.py"), "mine", "float64")
+        # Without -B, a file that is written twice in a second would be read from the cache.
+        words = ("-B", "-W", "ignore", "-c", script, str(PACK / "judge.py"), "mine", "float64")
         ended = run(sys.executable, *words, cwd=tmp_path)
         assert ended.stdout, ended.stderr
         assert ("MASK-3" in ended.stdout) == fails, ended.stdout
