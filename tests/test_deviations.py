@@ -64,7 +64,7 @@ def test_a_negative_softcap_that_is_computed_has_the_budget_of_a_positive_one(of
         return PORTABLE.attention(query, key, value, softcap=None if softcap is None else abs(softcap)) + off
 
     misused = {"arguments": ARRAYS | {"softcap": -2.0}, "misuse": Misuse("softcap")}
-    outcome = {"outcome": OtherCall(lambda arguments: dict(arguments))}
+    outcome = {"outcome": OtherCall(dict)}
     backend = replace(PORTABLE, attention=attention, companions={})
     assert judged(declaring(backend, "SCORE-6", **outcome), "SCORE-6", **misused).status == status
 

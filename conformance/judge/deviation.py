@@ -149,7 +149,7 @@ def _values(
         # A negative softcap that is computed has the errors of a positive one, as c * tanh(x / c) is even.
         softcap = case.arguments.get("softcap")
         positive = {} if softcap is None else {"softcap": abs(softcap)}
-        budgets = budgets_of(backend, replace(case, arguments=case.arguments | positive))
+        budgets = budgets_of(backend, replace(case, arguments={**case.arguments, **positive}))
         # The budget of a number that is refused may be infinite, as that of one out of range is.
         is_none = np.isinf if case.must_raise else np.isnan
         if not any((is_none(budget) | np.isnan(budget)).any() for budget in budgets.values()):
