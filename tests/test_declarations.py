@@ -15,7 +15,8 @@ from attnspec.backends.outcome import NoArray, Unwritten, every_element
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.run.cases import Cases
 from attnspec.conformance.suite import items
-from tools.declarations import RESULTS, cases_of, try_mutants
+from attnspec.reference import attention
+from tools.declarations import RESULTS, cases_of, try_mutants, with_results
 
 ADAPTERS = Path(__file__).parents[1] / "backends" / "adapters"
 
@@ -75,6 +76,111 @@ def test_free_memory_is_declared_only_where_a_library_reads_or_leaves_it():
         "tvm/no_keys",
         "ncnn/misfit",
     }
+
+
+def off(arguments, name, change):
+    """Compute another call by the reference, in place of the result."""
+    wide = {
+        key: x.astype(np.float64) if hasattr(x, "dtype") and x.dtype.name.endswith(("16", "32")) else x
+        for key, x in change(dict(arguments)).items()
+        if not key.startswith("return_")
+    }
+    with np.errstate(all="ignore"):
+        return {"output": np.asarray(attention(**wide)).astype(arguments["query"].dtype)}
+
+
+def zero_if(condition):
+    """Make everything 0 if a condition on the arguments holds."""
+    return lambda a, outputs: (
+        {name: np.zeros_like(x) for name, x in outputs.items()} if condition(a) else outputs
+    )
+
+
+def drop(*names):
+    """Ignore some arguments beside causality."""
+
+    def change(arguments, outputs):
+        return off(arguments, "output", lambda a: {key: x for key, x in a.items() if key not in names})
+
+    return change
+
+
+def is_causal(arguments):
+    return bool(arguments.get("is_causal"))
+
+
+def shifted(arguments, outputs):
+    """Align causality one key too early for every query."""
+    if not is_causal(arguments):
+        return outputs
+    keys = arguments["key"].shape[-2]
+    mask = np.tri(arguments["query"].shape[-2], keys, -1, dtype=bool)
+    mask[:, 0] = mask[-1] = True
+    return off(arguments, "output", lambda a: {**a, "mask": mask & a.get("mask", True), "is_causal": False})
+
+
+def of(name, factor):
+    return lambda _, outputs: {
+        key: (x * factor).astype(x.dtype) if key == name else x for key, x in outputs.items()
+    }
+
+
+def each(change):
+    """Change every output."""
+    return lambda _, outputs: {name: change(x) for name, x in outputs.items()}
+
+
+NAN = each(lambda x: np.full_like(x, np.nan))
+TILED = each(lambda x: x[..., ::-1, :, :].copy() * np.float32(1.5))
+
+
+def positive_scale(arguments, outputs):
+    return off(arguments, "output", lambda a: {**a, "scale": abs(a["scale"])})
+
+
+def has(what, *names):
+    return lambda a: any(what(a[name].astype(np.float64)).any() for name in names)
+
+
+MASKLESS = drop("mask", "is_causal")
+ZERO_AT_INFINITY = zero_if(has(np.isinf, "query", "key"))
+#: Bugs in a library inside of what its backend declares: the backend, the source of the deviation, the bug.
+BUGS = {
+    "float64 doubled": ("keras-numpy", "keras/float64", of("output", 2)),
+    "a NaN query zeroes all rows": ("torch-flash", "torch/flash_nan_query", zero_if(has(np.isnan, "query"))),
+    "a negative scale is its absolute value": ("torch-flash", "torch/flash_causal_scale", positive_scale),
+    "causality is off by one": ("onnxruntime-mha", "onnxruntime/mha_causal_last", shifted),
+    "the mask is dropped too": ("transformers-sdpa", "transformers/sdpa_mask_and_causal", MASKLESS),
+    "an infinity zeroes all": ("ggml-flash", "ggml/infinite_key", ZERO_AT_INFINITY),
+    "the lse has base 2": ("jax-nn", "jax/lse_dtype", of("lse", 1 / np.log(2))),
+    "the value heads are tiled": ("torch-math", "torch/heads_of_value", TILED),
+    "gradients of keys are halved": ("torch-sdpa", "torch/flash_gradient_sums", of("d_key", 0.5)),
+    "an infinite score zeroes all": ("torch-sdpa", "torch/flash_half_infinity", ZERO_AT_INFINITY),
+    "a masked NaN makes all NaN": ("torch-math", "torch/masked_nan_query", NAN),
+    "no key makes all NaN": ("jax-nn", "jax/empty_row_gradient_bias", NAN),
+    "a softcap of 0 gives 0": ("onnx-reference", "onnx/softcap_not_positive", of("output", 0)),
+    "the scale is rounded more": ("onnx-reference", "onnx/float64_scale", of("output", 1 + 1e-5)),
+    "a depth of 0 gives 0": ("torch-math", "torch/depth_zero", of("output", 0)),
+    "dropout keeps twice as much": ("torch-math", "torch/dropout_p_not_checked", of("output", 2)),
+    "the lse of lowest scores is 0": ("torch-flex", "torch/flex_lse_of_lowest", of("lse", 0)),
+}
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_bug_inside_of_a_declaration_is_seen(bug):
+    name, source, change = BUGS[bug]
+    if name not in BACKENDS:
+        pytest.skip(f"{name} is not installed")
+    backend = BACKENDS[name]
+    (deviation,) = (each for each in backend.deviations if each.source == source)
+    mutant, differ = with_results(backend, change)
+    known = cases_of(name, 4)[deviation.id]
+    for case in known:
+        found = judge(mutant, Cases().find(*case, backend.constraints))
+        assert found.bad or not any(differ), (case, found)
+        if any(differ):
+            return
+    pytest.fail("no case has another result")
 
 
 @pytest.mark.parametrize("path", sorted(ADAPTERS.rglob("*.py")), ids=lambda path: path.stem)
