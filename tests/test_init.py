@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from conventions import CONVENTIONS, QKV
+from descriptions import CONVENTIONS, QKV
 from signatures import SIGNATURES
 from test_plug_in import conforms
 

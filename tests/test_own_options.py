@@ -5,9 +5,6 @@ import inspect
 import numpy as np
 import pytest
 from conventions import (
-    BY_KEYS,
-    BY_LEFT,
-    QKV,
     of_both_sides,
     of_keys,
     of_keys_and_one,
@@ -15,6 +12,7 @@ from conventions import (
     of_window_that_closes,
     with_padding,
 )
+from descriptions import BY_KEYS, BY_LEFT, QKV
 from tests_support import command
 
 from attnspec.backends import BackendError, Unsupported, describe

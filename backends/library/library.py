@@ -101,3 +101,9 @@ def array_api_library(name: str, version: str, xp: Any, **more: Any) -> Library:
 def _put(xp: Any, array: NDArray[Any], device: str) -> Any:
     placed = xp.asarray(array)
     return array_api_compat.to_device(placed, device) if device else placed
+
+
+def device_of(array: Any) -> dict[str, Any]:
+    """Return the keyword that makes an array on the device of another; empty on the host."""
+    device = getattr(array, "device", "cpu")
+    return {} if device == "cpu" else {"device": device}

@@ -10,7 +10,7 @@ import numpy as np
 from attnspec import OPERATIONS, Operation
 from attnspec.backends.captured import pass_on
 from attnspec.backends.errors import BackendError, Unsupported
-from attnspec.backends.user.arrays import device_of
+from attnspec.backends.library.library import device_of
 from attnspec.backends.user.convention import (
     OF_FOUR_AXES,
     OTHER,
@@ -20,9 +20,8 @@ from attnspec.backends.user.convention import (
     Convention,
     check_convention,
 )
-from attnspec.backends.user.defaults import options_without_default, with_defaults
+from attnspec.backends.user.defaults import options_without_default, with_defaults, with_module
 from attnspec.backends.user.masks import with_own_mask
-from attnspec.backends.user.module import with_module
 from attnspec.backends.user.signature import native_names, required_parameters
 from attnspec.backends.user.slopes import with_slopes
 from attnspec.backends.user.windows import with_own_places

@@ -1,13 +1,14 @@
-"""The specified defaults of options, as arrays and numbers that a function can be given in every call."""
+"""What a function is given in every call: the specified defaults of options, and a module."""
 
 from collections.abc import Collection, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from attnspec import OPERATIONS, Operation
 from attnspec.backends.errors import Unsupported
-from attnspec.backends.user.arrays import device_of
+from attnspec.backends.library.library import device_of
 from attnspec.backends.user.convention import Convention
 from attnspec.backends.user.scales import FLAT, SCALES, codes_of, shape_of
 from attnspec.backends.user.slopes import positions_of
@@ -140,3 +141,37 @@ def options_without_default(operation: str) -> tuple[str, ...]:
 def _is_without_default(option: str, argument: Argument) -> bool:
     known = option in (*_FILLED, *_POSITIONS) or _is_per_code(option)
     return argument.kind == "array" and argument.default is None and not known
+
+
+#: The attributes of a module that stand for arguments of attention, as in the functions of Transformers.
+ATTRIBUTES = {"is_causal": "is_causal", "scale": "scaling"}
+
+
+def with_module(call: Mapping[str, Any], module: str, sizes: Mapping[str, int]) -> dict[str, Any]:
+    """Replace the arguments that are attributes of a module by a module that has them, and its sizes."""
+    if not module:
+        return dict(call)
+    heads, key_heads, depth = (sizes[size] for size in ("query_heads", "key_heads", "depth"))
+    config = {
+        "num_attention_heads": heads,
+        "num_key_value_heads": key_heads,
+        "hidden_size": heads * depth,
+        "head_dim": depth,
+        "attention_dropout": 0.0,
+        "sliding_window": None,
+        "_attn_implementation": "sdpa",
+    }
+    attributes: dict[str, Any] = {
+        **config,
+        "config": SimpleNamespace(**config),
+        "num_heads": heads,
+        "num_key_value_groups": heads // max(key_heads, 1),
+        "scaling": max(depth, 1) ** -0.5,
+        "is_causal": False,
+        "training": False,
+        "layer_idx": 0,
+    }
+    start = f"{module}."
+    attributes |= {own.removeprefix(start): x for own, x in call.items() if own.startswith(start)}
+    rest = {own: x for own, x in call.items() if not own.startswith(start)}
+    return {module: SimpleNamespace(**attributes), **rest}

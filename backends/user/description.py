@@ -5,7 +5,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from attnspec.backends.backend import Backend
-from attnspec.backends.user.convention import Convention
+from attnspec.backends.user.convention import PACKED, Convention
+
+#: The layouts in words.
+PLACES = {
+    "BHSD": "heads before positions",
+    "BSHD": "heads after positions",
+    PACKED: "heads and depth in one axis",
+    "SBHD": "positions before the batch",
+}
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from attnspec.backends.errors import Unsupported
-from attnspec.backends.user.arrays import device_of
+from attnspec.backends.library.library import device_of
 from attnspec.backends.user.convention import Convention
 from attnspec.backends.user.slopes import positions_of
 

@@ -24,10 +24,10 @@ from attnspec.backends.user.confirm import (
     note_precision,
     with_lse,
 )
-from attnspec.backends.user.convention import LAYOUTS, OF_FOUR_AXES, OTHER, PACKED, Convention
-from attnspec.backends.user.description import Inference, Known, dtypes_to_try
+from attnspec.backends.user.convention import LAYOUTS, OF_FOUR_AXES, OTHER, Convention
+from attnspec.backends.user.defaults import ATTRIBUTES
+from attnspec.backends.user.description import PLACES, Inference, Known, dtypes_to_try
 from attnspec.backends.user.limits import infer_axes, infer_limits
-from attnspec.backends.user.module import ATTRIBUTES
 from attnspec.backends.user.signature import required_parameters
 from attnspec.backends.user.trials import (
     PARTNERS,
@@ -53,12 +53,6 @@ _RETURNS = (
     ("output", OTHER),
     ("output", OTHER, OTHER),
 )
-_PLACES = {
-    "BHSD": "heads before positions",
-    "BSHD": "heads after positions",
-    PACKED: "heads and depth in one axis",
-    "SBHD": "positions before the batch",
-}
 _POWERS = {"1 / sqrt(D)": -0.5, "1": 0.0, "1 / D": -1.0, "sqrt(D)": 0.5}
 #: What a required parameter with an unknown name may be. A call has to show it.
 _CANDIDATES = ("sinks", "bias", "mask", "scale", "is_causal", "key_lengths", "query_lengths")
@@ -318,9 +312,9 @@ class _Probe(Calls):
 
     def note_reasons(self, convention: Convention, scale: str) -> Convention:
         """Record the reasons that the call without options has given."""
-        self.why["layout"] = f"the results are correct with {_PLACES[convention.layout]}"
+        self.why["layout"] = f"the results are correct with {PLACES[convention.layout]}"
         if convention.output_layout:
-            self.why["output_layout"] = f"the output has {_PLACES[convention.output_layout]}"
+            self.why["output_layout"] = f"the output has {PLACES[convention.output_layout]}"
         elif convention.module and convention.layout == "BHSD":
             self.why["layout"] += ", of the output too; Transformers expects it with heads after positions"
         if convention.module:

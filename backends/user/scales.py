@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import Any
 
 from attnspec.backends.errors import Unsupported
-from attnspec.backends.user.arrays import device_of
+from attnspec.backends.library.library import device_of
 
 #: What has a scale of its own, coarsest first: the whole tensor, each head, each token of each head.
 GRANULARITIES = ("tensor", "head", "token")

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnspec.backends.errors import Unsupported
-from attnspec.backends.user.arrays import device_of
+from attnspec.backends.library.library import device_of
 from attnspec.backends.user.convention import Convention
 
 #: The exponents of slopes: no head has the slope of its neighbour, and the order is no sequence.

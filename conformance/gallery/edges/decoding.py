@@ -7,7 +7,7 @@ import numpy as np
 from attnspec.conformance.gallery.bases import splitting
 from attnspec.conformance.gallery.bases.online import Tile, cut
 from attnspec.conformance.gallery.bases.splitting import DECODING, FEW
-from attnspec.conformance.gallery.edges.entries import for_options, on, on_rows, without
+from attnspec.conformance.gallery.edges.entries import WITHOUT_LAST_OF_ODD, for_options, on, on_rows, without
 from attnspec.conformance.gallery.entry import After, Array, Entry, alter, base
 from attnspec.reference.call import Mask
 from attnspec.reference.notation import Attention
@@ -26,7 +26,7 @@ ENTRIES = on_rows(
      lambda loop, call: splitting.key_splits(loop, call)[:8],
      "Merge the first eight splits, as many as the buffer has."),
     ("last_of_an_odd_number_of_splits_dropped", "key_splits", "SOFT-3", "G", (_SMALL, _LARGE),
-     After(lambda splits, *_: splits[:-1] if len(splits) > 1 and len(splits) % 2 else splits),
+     WITHOUT_LAST_OF_ODD,
      "Merge splits in pairs, and leave the last of an odd number greater than one."),
     ("last_split_of_whole_splits_dropped", "key_splits", "SOFT-3", "G", DECODING,
      After(lambda splits, loop, call: splits[:-1]

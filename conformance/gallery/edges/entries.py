@@ -88,6 +88,13 @@ def for_options(make: Callable[[str, str, str], tuple[Entry, ...]], *options: st
 NEEDED: Mapping[str, str] = dict.fromkeys(SHOWN, "sizes")
 
 
+#: Tiles or splits, without the last of several.
+WITHOUT_LAST_OF_ODD = After(lambda parts, *_: parts[:-1] if len(parts) > 1 and len(parts) % 2 else parts)
+WITHOUT_LAST_ALONE = After(
+    lambda parts, *_: parts[:-1] if len(parts) > 1 and parts[-1].stop - parts[-1].start == 1 else parts
+)
+
+
 def on(step: str, rule: str, kind: str, *bases: Base) -> Callable[[Callable[..., Any]], tuple[Entry, ...]]:
     """Make an entry for each base from a function that replaces a step of it."""
     return lambda function: on_rows(

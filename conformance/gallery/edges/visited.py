@@ -18,7 +18,14 @@ from attnspec.conformance.gallery.bases.online import (
     Tile,
     cut,
 )
-from attnspec.conformance.gallery.edges.entries import for_options, on, on_rows, without
+from attnspec.conformance.gallery.edges.entries import (
+    WITHOUT_LAST_ALONE,
+    WITHOUT_LAST_OF_ODD,
+    for_options,
+    on,
+    on_rows,
+    without,
+)
 from attnspec.conformance.gallery.entry import After, Array, Entry, alter, base
 from attnspec.reference.call import Mask
 from attnspec.reference.notation import Attention
@@ -51,11 +58,10 @@ ENTRIES = on_rows(
      lambda loop, call, rows: _until_nothing_is_left(loop, call, rows, base.by_bias),
      "End the loop at a tile whose bias is minus infinity."),
     ("last_key_alone_in_its_tile_dropped", "key_tiles", "SOFT-3", "G", (SQUARE, WIDE),
-     After(lambda tiles, *_: tiles[:-1] if len(tiles) > 1 and tiles[-1].stop - tiles[-1].start == 1
-         else tiles),
+     WITHOUT_LAST_ALONE,
      "Count tiles up to the last key, which is left out where it begins a tile."),
     ("last_of_an_odd_number_of_tiles_dropped", "key_tiles", "SOFT-3", "G", (WIDE, TALL),
-     After(lambda tiles, *_: tiles[:-1] if len(tiles) > 1 and len(tiles) % 2 else tiles),
+     WITHOUT_LAST_OF_ODD,
      "Take tiles of keys in pairs, and leave the last of an odd number greater than one."),
     ("tiles_after_fours_dropped", "key_tiles", "SOFT-3", "G", (SQUARE, WIDE),
      After(lambda tiles, *_: tiles[: len(tiles) // 4 * 4] if len(tiles) > 4 else tiles),
@@ -68,11 +74,10 @@ ENTRIES = on_rows(
      lambda loop, call, rows: online.key_tiles(loop, call, rows)[:8],
      "Keep the numbers of tiles in a table of eight."),
     ("last_row_alone_in_its_tile_dropped", "row_tiles", "SOFT-3", "G", (SQUARE, TALL),
-     After(lambda tiles, *_: tiles[:-1] if len(tiles) > 1 and tiles[-1].stop - tiles[-1].start == 1
-         else tiles),
+     WITHOUT_LAST_ALONE,
      "Leave out the last query where it begins a tile."),
     ("last_of_an_odd_number_of_row_tiles_dropped", "row_tiles", "SOFT-3", "G", (SQUARE, WIDE),
-     After(lambda tiles, *_: tiles[:-1] if len(tiles) > 1 and len(tiles) % 2 else tiles),
+     WITHOUT_LAST_OF_ODD,
      "Take tiles of queries in pairs, and leave the last of an odd number greater than one."),
     ("last_row_tile_of_whole_tiles_dropped", "row_tiles", "SOFT-3", "G", TILED,
      After(lambda tiles, loop, call: tiles[:-1]
