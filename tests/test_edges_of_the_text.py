@@ -6,10 +6,16 @@ import numpy as np
 import pytest
 
 import attnspec
-from attnspec import rules
+from attnspec import Case, rules
+from attnspec.backends import load
 from attnspec.conformance import registry
 from attnspec.conformance.judge.comparison import compare
+from attnspec.conformance.judge.judge import judge_outputs
+from attnspec.dtypes import FORMATS
 from attnspec.reference import attention, function
+from attnspec.reference.budget.arithmetic import PLAIN, Arithmetic
+from attnspec.reference.budget.attention import merge_error
+from attnspec.reference.budget.budget import budget
 from attnspec.reference.errors import ArgumentError
 from attnspec.reference.rational.evaluate import evaluate
 
@@ -34,6 +40,38 @@ def test_where_only_a_sink_is_finite_nan_in_a_value_stays(value, expected):
     for output, lse in (attention(**call), (exact["output"], exact["lse"])):
         np.testing.assert_array_equal(output, [[expected, 0.0]])
         assert lse == 0
+
+
+@pytest.mark.parametrize("maximum", [np.nan, 7.0])
+def test_a_maximum_of_scores_of_nan_is_not_compared(maximum):
+    """SOFT-8 does not define it, and the row stays NaN."""
+    ones = np.ones((2, 1))
+    call = {"query": np.array([[np.nan], [0.0]]), "key": ones, "value": ones, "return_max": True}
+    case = Case("softmax-own-1", "", "softmax", "attention", ("SOFT-8",), call, group="own")
+    given = {"output": np.array([[np.nan], [1.0]]), "max": np.array([maximum, 0.0])}
+    portable = load("numpy-portable")
+    assert judge_outputs(portable, case, given).status == "pass"
+    assert judge_outputs(portable, case, given | {"max": np.array([maximum, 7.0])}).status == "fail"
+
+
+def test_the_gradient_of_the_scale_over_ranks_is_exactly_zero_for_cotangents_of_zero():
+    """GRAD-13: the absolute error of a sum of parts is that of parts that are not 0."""
+    ones, shards = np.ones((2, 4, 1), np.float32), np.array([0, 2, 4])
+    arrays = dict.fromkeys(("query", "key", "value"), ones) | {"query_shards": shards, "key_shards": shards}
+    zero, some = (
+        budget("sharded_attention_vjp", arrays | {"d_output": x, "return_d_scale": True}, "float32")[
+            "d_scale"
+        ]
+        for x in (0 * ones, ones)
+    )
+    assert zero == 0 < some
+
+
+def test_a_part_of_a_gradient_of_another_dtype_is_rounded_to_its_own():
+    """The section Shards: `cast` is also 1 where the dtype of the gradient is shorter than the first."""
+    wide = Arithmetic(FORMATS["float32"], FORMATS["float32"], FORMATS["float32"], "full", PLAIN)
+    (own, _), (short, _) = merge_error(2, wide), merge_error(2, wide, "float16")
+    assert short - own == 2.0**-11
 
 
 def test_integers_of_the_range_of_the_text_are_used_at_their_values():
