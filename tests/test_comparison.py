@@ -91,6 +91,25 @@ def test_nothing_is_said_of_a_place_that_is_not_looked_at(got):
     assert kind_of(compare("weights", np.array([got, 1.0]), np.ones(2), np.zeros(2), "float64", where=seen))
 
 
+@pytest.mark.parametrize(
+    ("wrong", "starts"),
+    [
+        ((..., slice(2, None), slice(None)), ("rows 2",)),
+        ((..., [1, 3], slice(None)), ()),
+        ((..., slice(None), slice(1, None)), ("features 1",)),
+        ((slice(None), 1), ("heads 1",)),
+        ((1, slice(None), slice(1, None)), ("rows 1", "batch entries")),
+        (..., ()),
+    ],
+)
+def test_where_the_wrong_elements_begin(wrong, starts):
+    """An axis is named where all indices from one on are wrong, and none before it."""
+    got = np.zeros((2, 2, 4, 3))
+    got[wrong] = 1
+    found = compare("output", got, np.zeros(got.shape), np.full(got.shape, 0.1), "float64")
+    assert found.starts == starts
+
+
 def test_what_is_named():
     difference = shown(EXPECTED + np.array([[0, 5e-6], [0, 1e-5]]))
     assert (difference.kind, difference.output, difference.element) == ("value", "output", (1, 1))

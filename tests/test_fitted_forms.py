@@ -80,6 +80,11 @@ def test_a_call_that_cannot_fit_stays_as_it_is():
     case = next(case for case in drawn() if case.operation == "quantized_attention")
     assert fit_form(case, Constraints()) is case
     assert fit_form(case, Constraints(multiple=(1, 1024), one_query=True)) is case
+    other = replace(DECODES, multiple=(1, 1024))
+    pairs = [(each, fit_form(each, other)) for each in drawn()[:40]]
+    assert all(fit is each or not fits(other, fit.arguments, fit.operation) for each, fit in pairs)
+    packed = find("packing-sequences-of-unequal-lengths-1-float32")
+    assert fit_form(packed, Constraints(one_query=True)) is packed, "its boundaries would not fit"
     refused = replace(case, expected={"output": np.zeros(1)})
     assert fit_form(refused, DECODES) is refused, "values that a group gives are those of its own call"
 

@@ -51,10 +51,7 @@ def _keys(declined: "Sequence[Case]", judged: "Sequence[Case]") -> list[str]:
     while left and possible:
         key = max(possible, key=lambda key: sum(_misfit(possible[key], case) for case in left))
         excluded = possible.pop(key)
-        fitting = [case for case in left if not _misfit(excluded, case)]
-        if len(fitting) == len(left):
-            return []
-        left, keys = fitting, [*keys, key]
+        left, keys = [case for case in left if not _misfit(excluded, case)], [*keys, key]
     return [] if left else keys
 
 

@@ -38,7 +38,7 @@ def fit_form(case: Case, constraints: Constraints) -> Case:
     places = _places(sizes.letters, constraints)
     for argument in form.arguments.values():
         if is_array(call.get(argument.name)) and argument.shape:
-            call[argument.name] = _taken(argument, call[argument.name], places, sizes.letters)
+            call[argument.name] = _take(argument, call[argument.name], places, sizes.letters)
     if "L" in places:
         call = _at_its_place(operation, call, sizes.letters["L"])
     call = _with_scales(call, constraints.scales)
@@ -89,7 +89,7 @@ def _places(sizes: Mapping[str, int], constraints: Constraints) -> dict[str, NDA
     return taken | depths
 
 
-def _taken(argument: Argument, array: Any, places: Places, sizes: Mapping[str, int]) -> Any:
+def _take(argument: Argument, array: Any, places: Places, sizes: Mapping[str, int]) -> Any:
     """Take indices of the axes of an array. An axis that broadcasts stays, and one of blocks is repeated."""
     for axis, letter in enumerate(reversed(argument.shape), start=1):
         whole, _, block = letter.partition("/")
