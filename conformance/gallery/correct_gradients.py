@@ -41,15 +41,20 @@ def weights_from_the_lse_in_base_two(call: Gradients) -> Any:
 @correct("delta")
 def delta_from_the_output(call: Gradients, p: Array, _r: Array, allowed: Mask) -> Any:
     """Multiply each output by its cotangent, and never hold the gradients of the weights."""
-    output = base.weighted_sum(call, base.drop(call, p), allowed)
-    return (output * call.d_output).sum(axis=-1, keepdims=True)
+    return _rows(call, base.weighted_sum(call, base.drop(call, p), allowed), allowed)
 
 
 @correct("delta", "cast")
 def delta_from_the_rounded_output(call: Gradients, p: Array, _r: Array, allowed: Mask) -> Any:
     """Multiply each output, as the forward pass returned it, by its cotangent."""
     output = base.weighted_sum(call, base.drop(call, p), allowed)
-    return (output.astype(call.storage).astype(p.dtype) * call.d_output).sum(axis=-1, keepdims=True)
+    return _rows(call, output.astype(call.storage).astype(p.dtype), allowed)
+
+
+def _rows(call: Gradients, output: Array, allowed: Mask) -> Any:
+    """Sum the products of the rows, 0 without an allowed key: a cotangent may be NaN there (PACK-7)."""
+    some = np.asarray(allowed).any(axis=-1, keepdims=True)
+    return np.where(some, (output * call.d_output).sum(axis=-1, keepdims=True), 0)
 
 
 @correct("delta")
