@@ -141,6 +141,10 @@ def test_results_of_the_forward_pass_are_passed_to_a_function_that_takes_them():
     given = forward_results(backend, "attention_vjp", arguments)
     assert not given["output"].any()
     assert given["lse"].shape == (2,)
+    own = {"key": case.arguments["key"].astype(np.float64)}  # an array of another dtype
+    values = exact("attention", {name: x for name, x in case.arguments.items() if name != "d_output"})
+    given = forward_results(backend, "attention_vjp", case.arguments | own)
+    assert given["output"].tolist() == values["output"].astype(np.float32).tolist()
 
 
 @pytest.mark.exhaustive
