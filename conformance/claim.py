@@ -1,11 +1,12 @@
 """A claim of conformance: one line about a product, which a report prints and a program reads back."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from attnspec import ConformanceLevel, SpecError, claimable, find_rule, levels
 from attnspec.backends.names import OFFLINE, PORTABLE, PROGRAM, UNTRUSTED
+from attnspec.conformance.attribution.levels import rule_results
 from attnspec.conformance.outside import one_line
 from attnspec.dialect import BY_ROUTE, ROUTES
 from attnspec.dtypes import DTYPES
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from attnspec.backends import Backend
     from attnspec.conformance.attribution.report import Report
     from attnspec.conformance.results import Subject
+    from attnspec.conformance.verdict import Verdict
 
 #: The fields of a claim, in their order.
 FIELDS = (
@@ -59,7 +61,7 @@ def claim_of(report: "Report", subject: "Subject") -> str:
         for variant in filter(None, verdict.variant.split(", "))
     }
     accepted = {verdict.main_rule for verdict in report.accepted if verdict.backend == subject.name}
-    other = {verdict.main_rule for verdict in shown if not verdict.variant}
+    other = {rule for verdict in shown if not verdict.variant for rule in _deviating(verdict)}
     passing = {verdict.dtype for verdict in verdicts if verdict.status == "pass"}
     declined = [verdict.main_rule for verdict in verdicts if verdict.declined]
     offered = len(declined) + sum(verdict.status != "unsupported" for verdict in verdicts)
@@ -135,6 +137,10 @@ def _check_rules(result: Mapping[str, str | list[str]], known: Mapping[str, Conf
     for name in result["levels"]:
         if broken := off & {*known[name].rules, *known[name].where_offered}:
             raise SpecError(f"claim: levels: expected none with {', '.join(sorted(broken))}, got {name!r}")
+
+
+def _deviating(verdict: "Verdict") -> Iterator[str]:
+    return (rule for rule, result in rule_results(verdict).items() if result == "deviation")
 
 
 def _items(names: Iterable[str]) -> str:

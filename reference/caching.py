@@ -3,6 +3,8 @@
 import math
 from typing import Any
 
+from array_api_compat import device
+
 from attnspec.reference.call import Array, Call, part, step
 from attnspec.reference.errors import array, check_lse_dtype, flag, integers, need, real, same_dtype, within
 from attnspec.reference.functions import public
@@ -94,8 +96,10 @@ def check_pages(call: Call, pages: Array, block_table: Array) -> Array:
 @part
 def gather(call: Call, pages: Array, table: Array) -> Array:
     """Concatenate the pages of each sequence (CACHE-4)."""
-    _, heads, size, depth = pages.shape
+    number, heads, size, depth = pages.shape
     *batch, length = table.shape
+    if number == 0:  # no entry is a page
+        pages = call.xp.zeros((1, heads, size, depth), dtype=pages.dtype, device=device(pages))
     places = call.xp.where(table < 0, 0, table)  # the positions of an entry of -1 are not defined
     taken = call.xp.take(pages, reshape(call.xp, places, (math.prod(table.shape),)), axis=0)
     taken = reshape(call.xp, taken, (*batch, length, heads, size, depth))

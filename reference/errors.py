@@ -167,7 +167,8 @@ def check_declared(call: Call, operation: str, arguments: Arguments) -> Argument
     The numbers and windows among the options of attention are left to attention.
     """
     form = OPERATIONS[operation]
-    known = {form.arguments[name]: x for name, x in arguments.items() if x is not None}
+    declared = {form.arguments[name]: x for name, x in arguments.items()}
+    known = {each: x for each, x in declared.items() if x is not None or each.default is not None}
     arrays: dict[str, Array] = {}
     for argument, x in known.items():
         if argument.shape and not (argument.kind == "integers" and is_integer(x)):
@@ -233,7 +234,8 @@ def _check_beside(form: Operation, argument: Argument, arguments: Arguments) -> 
         need(argument.name, not absent, f"none without {other}", "one", rule)
     for other in argument.excludes:
         given = arguments[other]
-        default = given is None or (is_integer(given) and given == form.arguments[other].default)
+        known = form.arguments[other].default
+        default = given is None if known is None else is_integer(given) and given == known
         need(argument.name, default, f"no {other} beside it", describe(given), rule)
 
 

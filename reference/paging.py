@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from array_api_compat import device, is_array_api_obj
+from array_api_compat import is_array_api_obj
 
 from attnspec.operations import OPERATIONS
 from attnspec.reference.attention import attention_of
@@ -104,9 +104,7 @@ def read_entries(call: Call, arguments: Arguments, end: Any) -> Array:
 @step
 def read_pages(call: Call, pages: Array, table: Array, new: Any, lengths: Any) -> Array:
     """Return the positions of each sequence: its pages, then what is new (PAGE-1, PAGE-2)."""
-    if pages.shape[0] == 0:  # no entry is read
-        pages = call.xp.zeros((1, *pages.shape[1:]), dtype=pages.dtype, device=device(pages))
-    result = gather(call, pages, call.xp.clip(table, 0, pages.shape[0] - 1))
+    result = gather(call, pages, call.xp.clip(table, 0, max(pages.shape[0] - 1, 0)))
     return result if new is None else append(call, result, new, lengths)
 
 

@@ -61,4 +61,10 @@ CALLS["cancelling in a softcap"] = {**CALLS["errors beyond the distance"], "soft
 CALLS["underflow in a softcap"] = {**CALLS["subnormal"], "softcap": 1e30}
 CALLS["underflow after a softcap"] = {**CALLS["subnormal"], "softcap": 0.5}
 CALLS["zero and a softcap"] = {**CALLS["zero"], "softcap": 2.0}
+CALLS["scale below the range"] = {
+    "query": random(2, 3, scale=1e20),
+    "key": random(3, 3, scale=1e18),
+    "value": random(3, 1),
+    "scale": 1e-40,
+}
 CALLS["cancelling below"] = {**CALLS["cancelling"], "key": np.array([[1.0, 0.0], [-998.99999, 1.0]])}

@@ -197,3 +197,41 @@ def test_a_weight_of_an_indexer_and_an_attention_factor_multiply_what_underflows
     assert budget("indexer_scores", call, "float32")["index_scores"] > 2.0**-126
     call = {"features": np.full((1, 2), 2.0**-126, single), "attention_factor": 2.0**30, "offset": 1}
     assert budget("rotary", call, "float32")["rotated"].min() > 2.0**-96
+
+
+def test_a_scale_below_the_range_may_be_rounded_to_zero():
+    large, zero = np.full((1, 2), 1e18, single), np.zeros((1, 2), single)
+    call = {"query": large, "key": large, "value": np.ones((1, 1), single), "scale": 1e-46}
+    assert within("attention", call, {"lse": np.zeros(1, single)})
+    assert not within("attention", call, {"lse": np.full(1, 1e-9, single)})
+    keys = {"key": np.concatenate([large, zero]), "value": np.array([[1e18], [0]], single)}
+    call |= keys | {"d_output": np.ones((1, 1), single)}
+    assert within("attention_vjp", call, {"d_query": zero})
+    assert not within("attention_vjp", call, {"d_query": zero + single(1e-9)})
+    call = {"features": large, "attention_factor": 1e-46, "offset": 1}
+    allowed = budget("rotary", call, "float32")["rotated"]
+    assert np.all((allowed > 1e-28) & (allowed < 1e-27))
+
+
+def test_a_softcap_whose_reciprocal_overflows_is_out_of_range():
+    call = {name: np.zeros((1, 1), single) for name in ("query", "key", "value")} | {"softcap": 1e-40}
+    assert np.isinf(budget("attention", call, "float32")["output"])
+    assert budget("attention", call | {"softcap": 1e-37}, "float32")["output"] == 0
+
+
+def test_the_factor_of_dropout_may_multiply_what_has_underflowed():
+    ones, kept, factor = np.ones((2, 2), single), np.eye(2, dtype=bool), single(2.0**30)
+    small = np.full((2, 2), 2.0**-149, single)
+    call = {
+        "query": 0 * ones,
+        "key": 0 * ones,
+        "value": small,
+        "dropout_mask": kept,
+        "dropout_rate": 1 - 2.0**-30,
+    }
+    p = ones / 2
+    assert within("attention", call, {"output": (p * kept) @ small * factor})
+    assert not within("attention", call, {"output": np.full((2, 2), 1e-20, single)})
+    call |= {"d_output": small, "value": ones}
+    assert within("attention_vjp", call, {"d_value": (p * kept).T @ small * factor})
+    assert not within("attention_vjp", call, {"d_value": np.full((2, 2), 1e-20, single)})

@@ -12,6 +12,7 @@ from attnspec import Case, Misuse
 from attnspec.backends import Backend, BackendError, Deviation, load
 from attnspec.backends.check import check_backend
 from attnspec.backends.outcome import Bound, InDtype, OtherCall, Raises, Special, Unwritten, every_element
+from attnspec.conformance.attribution.levels import rule_results
 from attnspec.conformance.judge.deviation import not_shown
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.suite import items
@@ -80,6 +81,15 @@ def test_what_is_declared_is_a_deviation_and_excuses_nothing_else():
     assert judged(declaring(wrong(output=2.0), "SOFT-3", outputs=("output",))).status == "deviation"
     verdict = judged(declaring(wrong(output=2.0, lse=1.0), "SOFT-3", outputs=("output",)))
     assert (verdict.status, verdict.rule, verdict.difference.output) == ("fail", "SOFT-3", "lse")
+
+
+@pytest.mark.parametrize("when", [None, lambda _: True])
+def test_a_deviation_counts_for_the_rule_that_is_broken_and_for_the_one_that_it_is_declared_for(when):
+    outcome = {"outcome": Bound(absolute=1e308), "when": when}
+    backend = declaring(wrong(output=0.9), "SPARSE-8", "SOFT-3", "SOFT-1", **outcome)
+    case = Case("softmax-own-1", "", "softmax", "attention", ("SOFT-3", "SOFT-1"), ARRAYS, group="own")
+    verdict = judge(backend, replace(case, outputs=("output",)))
+    assert rule_results(verdict) == {"SOFT-3": "deviation", "SPARSE-8": "deviation"}
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from ml_dtypes import bfloat16
 
 import attnspec
 from attnspec import Case, rules
@@ -17,6 +18,7 @@ from attnspec.reference.budget.arithmetic import PLAIN, Arithmetic
 from attnspec.reference.budget.attention import merge_error
 from attnspec.reference.budget.budget import budget
 from attnspec.reference.errors import ArgumentError
+from attnspec.reference.exact.evaluate import evaluate as exactly
 from attnspec.reference.rational.evaluate import evaluate
 
 PAGES = Path(attnspec.__file__).parent
@@ -117,3 +119,190 @@ def test_every_change_of_a_normative_page_changes_its_digest(monkeypatch, page, 
 
     monkeypatch.setattr(Path, "read_text", changed)
     assert (registry.digests()["text"] == known["text"]) == (after == "attnspec 1")
+
+
+@pytest.mark.parametrize(
+    ("operation", "shapes", "options", "shape"),
+    [
+        ("multi_head_attention", [(0, 2), *[(2, 2)] * 4], {"heads": 1}, (0, 2)),
+        ("multi_head_attention", [(3, 0, 2), *[(2, 2)] * 4], {"heads": 1}, (3, 0, 2)),
+        ("gather_pages", [(0, 1, 3, 4)], {"block_table": np.full((2, 2), -1)}, (2, 1, 6, 4)),
+        ("gather_pages", [(5, 1, 3, 4)], {"block_table": np.full((1, 0), -1)}, (1, 1, 0, 4)),
+        ("dequantize_blocks", [(0, 2), (0, 2, 32)], {"packed": np.ones((0, 2, 32), np.uint8)}, (0, 64)),
+        ("dequantize", [(0, 1)], {"codes": np.ones((2, 0, 4), np.int8)}, (2, 0, 4)),
+    ],
+)
+def test_empty_axes_give_empty_results(operation, shapes, options, shape):
+    arrays = dict(zip(attnspec.OPERATIONS[operation].arrays, map(np.ones, shapes), strict=False)) | options
+    values = (
+        evaluate(operation, arrays),
+        budget(operation, arrays, "float64"),
+        {name: x.values for name, x in exactly(operation, arrays).items()},
+    )
+    results = [x for each in values for x in each.values()]
+    assert {x.shape for x in (*results, function(operation)(**arrays))} == {shape}
+
+
+def test_the_positions_of_an_entry_of_no_page_are_not_compared():
+    """CACHE-5: the standard does not define them."""
+    call = {"pages": np.arange(6.0).reshape(3, 1, 1, 2), "block_table": np.array([1, -1])}
+    allowed, exact = (
+        budget("gather_pages", call, "float64")["gathered"],
+        evaluate("gather_pages", call)["gathered"],
+    )
+    for number, verdict in ((np.nan, 0.0), (7.0, 0.0)):
+        got = np.array([[[2.0, 3.0], [number, number]]])
+        assert compare("gathered", got, exact, allowed, "float64") == verdict
+        assert compare("gathered", got[:, ::-1], exact, allowed, "float64") != 0
+
+
+@pytest.mark.parametrize("scales", [(2, 1), (3, 1)])
+def test_more_scales_than_codes_are_refused_on_an_empty_axis(scales):
+    with pytest.raises(ArgumentError, match="QUANT-9"):
+        function("dequantize")(np.ones(scales), np.ones((2, 0, 4), np.int8))
+
+
+@pytest.mark.parametrize("name", ["query_offset", "is_causal", "dropout_rate"])
+def test_none_is_no_value_of_an_option_with_another_default(name):
+    one, starts = np.ones((1, 1, 1)), np.array([0, 1])
+    call = {"query": one, "key": one, "value": one, "query_starts": starts, "key_starts": starts}
+    with pytest.raises(ArgumentError, match=name):
+        function("packed_attention")(**call, **{name: None})
+
+
+@pytest.mark.parametrize(
+    ("dtype", "profile", "score", "defined"),
+    [
+        ("float32", "", -80, True),
+        ("float32", "", -110, False),
+        ("float16", "", -9, True),
+        ("float16", "", -16, False),
+        ("float32", "fp8", -5, True),
+        ("float32", "fp8", -16, False),
+    ],
+)
+@pytest.mark.parametrize("operation", ["attention", "sharded_attention"])
+def test_an_infinite_value_of_a_weight_that_may_underflow_is_not_compared(
+    operation, dtype, profile, score, defined
+):
+    """NUM-13: 0 times infinity is NaN. QUANT-11 permits weights that are rounded to 0 earlier."""
+    call = {
+        "query": [[[1.0]]],
+        "key": [[[0.0], [score]]],
+        "value": [[[1.0, 1.0, 1.0], [np.inf, np.nan, 2.0]]],
+    }
+    call = {name: np.array(x, dtype) for name, x in call.items()} | {"scale": 1.0}
+    ends = {"query_shards": np.array([0, 1]), "key_shards": np.array([0, 2])}
+    call |= ends if operation != "attention" else {}
+    allowed = budget(operation, call, dtype, profile=profile)["output"]
+    np.testing.assert_array_equal(np.isinf(allowed), [[[not defined, False, False]]])
+    call["query"] = np.full((1, 1, 1), np.nan, dtype)  # the row is NaN (NUM-11)
+    assert not np.isinf(budget(operation, call, dtype, profile=profile)["output"]).any()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_a_decoded_power_of_two_is_not_its_predecessor(dtype):
+    scales, codes = np.ones(1, dtype), np.array([[1, -4, 3]])
+    allowed = budget("dequantize", {"scales": scales, "codes": codes}, dtype)["dequantized"]
+    exact = np.array([[1.0, -4.0, 3.0]])
+    for towards in (0, 100 * exact):
+        got = np.nextafter(exact.astype(dtype), np.asarray(towards, dtype))
+        assert (np.abs(got.astype(float) - exact) > allowed).all()
+
+
+def test_weights_of_a_shard_may_be_rounded_before_they_are_scaled():
+    rng = np.random.default_rng(0)
+    call = {name: rng.normal(size=(1, 16, 4)).astype(bfloat16) for name in ("query", "key", "value")}
+    ends = dict.fromkeys(("query_shards", "key_shards"), np.array([0, 8, 16]))
+    exact = evaluate("attention", call)["weights"]
+    own = exact.reshape(1, 16, 2, 8)
+    share = own.sum(axis=-1, keepdims=True).astype(np.float32)
+    got = ((own / share).astype(bfloat16).astype(np.float32) * share).astype(bfloat16).reshape(exact.shape)
+    plain, sharded = (
+        budget(operation, call | more | {"return_weights": True}, "bfloat16", accuracy="cast")["weights"]
+        for operation, more in (("attention", {}), ("sharded_attention", ends))
+    )
+    off = np.abs(got.astype(float) - exact)
+    assert (off > plain).any()
+    assert (off <= sharded).all()
+    assert (sharded < 2 * plain).all()
+
+
+def test_a_range_of_yarn_that_rounding_moves_is_not_judged():
+    call = {"features": np.zeros((1, 16)), "scaling": "yarn", "factor": 4.0, "original_length": 2048}
+    call |= {"length": 4096, "base": 10000.0}
+    for beta, judged in ((32.594932345220165, False), (32.5, True)):
+        allowed = budget("rotary_frequencies", call | {"beta_fast": beta}, "float64")["inverse_frequencies"]
+        assert np.isfinite(allowed).all() == judged
+
+
+def test_a_bias_of_the_lowest_number_is_in_range():
+    """In a row of such keys alone it disallows none (MASK-5), also in a kernel that computes in base 2."""
+    one, bias = np.ones((2, 1), np.float32), np.full(2, np.finfo(np.float32).min)
+    allowed = budget("attention", {"query": 0 * one, "key": one, "value": one, "bias": bias}, "float32")
+    assert all(np.isfinite(array).all() for array in allowed.values())
+
+
+@pytest.mark.parametrize("main", ["SELECT-1", "SELECT-3", "SELECT-5", "SELECT-6"])
+def test_a_list_that_breaks_a_should_alone_is_no_failure(main):
+    call = {"scores": np.array([[2, -np.inf, 1, np.nan]], np.float32), "top_k": 2}
+    case = Case("selection-own-1", "", "selection", "select_keys", (main,), call, group="own")
+    for listed, status, rule in (
+        ([0, 3], "should not met", "SELECT-6"),
+        ([1, 2], "fail", "SELECT-1"),
+        ([2, 0], "pass", ""),
+    ):
+        verdict = judge_outputs(load("numpy-portable"), case, {"key_indices": np.array([listed], np.int32)})
+        expected = main if status == "fail" and main in ("SELECT-1", "SELECT-3") else rule
+        assert (verdict.status, verdict.rule) == (status, expected)
+
+
+def test_results_that_depend_on_nan_and_have_no_rule_are_not_compared():
+    tokens, eye = np.array([[np.nan, 1.0], [1.0, 1.0]]), np.eye(2)
+    weights = dict.fromkeys(("query_weight", "key_weight", "value_weight"), eye)
+    for operation, call, defined in (
+        ("projection", {"tokens": tokens, "weight": eye}, [[0, 0], [1, 1]]),
+        ("rotary", {"features": tokens}, [[0, 0], [1, 1]]),
+        ("self_attention", {"tokens": tokens[::-1], "is_causal": True} | weights, [[1, 1], [0, 0]]),
+        ("merge_partials", {"outputs": tokens[None], "lses": np.zeros((1, 2))}, [[0, 1], [1, 1]]),
+        ("merge_partials", {"outputs": tokens[None], "lses": np.array([[np.nan, np.inf]])}, [[1, 1], [1, 1]]),
+    ):
+        (allowed, *_) = budget(operation, call, "float64").values()
+        np.testing.assert_array_equal(np.isfinite(allowed), defined, operation)
+
+
+def test_a_disallowed_value_whose_product_overflows_leaves_a_gradient_its_budget():
+    """GRAD-9: any finite number at a disallowed place."""
+    call = {
+        "query": np.ones((1, 1)),
+        "key": np.array([[1.0], [2.0], [3.0]]),
+        "d_output": np.full((1, 1), 10.0),
+    }
+    call |= {"value": np.array([[1.0], [2.0], [1e308]]), "mask": np.array([True, True, False])}
+    less = {name: call[name][:2] for name in ("key", "value", "mask")}
+    whole, part = (budget("attention_vjp", x, "float64") for x in (call, call | less))
+    assert whole["d_query"] == part["d_query"] > 0
+
+
+def test_new_positions_of_another_dtype_are_rounded_once():
+    """CACHE-1: the cache of float16 holds the number that is nearest."""
+    call = {"cache": np.ones((2, 2), np.float16), "new": np.array([[0.1, 0.5]], np.float32), "lengths": 1}
+    exact, allowed = (
+        evaluate("append_cache", call)["appended"],
+        budget("append_cache", call, "float16")["appended"],
+    )
+    got = exact.astype(np.float16)
+    assert compare("appended", got, exact, allowed, "float16") <= 1
+    for element in np.ndindex(2, 2):
+        for towards in (0, 2):
+            other = got.copy()
+            other[element] = np.nextafter(got[element], np.float16(towards))
+            assert not isinstance(compare("appended", other, exact, allowed, "float16"), float)
+
+
+@pytest.mark.parametrize("operation", ["scores", "alibi_bias"])
+def test_no_heads_are_refused_or_give_an_empty_result(operation):
+    none = {"query": np.ones((0, 2, 3)), "key": np.ones((0, 4, 3))}
+    assert [x.shape for x in evaluate(operation, none).values()] == [(0, 2, 4)]
+    with pytest.raises(ArgumentError, match="ERR-17"):
+        function(operation)(**none)

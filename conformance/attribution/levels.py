@@ -21,12 +21,15 @@ _AGAINST = ("fail", "error", "deviation", "should not met", NOT_SHOWN)
 def rule_results(verdict: Verdict) -> dict[str, str]:
     """Return the result of each rule of a verdict.
 
-    A verdict that breaks one rule says nothing about its other rules. With a declared
-    deviation from one rule, the other rules hold. An error counts for every rule.
+    A verdict that breaks one rule says nothing about its other rules. In a declared variant of one rule, the
+    other rules hold. A declared deviation counts for the rule that is broken, and for the one that it is
+    declared for. An error counts for every rule.
     """
     rule = verdict.main_rule
     if verdict.status == "deviation":
-        return dict.fromkeys(verdict.rules, "pass") | {rule: verdict.status}
+        others = dict.fromkeys(verdict.rules if verdict.variant else (), "pass")
+        declared = (name.partition(" ")[0] for name in verdict.declared)
+        return others | dict.fromkeys((rule, *declared), verdict.status)
     if verdict.status in ("fail", "should not met"):
         return {rule: verdict.status}
     if verdict.status == "unsupported" and verdict.rule:

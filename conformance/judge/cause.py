@@ -164,9 +164,11 @@ def cause_of(
         return Cause("GRAD-2")
     if difference.kind == "dtype":
         return Cause(_DTYPES.get(difference.output, "NUM-1"))
+    of_list = broken_rule(case, outputs[difference.output]) if difference.output in LISTS else ""
+    if of_list and not find_rule(rule).level == find_rule(of_list).level == "MUST":
+        return Cause(of_list)
     if find_rule(rule).level != "MUST":  # what this rule leaves open breaks no other rule
-        of_list = broken_rule(case, outputs[difference.output]) if difference.output in LISTS else ""
-        return Cause(of_list or rule)
+        return Cause(rule)
     if not case.group:
         return _cause_of_golden(backend, case, difference, outputs, values)
     if difference.kind == "shape":

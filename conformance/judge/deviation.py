@@ -189,12 +189,12 @@ def declared_deviation(
     if verdict.raised is not None or verdict.code == "no result":
         output = failure.output if failure else ""
         shown = [deviation for deviation in covering if _raises(deviation, verdict, output)]
-        return as_deviation(verdict, shown[0].rules[0], shown[:1]) if shown else None
+        return as_deviation(verdict, verdict.rule, shown[:1]) if shown else None
     if failure is not None and failure.outputs is not None:
         outputs = failure.outputs
         parts = [explain(backend, calls[0], outputs, part, [verdict.rule]) for part in outputs]
         shown = [deviation for part in parts for deviation in part] if all(parts) else []
-        return as_deviation(verdict, shown[0].rules[0], shown) if shown else None
+        return as_deviation(verdict, verdict.rule, shown) if shown else None
     covering = [deviation for deviation in covering if verdict.rule in deviation.rules]
     if not covering or verdict.code not in ("differs", "relation"):
         return None
@@ -236,7 +236,7 @@ def _deviations_of(backend: Backend, calls: Iterable[Case], rule: str) -> list[D
 
 
 def as_deviation(verdict: Verdict, rule: str, deviations: Sequence[Deviation]) -> Verdict:
-    """Turn a verdict into one on declared deviations, under a rule that they are about."""
+    """Turn a verdict into one on declared deviations, under the rule that is broken."""
     return replace(
         verdict,
         status="deviation",

@@ -40,7 +40,12 @@ def exact(
             _KNOWN.clear()
         from attnspec.reference.rational.evaluate import evaluate  # a clone has most values
 
-        values = evaluate(operation, arguments, dialect=shown)
+        try:
+            values = evaluate(operation, arguments, dialect=shown)
+        except ArithmeticError as error:
+            raise ValueError(
+                f"arguments: expected those of a defined result, got {error!r} [unspecified]"
+            ) from error
         if not shown:
             store.check(key[0], values)
         for array in values.values():

@@ -255,21 +255,23 @@ def _judge_values(backend: Backend, case: Case, verdict: Verdict, observed: Outp
         raise Missing(f"{backend.name} does not return {', '.join(values)}", *lacks)
     worst, conforming = 0.0, outputs
     deviations: list[Deviation] = []
+    broken: list[str] = []
     for compared in differences(outputs, values, budgets, case.dtype, own_dtypes(case)):
         if not isinstance(compared, Difference):
             worst = max(worst, compared)
             continue
         declares = bool(backend.deviations)
         explained = explain(backend, case, outputs, compared.output) if declares else ()
-        if not explained:
-            cause = cause_of(backend, case, compared, outputs, values)
-            explained = explain(backend, case, outputs, compared.output, [cause.rule]) if declares else ()
+        cause = cause_of(backend, case, compared, outputs, values)
+        if declares and not explained:
+            explained = explain(backend, case, outputs, compared.output, [cause.rule])
         if not explained:
             off = _some_gradients(case, differences(outputs, values, budgets, case.dtype, own_dtypes(case)))
             difference = replace(compared, outputs=off)
             wrong = replace(verdict, status="fail", difference=difference, code="differs", **vars(cause))
             return _by_level(backend, wrong)
         deviations += explained
+        broken.append(cause.rule)
         conforming = {name: array for name, array in conforming.items() if name != compared.output}
     for figure in () if deviates else case.figures:
         if figure.of in conforming and (problem := misprint(figure, outputs, budgets)):
@@ -278,7 +280,7 @@ def _judge_values(backend: Backend, case: Case, verdict: Verdict, observed: Outp
     verdict = replace(verdict, share=worst, accuracy=accuracy)
     deviates = deviates or _declared_precision(backend, case, conforming, values)
     if deviations:
-        return as_deviation(verdict, deviations[0].rules[0], deviations)
+        return as_deviation(verdict, broken[0], deviations)
     if deviates:
         return replace(
             verdict,

@@ -47,10 +47,7 @@ def count_places(case: Case, outputs: Outputs) -> Outputs:
 
 
 def broken_rule(case: Case, counts: NDArray[np.float64]) -> str:
-    """Return the MUST that a list breaks, whatever it does with the keys that SELECT-5 and SELECT-6 exclude.
-
-    The list is given by its counts. The result is empty if the list breaks neither.
-    """
+    """Return the first rule that a list breaks, a MUST if it breaks one. The list is given by its counts."""
     scores, *_ = (case.arguments[name] for name in OPERATIONS[case.operation].arrays)
     masks = {name: x for name, x in case.arguments.items() if name not in ("scores", "top_k")}
     *batch, queries, keys = scores.shape
@@ -67,6 +64,8 @@ def broken_rule(case: Case, counts: NDArray[np.float64]) -> str:
         "SELECT-4": (counts > 1).any(axis=-1),
         "SELECT-1": (best > worst) & ~(listed & wrong).any(axis=-1),
         "SELECT-3": held < np.minimum(case.arguments["top_k"], candidates.sum(axis=-1)),
+        "SELECT-6": (listed & wrong).any(axis=-1),
+        "SELECT-5": (listed & ~candidates).any(axis=-1),
     }
     return next((rule for rule, rows in broken.items() if rows.any()), "")
 

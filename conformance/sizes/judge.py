@@ -68,7 +68,7 @@ def _judge_outputs(
         declared = _find_deviation(backend, item, wrong, left[result.output], precision)
         if declared is None:
             return wrong
-        deviations.append(as_deviation(replace(wrong, difference=None), declared.rules[0], [declared]))
+        deviations.append(as_deviation(replace(wrong, difference=None), wrong.rule, [declared]))
         del left[result.output]
     if deviations:
         ids = dict.fromkeys(name for deviation in deviations for name in deviation.declared)

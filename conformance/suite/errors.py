@@ -58,7 +58,10 @@ def _malformed_calls(draw: Draw, operation: str) -> tuple[Malformed, ...]:
 
 
 #: The rules on the ranges of integers that are lengths or places.
-_RANGES = ("ERR-9", "CACHE-2", "CACHE-5", "CACHE-8", "PACK-6", "PAGE-8", "POS-13", "QUANT-15", "SPARSE-11")
+_RANGES = (
+    *("ERR-9", "CACHE-2", "CACHE-5", "CACHE-8", "PACK-6"),
+    *("PAGE-8", "POS-13", "QUANT-15", "SHARD-11", "SPARSE-11"),
+)
 
 
 @chapter.group("ERR-19", each=tuple(call.name for call in malformed() if call.rule in _RANGES))

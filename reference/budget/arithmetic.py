@@ -127,6 +127,7 @@ class Arithmetic:
     lse: Format  # of an lse
     accuracy: Accuracy
     profile: Profile  # how matrix products are computed
+    later: float = 1.0  # the factor of dropout, which may multiply a sum at its end
 
     @property
     def casts(self) -> bool:
@@ -146,14 +147,19 @@ class Arithmetic:
     @property
     def least(self) -> float:
         """Return the absolute error of a number that is rounded to the storage dtype for a product."""
-        return self.storage.normal if self.profile.flushed else self.storage.subnormal / 2
+        return self.later * (self.storage.normal if self.profile.flushed else self.storage.subnormal / 2)
+
+    @property
+    def tiny(self) -> float:
+        """Return what an underflow may lose."""
+        return self.later * self.work.normal
 
     def subnormal_loss(self, left: Budget, right: Budget, *, of_left: bool = True) -> Budget | float:
         """Return what a product loses where subnormal factors, or those of one matrix, are taken as 0."""
         if not self.profile.flushed:
             return 0.0
         small_left, small_right = (
-            np.abs(factor) * (np.abs(factor) < self.storage.normal) for factor in (left, right)
+            np.abs(factor) * (np.abs(factor) < self.later * self.storage.normal) for factor in (left, right)
         )
         lost: Budget = np.abs(left) @ small_right
         return lost + small_left @ np.abs(right) if of_left else lost

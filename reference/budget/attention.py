@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 from attnspec.dtypes import FORMATS, Format
 from attnspec.operations import OPERATIONS
 from attnspec.reference.budget.arithmetic import (
+    NORMALISED,
+    RAISED,
     Arithmetic,
     Budget,
     Profile,
@@ -72,6 +74,7 @@ def scores_and_errors(
     query, keys = finite_part(query), finite_part(keys)
     size = abs(factor) * (np.abs(query) @ np.abs(keys))
     relative = profile.summing_products(depth, work.unit) + SCALING * work.unit + profile.product
+    relative = relative + (abs(factor) < work.normal)  # such a scale may be rounded to 0
     # Products may underflow, and a factor that the scale or its root is folded into.
     folded = np.abs(query).sum(axis=-1, keepdims=True) + np.abs(keys).sum(axis=-2, keepdims=True)
     least = (depth + SCALING) * max(1.0, abs(factor)) + max(1.0, np.sqrt(abs(factor))) * folded
@@ -134,7 +137,7 @@ def attention_budget(  # noqa: PLR0915  # the formulas of the chapter, one after
     """
     from attnspec.reference.budget.overflow import out_of_range
 
-    query, key, value = arrays
+    query, key, value = arrays[0], arrays[1], finite_part(arrays[2])
     sizes = np.abs(finite_part(query)), np.abs(finite_part(key)), np.abs(repeat_heads(value, query.shape))
     if inherited is not None:  # an error that is infinite is that of a number that is out of range
         sizes = (
@@ -189,7 +192,10 @@ def attention_budget(  # noqa: PLR0915  # the formulas of the chapter, one after
     q, size = kept * p, value if np.all(value >= 0) else np.abs(value)  # a copy may be large
     off = np.minimum(raised + p * (lost + sums + merging + single), 1)
     p_error = kept * (off + floor + dropping * p)
-    weights = add_rounding(q, p_error, storage)
+    # The weights of a shard, which are rounded, may be scaled.
+    of_shards = arithmetic.casts and arguments.get("shards", 1) > 1
+    of_shards = of_shards * (storage.unit * q + storage.subnormal / 2 * (q > 0))
+    weights = add_rounding(q, p_error + of_shards, storage)
 
     mean, output = q @ size, q @ value  # (*B, Hq, L, Dv)
     spread = spread_of(raised, kept, value, output) + of_sink * np.abs(output)  # a sink has the value 0
@@ -197,7 +203,8 @@ def attention_budget(  # noqa: PLR0915  # the formulas of the chapter, one after
         spread = np.minimum(spread, _farthest(allowed, kept, value, output, arguments.get("sinks")))
     rounding = (several | (rate > 0)) * _cast_error(profile, weight_error, whole, kept, value, output)
     flushing = (kept * (floor + weight_least * (allowed & several))) @ size
-    flushing = flushing + count * several * work.normal * (mean > 0)
+    # The factor of dropout may multiply the sum at the end.
+    flushing = flushing + count * several * work.normal / (1 - rate) * (mean > 0)
     of_parts, least = merge_error(arguments.get("shards", 1), arithmetic)
     flushing = flushing + least * (mean > 0)
     shared = (
@@ -207,9 +214,30 @@ def attention_budget(  # noqa: PLR0915  # the formulas of the chapter, one after
     error = error + arithmetic.subnormal_loss(q, value, of_left=False)
     if inherited is not None:
         error = error + (q + p_error) @ repeat_heads(inherited[2], s.shape)
+    if np.isinf(arrays[2]).any():
+        least_weight = max(
+            storage.normal, 2 * profile.least * (whole.max(initial=0.0) / RAISED + 1 / NORMALISED)
+        )
+        elements = elements | _undefined_elements(arrays, arguments, allowed, q < least_weight)
     budgets = {"output": add_rounding(output, error, storage), "lse": of_lse, "weights": weights, **asked}
     beyond = {"output": elements, "weights": rows[..., None]}
     return {name: np.where(beyond.get(name, rows), np.inf, budget) for name, budget in budgets.items()}
+
+
+def _undefined_elements(
+    arrays: tuple[Budget, Budget, Budget],
+    arguments: Mapping[str, Any],
+    allowed: NDArray[np.bool_],
+    light: NDArray[np.bool_],
+) -> NDArray[np.bool_]:
+    """Find the elements of an output in which an infinite value has no weight or a small one (NUM-13)."""
+    query, key, value = (repeat_heads(array, allowed.shape) for array in arrays)
+    of_keys = np.swapaxes(np.isfinite(key).all(axis=-1, keepdims=True), -1, -2)
+    scored = np.isfinite(query).all(axis=-1, keepdims=True) & of_keys
+    scored = scored & np.isfinite(arguments.get("bias", 0.0))
+    defined = (allowed & ~scored).any(axis=-1, keepdims=True) | (allowed @ np.isnan(value))
+    result: NDArray[np.bool_] = ((allowed & light) @ np.isinf(value)) & ~defined
+    return result
 
 
 def _part_error(

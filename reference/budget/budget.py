@@ -40,6 +40,7 @@ from attnspec.reference.budget.forms import (
     blocks_budget,
     dequantized_budget,
     low_precision_budget,
+    once,
     seeded_budget,
     seeded_gradient_budget,
 )
@@ -54,6 +55,8 @@ from attnspec.reference.budget.stacks import (
     sharded_gradient_budget,
     stacked_budget,
 )
+from attnspec.reference.caching import append_cache
+from attnspec.reference.functions import function
 from attnspec.reference.heads import merge_heads, split_heads
 from attnspec.reference.positions import alibi_bias
 from attnspec.reference.sparsity import as_attention
@@ -61,7 +64,36 @@ from attnspec.reference.sparsity import as_attention
 __all__ = ["Accuracy", "Budget", "budget"]
 
 
-def budget(
+def budget(operation: str, arguments: Mapping[str, Any], dtype: str, **options: Any) -> dict[str, Budget]:
+    """Compute the budget of every element of every output, infinite where NUM-3 does not apply.
+
+    The options are those of `_budget_of_finite`.
+    """
+    budgets = _budget_of_finite(operation, arguments, dtype, **options)
+    given = {name: x for name, x in arguments.items() if x is not None}
+    real = {name: x.astype(np.float64) for name, x in given.items() if _is_real(x)}
+    if operation in _UNDEFINED and not all(np.isfinite(x).all() for x in real.values()):
+        value, name = function(operation)(**given | real), OPERATIONS[operation].outputs[0]
+        value = value[0] if isinstance(value, tuple) else value
+        defined = np.isfinite(value)
+        if "lses" in real:
+            defined |= ~(real["lses"] < np.inf).all(axis=0)[..., None]  # CACHE-9
+        budgets[name] = np.where(defined, budgets[name], np.inf)
+    return budgets
+
+
+def _is_real(x: Any) -> bool:
+    return isinstance(x, np.ndarray) and x.dtype.kind not in "biu"
+
+
+#: The operations of which no rule defines a result that depends on NaN or infinity, but CACHE-9.
+_UNDEFINED = (
+    *("projection", "self_attention", "multi_head_attention", "indexer_scores"),
+    *("rotary", "rotary_vjp", "merge_partials"),
+)
+
+
+def _budget_of_finite(
     operation: str,
     arguments: Mapping[str, Any],
     dtype: str,
@@ -73,7 +105,7 @@ def budget(
     capped_bias: bool = False,
     capped_infinity: bool = False,
 ) -> dict[str, Budget]:
-    """Compute the budget of every element of every output."""
+    """Compute the budget of every element of every output, where numbers that are not finite count as 0."""
     operation, arguments = plain(operation, arguments)
     if operation == "select_keys":
         return selection_budget(arguments)
@@ -86,6 +118,7 @@ def budget(
     }
     known = OPERATIONS[operation].arguments
     scored = () if "latent" in operation else _SCORED
+    scored = scored if OPERATIONS[operation].differentiates else (*scored, *_VALUES)
     given |= {
         name: _wide(known[name], x, infinite=name in scored) for name, x in arguments.items() if x is not None
     }
@@ -130,10 +163,12 @@ def plain(operation: str, arguments: Mapping[str, Any]) -> tuple[str, Mapping[st
 
 #: The arrays in which infinity may give a score of minus infinity.
 _SCORED = ("query", "key", "key_pages")
+#: The arrays in which infinity may meet a weight of 0.
+_VALUES = ("value", "value_pages")
 
 
 def _wide(argument: Argument, thing: Any, *, infinite: bool) -> Any:
-    if not isinstance(thing, np.ndarray) or thing.dtype.kind in "biu":
+    if not _is_real(thing):
         return thing
     wide = thing.astype(np.float64)
     if infinite or np.isfinite(wide).all():
@@ -166,10 +201,19 @@ def _copy_budget(output: str, shape: Callable[[Mapping[str, Any]], tuple[int, ..
     return run
 
 
-def _gathered_shape(arguments: Mapping[str, Any]) -> tuple[int, ...]:
-    _, heads, size, depth = arguments["pages"].shape
-    *batch, count = arguments["block_table"].shape
-    return (*batch, heads, count * size, depth)
+def _appended(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
+    """Return a budget of 0, and one rounding for numbers that the dtype of the cache does not have."""
+    value = append_cache(arguments["cache"], arguments["new"], lengths=arguments["lengths"])
+    with np.errstate(over="ignore"):
+        held = value.astype(arithmetic.storage.name).astype(np.float64) == value
+    return {"appended": np.where(held | ~np.isfinite(value), 0, once(value, arithmetic.storage))}
+
+
+def _gathered(arguments: Mapping[str, Any], _: Arithmetic) -> dict[str, Budget]:
+    """Return a budget of 0, and infinity for the positions of an entry of -1, which are not defined."""
+    (_, heads, size, depth), table = arguments["pages"].shape, arguments["block_table"]
+    budgets = np.repeat(np.where(table < 0, np.inf, 0.0), size, axis=-1)[..., None, :, None]
+    return {"gathered": np.broadcast_to(budgets, (*table.shape[:-1], heads, budgets.shape[-2], depth)).copy()}
 
 
 def _alibi_bias(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
@@ -209,8 +253,8 @@ _COMPANIONS: Mapping[str, Callable[[Mapping[str, Any], Arithmetic], dict[str, Bu
     "scores": _scores,
     "split_heads": _copy_budget("split", lambda g: split_heads(g["features"], heads=g["heads"]).shape),
     "merge_heads": _copy_budget("merged", lambda g: merge_heads(g["split"]).shape),
-    "append_cache": _copy_budget("appended", lambda g: g["cache"].shape),
-    "gather_pages": _copy_budget("gathered", _gathered_shape),
+    "append_cache": _appended,
+    "gather_pages": _gathered,
     "indexer_scores": indexer_budget,
     "low_precision_attention": low_precision_budget,
     "dequantize": dequantized_budget,

@@ -46,7 +46,8 @@ def once(value: Budget, storage: Format) -> Budget:
     infinite = np.abs(value) >= storage.largest + storage.unit * 2.0 ** storage.exponents[1]
     finite = np.where(infinite | np.isnan(value), 0, value)
     exponent = np.maximum(np.frexp(finite)[1] - 1, storage.exponents[0])
-    return np.where(finite == 0, 0.0, np.ldexp(storage.unit, exponent))
+    below = np.where(np.abs(np.frexp(finite)[0]) == 0.5, 0.5, 1.0)  # numbers are nearer below a power of 2
+    return np.where(finite == 0, 0.0, np.ldexp(storage.unit * below, exponent))
 
 
 def low_precision_budget(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
@@ -58,7 +59,7 @@ def low_precision_budget(arguments: Mapping[str, Any], arithmetic: Arithmetic) -
     for name in ("query", "key", "value"):
         value = decode(arguments, name)
         errors.append(decoding_error(finite_part(value), arithmetic))
-        arrays.append(finite_part(value) if name == "value" else value)
+        arrays.append(value)
     if arithmetic.casts:
         arithmetic = replace(arithmetic, profile=with_short_weights(arithmetic.profile))
     inherited = (errors[0], errors[1], errors[2])

@@ -1,6 +1,7 @@
 """Error budgets of the gradients of attention: the formulas of the chapter `gradients`."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -77,7 +78,9 @@ def _head_budgets(  # noqa: PLR0915  # the formulas of the chapter, one after th
     h = arguments.get("d_lse", np.zeros(g.shape[:-1]))[..., None]  # (*B, Hq, L, 1)
     active = (np.abs(g).sum(axis=-1, keepdims=True) > 0) | (h != 0)
     weights, shares, allowed, met, output_error = _weights(arguments, arithmetic, inherited)
-    kept = met * arguments.get("dropout_mask", True) / (1 - arguments.get("dropout_rate", 0.0))
+    rate = arguments.get("dropout_rate", 0.0)
+    kept, forward = met * arguments.get("dropout_mask", True) / (1 - rate), arithmetic
+    arithmetic = replace(arithmetic, later=1 / (1 - rate))
     dropping = DROPPING_TWICE * work.unit * ("dropout_mask" in arguments)
     values = repeat_heads(arguments["value"], met.shape)
     r = _cotangents_of_weights(g, values, kept, dropping, arithmetic)
@@ -90,13 +93,13 @@ def _head_budgets(  # noqa: PLR0915  # the formulas of the chapter, one after th
         of_output = inherited[3] * (np.abs(output) + output_error)
         delta = delta[0], delta[1] + of_output.sum(axis=-1, keepdims=True)
     t = _product(weights, _differences(r, delta, h, arithmetic), allowed & active, arithmetic)
-    sloped = _through_the_cap(t, arguments, arithmetic, inherited)
+    sloped = _through_the_cap(t, arguments, (forward, arithmetic), inherited)
     scaled = _product_gradient(sloped, arguments, arithmetic)
 
     dtypes = {**dict.fromkeys(("query", "key", "value"), arithmetic.storage.name), **dtypes}
     shards, ranks = arguments.get("shards", 1), arguments.get("ranks", 1)
-    over_ranks = {name: merge_error(ranks, arithmetic, dtype) for name, dtype in dtypes.items()}
-    of_parts, least = merge_error(shards, arithmetic, dtypes["query"])
+    over_ranks = {name: merge_error(ranks, forward, dtype) for name, dtype in dtypes.items()}
+    of_parts, least = merge_error(shards, forward, dtypes["query"])
     # The terms of each sum, and the relative errors of the sums.
     across = allowed.sum(axis=-1, keepdims=True)  # (*B, Hq, L, 1)
     down = np.swapaxes(met.sum(axis=-2, keepdims=True), -1, -2)  # (*B, Hq, S, 1)
@@ -104,7 +107,7 @@ def _head_budgets(  # noqa: PLR0915  # the formulas of the chapter, one after th
     shared = key.shape[-3]
     group = met.shape[-3] // max(shared, 1)
     of_column = repeat_heads(_sum_group(of_column, shared), met.shape) + work.unit * group * (group > 1)
-    scaling = SCALING * work.unit
+    scaling = SCALING * work.unit + (_scale(arguments) < work.normal)  # such a scale may be rounded to 0
     q_error, k_error, _, g_error = inherited or (None, None, None, None)
     k_error = None if k_error is None else repeat_heads(k_error, met.shape)
     keys = repeat_heads(key, met.shape), k_error
@@ -128,7 +131,7 @@ def _head_budgets(  # noqa: PLR0915  # the formulas of the chapter, one after th
         pair = _sum_to(cast, allowed & active, np.shape(arguments["bias"]), arithmetic, over_ranks["bias"])
         budgets["d_bias"] = add_rounding(*pair, FORMATS[dtypes["bias"]])
     if arguments.get("return_d_scale"):
-        of_scale = merge_error(ranks, arithmetic, arithmetic.lse.name)
+        of_scale = merge_error(ranks, forward, arithmetic.lse.name)
         pair = _scale_gradient(sloped, queries, keys, allowed & active, arithmetic, of_scale, arguments)
         budgets["d_scale"] = add_rounding(*pair, arithmetic.lse)
     if "sinks" in arguments:
@@ -175,11 +178,14 @@ def _cotangents_of_weights(
     """Return the cotangent of each weight before dropout: a dot product of depth Dv times its factor."""
     depth, work, profile = g.shape[-1], arithmetic.work, arithmetic.profile
     turned = np.swapaxes(values, -1, -2)
-    r, size = kept * (g @ turned), kept * (np.abs(g) @ np.abs(turned))  # (*B, Hq, L, S)
+    products = g @ turned, np.abs(g) @ np.abs(turned)  # (*B, Hq, L, S)
+    # That with a disallowed value may be infinite.
+    r, size = (kept * np.where(kept > 0, product, 0) for product in products)
     error = (profile.summing(depth, work.unit) + profile.product + DIVIDING * work.unit + dropping) * size
-    error = error + (depth + 1) * work.normal * np.maximum(kept, 1) * (size > 0)
-    error = arithmetic.unbounded(error + kept * arithmetic.subnormal_loss(g, turned), size)
-    return r, error + _cast((r, error), np.maximum(kept, 1), arithmetic)
+    error = error + (depth + 1) * arithmetic.tiny * (size > 0)
+    lost = np.where(kept > 0, arithmetic.subnormal_loss(g, turned), 0)
+    error = arithmetic.unbounded(error + kept * lost, size)
+    return r, error + _cast((r, error), 1.0, arithmetic)
 
 
 def _means(
@@ -197,7 +203,7 @@ def _means(
     sums = profile.summing(depth, work.unit) + DIVIDING * work.unit
     by_output = (np.abs(g) * output_error + sums * size).sum(axis=-1, keepdims=True)
     some = np.abs(g).sum(axis=-1, keepdims=True) > 0
-    return delta, np.maximum(by_keys, by_output) + some * np.maximum(keys, depth) * work.normal
+    return delta, np.maximum(by_keys, by_output) + some * np.maximum(keys, depth) * arithmetic.tiny
 
 
 def _differences(r: _Pair, delta: _Pair, h: Budget, arithmetic: Arithmetic) -> _Pair:
@@ -211,22 +217,25 @@ def _differences(r: _Pair, delta: _Pair, h: Budget, arithmetic: Arithmetic) -> _
 def _drop(weights: _Pair, kept: Budget, dropping: float, arithmetic: Arithmetic) -> _Pair:
     """Return the weights after dropout, which are multiplied by the cotangents of the output."""
     value, error = kept * weights[0], kept * (weights[1] + dropping * (weights[0] + weights[1]))
-    return value, error + _cast((value, error), np.maximum(kept, 1), arithmetic)
+    return value, error + _cast((value, error), 1.0, arithmetic)
 
 
 def _product(weights: _Pair, factor: _Pair, where: NDArray[np.bool_], arithmetic: Arithmetic) -> _Pair:
     """Return the product of a weight and a number, with one rounding if the pair is active."""
     (p, p_error), (w, w_error), work = weights, factor, arithmetic.work
     error = p_error * np.abs(w) + (p + p_error) * w_error
-    error = error + work.unit * (p * np.abs(w) + error) + work.normal
+    error = error + work.unit * (p * np.abs(w) + error) + arithmetic.tiny
     return np.where(where, p * w, 0), np.where(where, error, 0)
 
 
 def _through_the_cap(
-    t: _Pair, arguments: Mapping[str, Any], arithmetic: Arithmetic, inherited: Inherited | None
+    t: _Pair,
+    arguments: Mapping[str, Any],
+    arithmetics: tuple[Arithmetic, Arithmetic],
+    inherited: Inherited | None,
 ) -> _Pair:
     """Return the gradient of what the softcap is applied to: times its slope, if there is one."""
-    (value, error), work, softcap = t, arithmetic.work, arguments.get("softcap")
+    (value, error), (arithmetic, later), softcap = t, arithmetics, arguments.get("softcap")
     if softcap is None:
         return t
     plain = {"scale": arguments.get("scale")}
@@ -239,7 +248,7 @@ def _through_the_cap(
     size = np.abs(value) + error
     slope, slope_error = slope_and_error(x, x_error, softcap, arithmetic)
     error = slope * error + size * slope_error
-    error = (error + work.unit * size * (slope + slope_error) + work.normal) * (size > 0)
+    error = (error + arithmetic.work.unit * size * (slope + slope_error) + later.tiny) * (size > 0)
     return value * slope, error
 
 
@@ -291,7 +300,7 @@ def _scale_gradient(
     later = bounds[0].sum(axis=-1, keepdims=True) / least_scale
     least = (query[0].shape[-1] + across + 2) * np.maximum(most, np.maximum(later, 1))
     least = least + size / least_scale + most * later
-    terms = terms + np.minimum(least * work.normal, most * size)  # all of it at most
+    terms = terms + np.minimum(least * arithmetic.tiny, most * size)  # all of it at most
     total = np.where(where, terms, 0).sum()
     exact = np.sum(np.abs(value) * np.where(where, np.abs(query[0]) @ _across(np.abs(key[0])), 0))
     total = arithmetic.unbounded(total + over_ranks[1] * (total > 0), exact)
@@ -356,11 +365,11 @@ def _matrix(
     least: float = 0.0,
 ) -> _Pair:
     """Return the product of two matrices and its error. The right matrix may be exact."""
-    work, (array, its) = arithmetic.work, right
+    array, its = right
     size = (np.abs(left[0]) + left[1]) @ (np.abs(array) if its is None else np.abs(array) + its)
     error = left[1] @ np.abs(array) if its is None else _product_error(left, (array, its))
     error = error + (sums + arithmetic.profile.product) * size + arithmetic.subnormal_loss(left[0], array)
-    error = error + np.minimum(underflows * work.normal, 3 * size) + least * (size > 0)
+    error = error + np.minimum(underflows * arithmetic.tiny, 3 * size) + least * (size > 0)
     return left[0] @ array, arithmetic.unbounded(error, larger * (np.abs(left[0]) @ np.abs(array)))
 
 

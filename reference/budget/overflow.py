@@ -67,6 +67,7 @@ def sizes_of_scores(
         keys.max(axis=-2, keepdims=True, initial=0),
     )
     most = max(abs(float(x)) for x in (scale, softcap, 0) if x is not None)
+    most = max(most, 1 / softcap if softcap else 0.0)
     with np.errstate(over="ignore", invalid="ignore"):
         size = query @ keys  # (*B, Hq, L, S)
         before = size * (query.shape[-1] ** -0.5 if scale is None else abs(float(scale)))

@@ -10,7 +10,7 @@ from attnspec.operations import OPERATIONS
 from attnspec.reference.budget.arithmetic import Arithmetic, Budget, add_rounding
 from attnspec.reference.budget.attention import EXPONENTIAL
 from attnspec.reference.call import Steps
-from attnspec.reference.frequencies import Frequencies, rotary_frequencies, yarn_range
+from attnspec.reference.frequencies import Frequencies, rotary_frequencies, yarn_pair, yarn_range
 
 #: Roundings of a rotated feature: two products and their sum.
 TURNING = 3
@@ -34,7 +34,8 @@ def _turn(features: Budget, arguments: Mapping[str, Any], arithmetic: Arithmetic
     cosine, sine, factor = _cosines_and_sines(position, arguments, arithmetic, depth)
     exact = (position == 0) & ("cosines" not in arguments) & (multiplier == 1)  # no number is rounded there
     if multiplier != 1:  # one more product, of cosine and sine or of the result
-        cosine, sine, factor = (multiplier * x for x in (cosine, sine, factor + work.unit))
+        off = work.unit + (multiplier < work.normal)  # it may be rounded to 0
+        cosine, sine, factor = (multiplier * x for x in (cosine, sine, factor + off))
     if arguments.get("interleaved", False):
         first, second = slice(0, depth, 2), slice(1, depth, 2)
     else:
@@ -117,6 +118,7 @@ def frequencies_budget(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> 
     call["depth"] = call["rotary_depth"] or call["features"].shape[-1]
     # Both results are in the precision of an lse, and so is their computation.
     lse = arithmetic.lse
+    call["unit"] = lse.unit
     error = lse.unit * _ERRORS[call["scaling"]](call, value)
     growth = {"yarn": 2 * (EXPONENTIAL + 4) + 1, "longrope": 2 * EXPONENTIAL + 4}.get(call["scaling"], 0)
     of_factor = add_rounding(factor, lse.unit * growth * np.abs(factor), lse) if growth else np.zeros(())
@@ -168,17 +170,31 @@ def _mix(call: Mapping[str, Any], ramp: Budget, of_ramp: Budget) -> Budget:
 
 def _yarn(call: Mapping[str, Any], _value: Budget) -> Budget:
     own = {name: call[name] for name in _DEFAULTS if name != "rotary_depth"}
-    low, high = yarn_range(
-        Frequencies(Steps(), np, None, call["features"], rotary_depth=call["depth"], **own)
-    )
+    frequencies = Frequencies(Steps(), np, None, call["features"], rotary_depth=call["depth"], **own)
+    low, high = yarn_range(frequencies)
     ramp = (np.arange(call["depth"] // 2) - low) / (high - low)
-    if call["truncate"]:
-        return _mix(call, ramp, np.asarray(RAMP))  # its ends are integers
-    # A logarithm is off by its own error and by that of its argument. So is the quotient of two.
-    scale = call["depth"] / (2 * math.log(call["base"]))
-    of_low, of_high = (abs(end) * 2 * (EXPONENTIAL + 2) + 4 * scale for end in (low, high))
+    if call["truncate"]:  # the ends are integers, if no rounding makes them others
+        ends = [_moved_range(frequencies, call["unit"] * sign) for sign in (-1, 1)]
+        return _mix(call, ramp, np.asarray(RAMP)) if ends[0] == ends[1] else np.full(ramp.shape, np.inf)
+    of_low, of_high = (_end_error(frequencies, end) for end in (low, high))
     of_ends = (1 + np.abs(ramp)) * of_low + np.abs(ramp) * of_high
     return _mix(call, ramp, RAMP * (1 + np.abs(ramp)) + of_ends / abs(high - low))  # either may be larger
+
+
+def _end_error(call: Frequencies, end: float) -> float:
+    """Return the error of an end, in units. A logarithm has its own and that of its argument."""
+    error: float = abs(end) * 2 * (EXPONENTIAL + 2) + 4 * call.rotary_depth / (2 * abs(math.log(call.base)))
+    return error
+
+
+def _moved_range(call: Frequencies, unit: float) -> tuple[float, float]:
+    """Return the range with ends that are off."""
+
+    def moved(call: Frequencies, rotations: float) -> float:
+        end = yarn_pair(call, rotations)
+        return end + unit * _end_error(call, end)
+
+    return yarn_range(call.but(steps=Steps({"yarn_pair": moved})))
 
 
 def _llama3(call: Mapping[str, Any], _value: Budget) -> Budget:

@@ -31,7 +31,7 @@ def stacked_budget(operation: str, arguments: Mapping[str, Any], arithmetic: Ari
     coded = "quantized" in form.layers
     errors = {name: decoding_error(finite_part(plain[name]), arithmetic) for name in held if coded}
     if coded:
-        plain |= {name: finite_part(plain[name]) for name in held if name != "key"}
+        plain |= {"latent": finite_part(plain["latent"])} if latent else {}
     packed, paged = ("packed" in form.layers, "paged" in form.layers)
     if packed and not paged:
         plain = _within_sequences(plain, arguments.get("uniform_rows", False))

@@ -82,10 +82,11 @@ def _append_cache(arguments: Mapping[str, Any], _variant: str | None, _dtype: st
 def _gather_pages(arguments: Mapping[str, Any], _variant: str | None, _dtype: str) -> dict[str, Settled]:
     pages, table = np.asarray(arguments["pages"]), np.asarray(arguments["block_table"])
     _, heads, size, depth = pages.shape
-    gathered = np.empty((*table.shape[:-1], heads, table.shape[-1] * size, depth))
+    gathered = np.zeros((*table.shape[:-1], heads, table.shape[-1] * size, depth))
     for *b, h, position, d in np.ndindex(*gathered.shape):
         page, k = divmod(position, size)
-        gathered[(*b, h, position, d)] = pages[table[(*b, page)], h, k, d]
+        if table[(*b, page)] >= 0:  # the standard defines no numbers for another entry
+            gathered[(*b, h, position, d)] = pages[table[(*b, page)], h, k, d]
     return {"gathered": _copy(gathered)}
 
 

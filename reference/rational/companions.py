@@ -58,7 +58,7 @@ def gather_pages(arguments: Arguments) -> Arrays:
     _, heads, positions, depth = pages.shape
     result = np.zeros((*table.shape[:-1], heads, table.shape[-1] * positions, depth))
     for (*index, t), page in np.ndenumerate(table):
-        for k in range(positions):
+        for k in range(positions) if page >= 0 else ():  # what stands for an entry of -1 is not defined
             result[(*index, slice(None), t * positions + k)] = pages[page, :, k]
     return {"gathered": result}
 
@@ -158,7 +158,8 @@ def multi_head_attention(arguments: Arguments, dialect: Dialect) -> dict[str, ND
     result = np.zeros((*tokens.shape[:-1], weight.shape[-1]))  # (*B, L, F)
     for index in indices(tokens.shape):
         merged = _merge_heads(tokens, memory, arguments, dialect, index)
-        result[index] = _project_output(merged, weight, arguments.get("output_bias"))
+        for i, row in enumerate(_project_output(merged, weight, arguments.get("output_bias"))):
+            result[(*index, i)] = row
     return {"output": result}
 
 

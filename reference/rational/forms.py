@@ -340,7 +340,7 @@ def dequantize_blocks(arguments: Arguments) -> Arrays:
         else:
             numbers = [(byte & 15) - 8 for byte in block] + [(byte >> 4) - 8 for byte in block]
         results[place] = [_times(Fraction(number), factor) for number in numbers]
-    return {"dequantized": floats(results.reshape(*scales.shape[:-1], -1))}
+    return {"dequantized": floats(results.reshape(*scales.shape[:-1], scales.shape[-1] * 32))}
 
 
 def low_precision_attention(arguments: Arguments, dialect: Mapping[str, str]) -> Arrays:

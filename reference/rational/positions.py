@@ -238,7 +238,7 @@ def _steps(p: int, place: int, variant: str | None) -> int:
 
 def _slopes(heads: int) -> list[Decimal]:
     """Compute the slopes: those of the largest power of two, then every second one of twice that power."""
-    power = 1 << (heads.bit_length() - 1)
+    power = 1 << max(heads.bit_length() - 1, 0)
     slopes = [Decimal(2) ** (Decimal(-8 * (h + 1)) / power) for h in range(power)]
     return slopes + [
         Decimal(2) ** (Decimal(-8 * (h + 1)) / (2 * power)) for h in range(0, 2 * (heads - power), 2)
