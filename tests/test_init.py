@@ -2,6 +2,7 @@
 
 import sys
 import tomllib
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -42,9 +43,11 @@ def test_a_convention_is_found_out_and_passes(name):
     assert set(table) <= {*expected, "names"}
     backend = load(".")
     assert backend.not_understood == ()
-    if "depths" in expected:  # no golden vector is as deep
-        found = check(backend, rules=["SCORE-2", "SCORE-3"])
+    # No golden vector is as deep, and few have as many keys as queries.
+    if {"depths", "lengths"} & {*expected}:
+        found = check(backend, rules=["SCORE-2", "MASK-3" if "is_causal" in names else "SCORE-3"])
         assert found.good, found.text
+        assert Counter(verdict.status for verdict in found.report.results.verdicts)["pass"] > 10
     else:
         assert conforms(backend) > 10
 
