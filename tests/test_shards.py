@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import sys
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -18,6 +19,7 @@ from attnspec.backends.user.function import describe
 from attnspec.conformance import items
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.relations.relation import Relation
+from attnspec.conformance.results import FEWEST_VALUES
 from attnspec.conformance.results_file import read
 from attnspec.conformance.run import run as progress
 from attnspec.conformance.run.cases import Cases
@@ -155,15 +157,25 @@ def is_small(outline):
     return single and outline.dtype in WIDE and 40 <= outline.numbers <= 1000
 
 
+def is_bare(outline):
+    """Whether a call is of a form and has no option but a scale and lengths."""
+    if outline.refusal or not outline.calls:
+        return False
+    (operation, arguments), options = outline.calls[0], {*OPERATIONS["attention"].options}
+    return bool(OPERATIONS[operation].layers) and not ({*arguments} & options) - {"scale", "key_lengths"}
+
+
 def test_the_smallest_calls_are_few_small_and_quick_and_touch_what_single_calls_can():
     plan = plan_of(Selection(quick=True, smoke=True))
     quick = plan_of(Selection(quick=True))
     assert len(plan) < len(quick) / 3
     assert {*plan} <= {*quick}
     few = {pair for outline in quick if is_small(outline) for pair in arguments_of(outline)}
+    small = Counter(outline.calls[0].operation for outline in plan if is_small(outline) and is_bare(outline))
+    of_forms = {outline for outline in plan if is_bare(outline) and small[outline.calls[0].operation] < 20}
     large = [outline for outline in plan if outline.numbers > 1000 and arguments_of(outline) <= few]
-    assert len(large) <= 4, (
-        "all but four, which fill tiles and pages, and those whose argument has no smaller call"
+    assert len({*large} - of_forms) <= 4, (
+        "all but four, which fill tiles and pages, and those whose argument or form has no smaller call"
     )
     for trait in ("rising past 64 keys", "unequal sequences", "whole pages"):
         assert any(trait in outline.traits for outline in plan)
@@ -226,6 +238,15 @@ def test_a_kernel_that_decodes_and_has_few_options_has_twenty_of_the_smallest_ca
     own = [one for one in cases if one.operation == operation and not isinstance(one, Relation)]
     taken = [one for one in own if not fits(constraints, one.arguments, operation)]
     assert sum({*case.arguments} <= kept | {"block_table"} for case in taken) >= 20
+
+
+def test_a_kernel_with_few_arguments_has_enough_values_among_the_smallest_calls():
+    operation = "packed_paged_attention"
+    own = {"query_starts", "block_table", "key_lengths", "is_causal", "scale", *OPERATIONS[operation].arrays}
+    plan = plan_of(Selection(quick=True, smoke=True))
+    calls = [outline.calls[0] for outline in plan if outline.calls and not outline.refusal]
+    taken = [call for call in calls if call.operation == operation and {*call.arguments} <= own]
+    assert len(taken) >= FEWEST_VALUES["smoke"]
 
 
 @pytest.mark.exhaustive

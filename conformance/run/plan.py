@@ -208,7 +208,7 @@ _quick = attrgetter("quick")
 _LEAST, _MOST = 40, 1000
 #: A kernel of a form takes few calls. There are at least so many of its plain calls, and of one query in it.
 _OF_A_FORM = 20
-#: A call with more numbers than this is not taken for an argument either.
+#: A call with more numbers than this is not taken for an argument or a form either.
 _MOST_OF_AN_ARGUMENT = 8192
 WIDE = ("float32", "float64")
 
@@ -222,7 +222,6 @@ def smallest(dtype: str = "") -> frozenset[str]:
     dtypes = (dtype,) if dtype else WIDE
     done: set[object] = set()
     names = set()
-    of_forms: Counter[tuple[str, bool]] = Counter()
     single = [
         outline
         for outline in index()
@@ -235,13 +234,25 @@ def smallest(dtype: str = "") -> frozenset[str]:
             for rule in outline.rules
             for call in outline.calls
         }
-        form = outline.calls[0].operation, ONE_QUERY in outline.traits
-        plain = _is_plain(outline) and of_forms[form] < _OF_A_FORM
-        if shows - done or plain:
+        if shows - done:
             names.add(outline.name)
             done |= shows
-            of_forms[form] += plain
-    return frozenset(names | calls_of_arguments(single) | {*_calls_of_sizes(dtypes)})
+    return frozenset(names | calls_of_arguments(single) | {*_plain_calls(single), *_calls_of_sizes(dtypes)})
+
+
+def _plain_calls(outlines: Iterable[Outline]) -> Iterator[str]:
+    """Name the calls of each form, and those of one query in it, the small and the plainest first."""
+    of_forms: Counter[tuple[str, bool]] = Counter()
+    plain = (own for own in outlines if own.numbers <= _MOST_OF_AN_ARGUMENT and _is_plain(own))
+    for outline in sorted(plain, key=_plainness):
+        form = outline.calls[0].operation, ONE_QUERY in outline.traits
+        if of_forms[form] < _OF_A_FORM:
+            of_forms[form] += 1
+            yield outline.name
+
+
+def _plainness(outline: Outline) -> tuple[object, ...]:
+    return outline.numbers > _MOST, len(outline.calls[0].arguments), _size(outline)
 
 
 def _is_plain(outline: Outline) -> bool:
