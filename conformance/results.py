@@ -17,7 +17,7 @@ SCHEMA = 3
 #: A run of these parts succeeds only if so many calls were judged by their values: fewer show nothing.
 FEWEST_VALUES: Mapping[str, int] = {"whole": 20, "quick": 20, "smoke": 10}
 #: How a lack of a call begins that is outside of what a backend is about.
-_OUTSIDE = ("operation ", "dtype ")
+OUTSIDE = ("operation ", "dtype ")
 #: The most reasons in a line.
 _MOST_REASONS = 3
 
@@ -185,7 +185,7 @@ def few_values(verdicts: Iterable[Verdict], part: str) -> str:
     named = [
         one
         for one in verdicts
-        if not one.refusal and not any(lack.startswith(_OUTSIDE) for lack in one.lacks)
+        if not one.refusal and not any(lack.startswith(OUTSIDE) for lack in one.lacks)
     ]
     left = [one for one in named if one.status == "unsupported"]
     judged = len(named) - len(left)

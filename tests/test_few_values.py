@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from attnspec.conformance.attribution.report import Report
+from attnspec.conformance.render.summary import backend_lines
 from attnspec.conformance.results import Header, Run, Shard, Subject, gather, join_shards
 from attnspec.conformance.verdict import Verdict
 
@@ -73,3 +74,23 @@ def test_chosen_cases_may_be_few_and_shards_are_counted_together():
         run.header = replace(run.header, cases=names, shard=replace(run.header.shard, places=places))
         run.verdicts = [replace(one, case=name) for one, name in zip(run.verdicts, names, strict=True)]
     assert outcome(*join_shards(shards))[0] == 0
+
+
+HALF = replace(ONE_QUERY, dtype="float16")
+NO_DTYPE = replace(PASS, status="unsupported", dtype="bfloat16", lacks=("dtype bfloat16",))
+
+
+@pytest.mark.parametrize(
+    ("groups", "part", "said"),
+    [
+        ([(HALF, 1)], "smoke", True),
+        ([(replace(HALF, refusal=True), 1)], "smoke", False),
+        ([(HALF, 1), (replace(PASS, dtype="float16"), 1)], "smoke", False),
+        ([(HALF, 1)], "chosen", False),
+    ],
+)
+def test_a_dtype_in_which_no_value_was_judged_is_named(groups, part, said):
+    report = Report(gather([run_of((PASS, 20), (NO_DTYPE, 3), *groups, part=part)]))
+    lines = [*backend_lines(report, SUBJECT)]
+    assert ("no value was judged in float16" in lines) == said
+    assert not any("bfloat16" in line for line in lines if "no value" in line)

@@ -28,7 +28,7 @@ def test_what_is_common_is_said_with_numbers(judged, signs):
 def test_words_for_traits_and_keys_for_limits():
     common = Finding("SCORE-2", (FAIL,), Common(("no scale",), 230, 310, 0, 54))
     assert [*cause_lines(common)] == ["fails: 230 of 310 calls without a scale, 0 of 54 others"]
-    assert [*cause_lines(Finding("SOFT-1", (FAIL,), Common((), 5, 9)))] == []
+    assert [*cause_lines(Finding("SOFT-1", (FAIL,), Common((), 5, 9)))] == ["fails: 5 of 9 calls"]
     assert trait_text("negative scale") == "with a negative `scale`"
     assert trait_text("query_offset by entry") == "with `query_offset` that differ between batch entries"
     assert trait_text("tiles of 64") == "with more than 64 keys or queries"

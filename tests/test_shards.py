@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections import Counter
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from attnspec.backends import load
 from attnspec.backends.constraints import Constraints, fits
 from attnspec.backends.user.function import describe
 from attnspec.conformance import items
+from attnspec.conformance.gallery import wrong_entries
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.relations.relation import Relation
 from attnspec.conformance.results import FEWEST_VALUES
@@ -28,6 +30,8 @@ from attnspec.conformance.run.events import offer_of
 from attnspec.conformance.run.index import outline_of, write
 from attnspec.conformance.run.plan import PATH, Selection, calls_of_arguments, index, plan_of, share
 from attnspec.conformance.run.run import Progress
+from attnspec.dtypes import SHORT
+from attnspec.operations.stacks import FORMS
 
 COUNT = 3
 
@@ -165,6 +169,18 @@ def is_bare(outline):
     return bool(OPERATIONS[operation].layers) and not ({*arguments} & options) - {"scale", "key_lengths"}
 
 
+def test_sums_in_half_precision_fail_among_the_smallest_calls_in_each_form_and_dtype():
+    plan = plan_of(Selection(quick=True, smoke=True))
+    (entry,) = (entry for entry in wrong_entries() if entry.name == "output_added_in_half")
+    failing = set()
+    for outline in plan:
+        if "equal terms" in outline.group:
+            verdict = judge(entry.backend(), Cases().find(outline.name, outline.group))
+            failing |= {(verdict.operation, verdict.dtype)} if verdict.status == "fail" else set()
+    decoded = {"quantized_attention", "latent_attention"}  # the reference computes their arrays in float32
+    assert failing >= {*product({"attention", *FORMS} - decoded, SHORT)}
+
+
 def test_the_smallest_calls_are_few_small_and_quick_and_touch_what_single_calls_can():
     plan = plan_of(Selection(quick=True, smoke=True))
     quick = plan_of(Selection(quick=True))
@@ -173,13 +189,14 @@ def test_the_smallest_calls_are_few_small_and_quick_and_touch_what_single_calls_
     few = {pair for outline in quick if is_small(outline) for pair in arguments_of(outline)}
     small = Counter(outline.calls[0].operation for outline in plan if is_small(outline) and is_bare(outline))
     of_forms = {outline for outline in plan if is_bare(outline) and small[outline.calls[0].operation] < 20}
-    large = [outline for outline in plan if outline.numbers > 1000 and arguments_of(outline) <= few]
+    wide = [outline for outline in plan if outline.dtype not in SHORT]
+    large = [outline for outline in wide if outline.numbers > 1000 and arguments_of(outline) <= few]
     assert len({*large} - of_forms) <= 4, (
         "all but four, which fill tiles and pages, and those whose argument or form has no smaller call"
     )
     for trait in ("rising past 64 keys", "unequal sequences", "whole pages"):
         assert any(trait in outline.traits for outline in plan)
-    assert {outline.dtype for outline in plan} == WIDE
+    assert {outline.dtype for outline in plan if outline.dtype not in SHORT} == WIDE
     touched = {rule for outline in plan for rule in outline.rules}
     of_single = {rule for outline in quick if not outline.related for rule in outline.rules}
     assert len(of_single - touched) < 6

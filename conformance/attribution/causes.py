@@ -25,6 +25,7 @@ from attnspec.conformance.attribution.common import (
     is_pure,
     pure_traits,
     traits_of,
+    with_lacked,
 )
 from attnspec.conformance.attribution.exceptions import exception_key, never_returns
 from attnspec.conformance.attribution.finding import Common, Diagnosis, Finding, Kind, simplicity
@@ -83,6 +84,9 @@ def findings(
     found: list[Finding] = []
     for backend, own in _by_backend(verdict for verdict in failures if verdict.bad).items():
         causes = sorted(_causes(own, judged.get(backend, [])), key=_importance)
+        wrong = [verdict for verdict in own if traits.REFUSED not in verdict.traits]
+        right = _values([verdict for verdict in judged.get(backend, []) if verdict.status == "pass"])
+        causes = [replace(cause, common=with_lacked(cause.common, wrong, right)) for cause in causes]
         by_rule, diagnosed = (diagnoses or {}).get(backend, {}), diagnosed_causes(causes)
         for cause in causes:
             diagnosis = by_rule.get(cause.rule) if cause in diagnosed else None

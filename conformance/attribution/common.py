@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 
 from attnspec.conformance import traits
@@ -66,6 +67,17 @@ def calls_of(failures: Sequence[Verdict]) -> Sequence[Verdict]:
 def count_of(traits_: tuple[str, ...], failing: Sequence[Verdict], passing: Sequence[Verdict]) -> Common:
     """Count the calls with some traits, and the others."""
     return _count(traits_, _by_traits(failing), _by_traits(passing))
+
+
+def with_lacked(common: Common, failing: Sequence[Verdict], passing: Sequence[Verdict]) -> Common:
+    """Add to a count of all calls the trait of the most passing calls that no failing call has."""
+    if common.traits or not common.judged:
+        return common
+    having = Counter(trait for verdict in passing for trait in traits_of(verdict))
+    lacked = {*having}.difference(*map(traits_of, failing))
+    trait = max(sorted(lacked), key=lambda trait: having[trait], default="")
+    by_chance = (1 - having[trait] / common.judged) ** common.failing >= _CHANCE
+    return common if by_chance else replace(common, lacked=(trait, having[trait]))
 
 
 def pure_traits(failing: Sequence[Verdict], passing: Sequence[Verdict]) -> Common:

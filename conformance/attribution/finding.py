@@ -31,7 +31,8 @@ _SEVERAL = 3
 class Common:
     """Traits that calls have in common: how many calls with them fail, of all, and of the other calls.
 
-    There are no traits if none distinguishes the calls from others.
+    There are no traits if none distinguishes the calls from others. `lacked` is then a trait that some of the
+    passing calls have and no failing one, with the number of these calls.
     """
 
     traits: tuple[str, ...] = ()
@@ -39,6 +40,7 @@ class Common:
     judged: int = 0
     others: int = 0
     of_others: int = 0
+    lacked: tuple[str, int] = ("", 0)
 
 
 @dataclass(frozen=True)

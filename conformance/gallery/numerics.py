@@ -177,6 +177,18 @@ def sums_in_half(call: Attention, e: Array, total: Array) -> Any:
     )
 
 
+@wrong("weighted_sum", "NUM-5", "C")
+def output_added_in_half(call: Attention, p: Array, allowed: Mask) -> Any:
+    """Add the values up in half precision, key by key."""
+    if call.storage.itemsize != 2:
+        return base.weighted_sum(call, p, allowed)
+    value = base.repeat_heads(call, call.value).astype(p.dtype)
+    summed = np.zeros((*p.shape[:-1], value.shape[-1]), call.storage)
+    for j in range(call.keys):
+        summed = (summed + p[..., j : j + 1] * value[..., j : j + 1, :]).astype(call.storage)
+    return summed.astype(p.dtype)
+
+
 @wrong("softmax_of", "NUM-5", "C", "pytorch/pytorch#128922")
 def softmax_in_half(call: Attention, s: Array, allowed: Mask) -> Any:
     """Take the softmax of half precision in half precision."""

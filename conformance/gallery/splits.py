@@ -1,6 +1,7 @@
 """Wrong about a running maximum, and about splits of the keys and how they are merged."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -67,20 +68,25 @@ def _average(size: int) -> Named:
     return f"splits_of_{size}_averaged", f"Take the mean of the outputs of splits of {size} keys.", attend
 
 
-def _to_base_two(count: int) -> Named:
+def _to_base_two(count: int, *, returned: bool = False) -> Named:
     def attend(call: Attention) -> Any:
         if not is_plain(call):
             return base.attend(call)
         outputs, lses = _finish(call, -(-call.keys // count))
         top = np.max(lses, axis=0)
-        shares = [np.exp2(each - np.where(top == -np.inf, 0, top)) for each in lses]
+        top = np.where(top == -np.inf, 0, top)
+        shares = [np.exp2(each - top) for each in lses]
         total = np.sum(shares, axis=0)
         output = np.sum([x * share for x, share in zip(outputs, shares, strict=True)], axis=0)
         _, lse, p = base.attend(call)
+        lse = (top + np.log(total))[..., 0].astype(lse.dtype) if returned else lse
         return (output / np.where(total == 0, 1, total)).astype(p.dtype), lse, p
 
-    text = f"Take the lses of {count} splits for logarithms to base 2 when they are merged."
-    return f"{count}_splits_merged_to_base_two", text, attend
+    text = f"Take the lses of {count} splits for logarithms to base 2 when they are merged"
+    name = f"{count}_splits_merged_to_base_two"
+    if returned:
+        return f"{name}_with_their_lse", f"{text}, also in the lse that is returned.", attend
+    return name, f"{text}.", attend
 
 
 def _relative_to_the_first(size: int) -> Named:
@@ -147,6 +153,7 @@ def _last_maximum(size: int) -> Named:
 SINKS = family(_sinks, "total", "SOFT-5", "M", *SIZES)
 AVERAGED = family(_average, "attend", "NUM-3", "I", *SIZES)
 BASE_TWO = family(_to_base_two, "attend", "NUM-3", "I", 2, 4)
+LSE_BASE_TWO = family(partial(_to_base_two, returned=True), "attend", "NUM-3", "I", 2, 4)
 RELATIVE = family(_relative_to_the_first, "attend", "SOFT-5", "M", *SIZES)
 LAST_DROPPED = family(_drop_last, "attend", "SOFT-3", "G", *SIZES)
 NOTHING_FIRST = family(_nothing_in_the_first, "normalise", "MASK-6", "B", *SIZES)

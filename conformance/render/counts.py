@@ -7,6 +7,7 @@ from itertools import chain
 from attnspec.backends import DTYPES
 from attnspec.conformance.attribution.levels import ACCEPTED, KNOWN, NOT_SHOWN
 from attnspec.conformance.outside import one_line
+from attnspec.conformance.results import OUTSIDE
 from attnspec.conformance.traits import GRADIENT
 from attnspec.conformance.verdict import CLASSES, LEFT_OUT, STATUSES, Verdict
 
@@ -105,6 +106,16 @@ def budget_line(verdicts: Iterable[Verdict]) -> str:
     where = f"; most in {full.case}" if full.share >= _NEAR else ""
     why = _CAST if any(part.endswith("(cast)") for part in parts) else ""
     return f"of the budget used: {', '.join(parts)}{where}{why}"
+
+
+def dtypes_line(verdicts: Iterable[Verdict]) -> str:
+    """Name the dtypes that a backend takes, and in which no value was judged. Empty if there are none."""
+    values = [verdict for verdict in verdicts if not verdict.refusal and verdict.dtype in DTYPES]
+    judged = {verdict.dtype for verdict in values if verdict.status != "unsupported"}
+    # What lacks neither the operation nor the dtype lacks something else.
+    takes = {v.dtype for v in values if not any(word.startswith(OUTSIDE) for word in v.lacks)}
+    others = [dtype for dtype in DTYPES if dtype in takes - judged]
+    return f"no value was judged in {' and '.join(others)}" if judged and others else ""
 
 
 def time_line(verdicts: Sequence[Verdict]) -> str:

@@ -207,9 +207,12 @@ def trait_text(trait: str) -> str:
 
 
 def _common_line(common: Common) -> Iterator[str]:
-    everywhere = not common.traits and common.failing >= max(_FEW, _NEARLY * common.judged)
-    if everywhere and common.failing < common.judged:
-        yield f"fails: {common.failing} of {common.judged} calls, of every kind"
+    if not common.traits and 1 < common.failing < common.judged:
+        trait, passing = common.lacked
+        everywhere = common.failing >= max(_FEW, _NEARLY * common.judged)
+        none = f", none of {passing} calls {trait_text(trait)}" if trait else ""
+        more = ", of every kind" if everywhere else none
+        yield f"fails: {common.failing} of {common.judged} calls{more}"
     if common.traits and common.failing + common.others > 1:
         calls = " ".join(map(trait_text, common.traits))
         others = f", {common.others} of {common.of_others} others" if common.of_others else ""

@@ -13,6 +13,7 @@ from attnspec.conformance.attribution.report import Outcome, Report
 from attnspec.conformance.outside import one_line
 from attnspec.conformance.render.counts import (
     budget_line,
+    dtypes_line,
     gradients_line,
     left_out_line,
     number_of,
@@ -253,8 +254,9 @@ def backend_lines(report: Report, subject: Subject, *, every: bool = True) -> It
         elif report.outcome_of(subject) is not Outcome.FAILS:
             yield from filter(None, [unsupported_line(verdicts)])
         yield from declined_lines(verdicts, report.seed)
-        lines = (left_out_line, gradients_line, budget_line, time_line)
-        yield from filter(None, (line(verdicts) for line in lines))
+        lines = (left_out_line, gradients_line, budget_line, dtypes_line, time_line)
+        chosen = report.results.headers[0].part == "chosen"
+        yield from filter(None, (line(verdicts) for line in lines if not (chosen and line is dtypes_line)))
 
 
 def _is_judged(report: Report, subject: Subject) -> bool:

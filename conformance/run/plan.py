@@ -31,6 +31,7 @@ from attnspec.conformance.traits import (
     WHOLE_PAGES,
     zero,
 )
+from attnspec.dtypes import SHORT
 
 
 @dataclass(frozen=True)
@@ -217,7 +218,7 @@ WIDE = ("float32", "float64")
 def smallest(dtype: str = "") -> frozenset[str]:
     """Name the smallest calls of the quick part: one for each rule, each set of arguments and each argument.
 
-    They are of float32 and float64, or of the given dtype.
+    They are of float32 and float64, or of the given dtype. Some show the sums of half precision.
     """
     dtypes = (dtype,) if dtype else WIDE
     done: set[object] = set()
@@ -237,7 +238,8 @@ def smallest(dtype: str = "") -> frozenset[str]:
         if shows - done:
             names.add(outline.name)
             done |= shows
-    return frozenset(names | calls_of_arguments(single) | {*_plain_calls(single), *_calls_of_sizes(dtypes)})
+    plain = {*_plain_calls(single), *_calls_of_sizes(dtypes), *_calls_in_half()}
+    return frozenset(names | calls_of_arguments(single) | plain)
 
 
 def _plain_calls(outlines: Iterable[Outline]) -> Iterator[str]:
@@ -296,6 +298,16 @@ def _calls_of_sizes(dtypes: Collection[str]) -> Iterator[str]:
         plainest = min(having, key=lambda case: (len(case.calls[0].arguments), case.numbers), default=None)
         if plainest is not None:
             yield plainest.name
+
+
+def _calls_in_half() -> Iterator[str]:
+    """Name the calls that show a computation in half precision, and the plain calls of forms in it."""
+    for outline in index():
+        single = outline.quick and outline.calls and not (outline.related or outline.refusal)
+        if single and outline.dtype in SHORT and outline.numbers <= _MOST_OF_AN_ARGUMENT:
+            gradient = outline.calls[0].operation.endswith("_vjp")  # it takes long to compile
+            if ("NUM-5" in outline.rules and not gradient) or _is_plain(outline):
+                yield outline.name
 
 
 def _size(outline: Outline) -> tuple[object, ...]:

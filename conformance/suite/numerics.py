@@ -100,6 +100,15 @@ def long_sums_in_half_precision(draw: Draw, keys: int) -> Iterator[Yielded]:
         yield Call(arguments, expected=expected, outputs=("output", "lse"))
 
 
+@chapter.group("NUM-5", "SOFT-3", each=tuple(SHORT))
+def equal_terms_in_half_precision(draw: Draw, dtype: str) -> Iterator[Yielded]:
+    """Some hundred keys have the same weight and value: few enough for the smallest calls."""
+    terms = {"query": 0.0, "key": 1.0, "value": 1 + (1 / 128 if dtype == "float16" else 1 / 16)}
+    shapes = draw.shapes(Shape((1,), 2, 317, 4, 4))
+    arguments = {name: np.full(shapes[name], term).astype(dtype) for name, term in terms.items()}
+    yield Call(arguments, outputs=("output", "lse"))
+
+
 @chapter.group("NUM-6")
 def rounding_has_no_bias(draw: Draw) -> Iterator[Yielded]:
     """With values of one sign, rounding errors add up if they are biased."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -161,15 +162,34 @@ def codes_near_their_zero_points(draw: Draw) -> Iterator[Yielded]:
 def long_sums_in_half_precision_in_forms(draw: Draw) -> Iterator[Yielded]:
     """Many keys have the same weight and value, whose sums lose the same part in half precision each time."""
     names = ("packed_attention", "paged_attention", "listed_attention", "latent_attention", *SERVED[::2])
-    count = 4096
     for index, name in enumerate(names):
-        random, dtype = np.random.default_rng(draw.number(index)), tuple(SHORT)[index % 2]
-        sizes = Sizes(name=name, queries=(1,), keys=(count,), heads=(1, 1), depths=(4, 2), latent=(4, 2))
-        sizes = replace(sizes, page=64, spare=0, listed=count)
-        call = draw_call(random, dtype, STORED[name].layers, sizes)
-        call |= {own: 0 * call[own] for own in ("query", "query_rotary") if own in call}
-        for own in {*call} & {"value", "value_pages", "latent", "latent_pages"}:
-            call[own] = np.full_like(call[own], 1 + (1 / 128 if dtype == "float16" else 1 / 16))
-        if name == "listed_attention":
-            call["key_indices"] = np.arange(count).reshape(1, 1, 1, -1)
-        yield Call(call, operation=name, outputs=("output", "lse"))
+        yield _equal_terms(np.random.default_rng(draw.number(index)), name, tuple(SHORT)[index % 2], 4096)
+
+
+@chapter.group("NUM-5", "STACK-2", each=tuple(product((*FORMS, *SERVED, "paged_quantized_attention"), SHORT)))
+def equal_terms_in_half_precision_in_forms(draw: Draw, which: tuple[str, str]) -> Iterator[Yielded]:
+    """Some hundred keys have the same weight and value: few enough for the smallest calls."""
+    yield _equal_terms(np.random.default_rng(draw.number()), *which, count=317)
+
+
+def _equal_terms(random: Random, name: str, dtype: str, count: int) -> Call:
+    """Make a call of one query, whose output is the value that all keys have."""
+    sizes = Sizes(name=name, queries=(1,), keys=(count,), heads=(1, 1), depths=(4, 2), latent=(4, 2))
+    sizes = replace(sizes, page=64, spare=0, listed=count, encoding="int8")
+    call = draw_call(random, dtype, STORED[name].layers, sizes)
+    call |= {own: 0 * call[own] for own in ("query", "query_rotary") if own in call}
+    term = 1 + (1 / 128 if dtype == "float16" else 1 / 16)
+    for own in {*call} & {"value", "value_pages", "value_codes", "latent", "latent_pages", "latent_codes"}:
+        coded = call[own].dtype == np.int8
+        call[own] = np.full_like(call[own], 1 if coded else term)
+        if coded:
+            stored = own.partition("_")[0]
+            call[f"{stored}_scales"] = np.full_like(call[f"{stored}_scales"], term)
+            call.pop(f"{stored}_zero_points")
+    if "key_indices" in call:
+        call["key_indices"] = np.arange(count).reshape((1,) * (call["key_indices"].ndim - 1) + (-1,))
+    if "block_sparse" in STORED[name].layers:
+        blocks = -(-count // call["key_block"])
+        call = {own: x for own, x in call.items() if own not in ("block_counts", "block_indices")}
+        call["block_mask"] = np.ones((1, 1, 1, blocks), bool)
+    return Call(call, operation=name, outputs=("output", "lse"))
