@@ -183,9 +183,7 @@ def few_values(verdicts: Iterable[Verdict], part: str) -> str:
     An operation with few calls needs half of those that its function could be asked for.
     """
     named = [
-        one
-        for one in verdicts
-        if not one.refusal and not any(lack.startswith(OUTSIDE) for lack in one.lacks)
+        one for one in verdicts if not one.refusal and not any(lack.startswith(OUTSIDE) for lack in one.lacks)
     ]
     left = [one for one in named if one.status == "unsupported"]
     judged = len(named) - len(left)

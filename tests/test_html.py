@@ -143,7 +143,7 @@ def test_a_deviation_shows_the_value_of_its_variant(build):
     (example,) = pages.data("m-f-1.0-2026-01-01")["cells"]["MASK-6"]["examples"]
     assert (example["place"], example["expected"]) == ("output[1, 1, 0]", "0")
     assert example["got"] == "nan, within the allowed error of the variant nan"
-    assert 'observe(load("m:f"), case)["output"][1, 1, 0]' in example["script"]
+    assert 'observe(backend, case)["output"][1, 1, 0]' in example["script"]
 
 
 def test_a_deviation_is_named_and_counted(build):

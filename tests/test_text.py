@@ -8,9 +8,13 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 import pytest
 from reported import DEVIATION, ERROR, FAIL, NOT_SHOWN, PASS, RESULTS, SUBJECT, UNMET, UNSUPPORTED
+from tests_support import python
 
 from attnspec import find_rule
+from attnspec.backends import load
+from attnspec.conformance import expected, find
 from attnspec.conformance.attribution.report import Report
+from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.outside import cut, plain
 from attnspec.conformance.render.markdown import to_markdown
 from attnspec.conformance.render.reproduction import reproduction
@@ -29,8 +33,8 @@ equals the variant `uniform` of MASK-6: {UNIFORM}
 reproduce:
     from attnspec.backends import load
     from attnspec.conformance import expected, find, observe
-    case = find("masking-empty-last-float32")
-    print(observe(load("m:f"), case)["output"][2, 0], expected(case)["output"][2, 0])"""
+    backend, case = load("m:f"), find("masking-empty-last-float32")
+    print(observe(backend, case)["output"][2, 0], expected(case, backend)["output"][2, 0])"""
 EXCEPTION = """\
 NUM-3 Every element stays within its error budget
 case numerics-long, float32, on m:f
@@ -178,3 +182,27 @@ def test_external_text_has_no_effect_and_makes_no_line_of_ours():
         assert not re.search(r"^m:f: conforms", text, re.MULTILINE)
     long = replace(SUBJECT, problem="y" * 10**6, note="z" * 10**6)
     assert len(screen(Report(replace(RESULTS, subjects=(long,))))) < 20_000
+
+
+OWN = """
+def attention(query, key, value, *, is_causal=False):
+    return query @ key.swapaxes(-1, -2) @ value
+"""
+TOML = """
+[backend]
+function = "own:attention"
+
+[backend.dialect]
+MASK-3 = "bottom-right"
+"""
+
+
+def test_a_reproduction_prints_the_numbers_of_the_report_in_the_dialect_of_a_backend(tmp_path):
+    (tmp_path / "own.py").write_text(OWN)
+    (tmp_path / "attnspec.toml").write_text(TOML)
+    case = find("masking-causal-more-keys-float32")
+    verdict = judge(load(str(tmp_path)), case)
+    program = reproduction(verdict)
+    got, shown = map(float, python("-c", program, cwd=tmp_path, status=0).stdout.split())
+    assert (got, shown) == (pytest.approx(verdict.difference.got), verdict.difference.expected)
+    assert expected(case)["output"][verdict.difference.element] != shown

@@ -8,6 +8,7 @@ import numpy as np
 
 from attnspec import OPERATIONS, Case
 from attnspec.backends import Backend
+from attnspec.backends.backend import in_one_dtype
 from attnspec.case import fingerprint
 from attnspec.conformance.judge import store
 from attnspec.conformance.judge.comparison import compare
@@ -54,14 +55,14 @@ def exact(
     return dict(_KNOWN[key])
 
 
-def expected(case: Case, dialect: Mapping[str, str] | None = None) -> Mapping[str, Any]:
+def expected(case: Case, dialect: Mapping[str, str] | Backend | None = None) -> Mapping[str, Any]:
     """Return the exact values of a case: its stored values, or those of the second oracle.
 
     Parameters
     ----------
     case : Case
-    dialect : mapping of str to str, optional
-        The variants to apply, by rule id.
+    dialect : mapping of str to str, or Backend, optional
+        The variants to apply, by rule id, or the backend that declares them.
 
     Raises
     ------
@@ -75,7 +76,8 @@ def expected(case: Case, dialect: Mapping[str, str] | None = None) -> Mapping[st
     >>> list(expected(find_case("masking-empty-last")))
     ['output', 'lse', 'weights']
     """
-    shown = value_variants(dialect or {}, case)
+    declared = in_one_dtype(dialect, case.dtype).dialect if isinstance(dialect, Backend) else dialect or {}
+    shown = value_variants(declared, case)
     alternatives = {(other.rule, other.variant): other.expected for other in case.alternatives}
     values: Mapping[str, Any] | None
     if shown:

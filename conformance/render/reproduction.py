@@ -53,13 +53,14 @@ def _program(verdict: Verdict, backend: str, case: str) -> tuple[list[str], list
         return seen, [f"print(observe({backend}, {case}))"]
     if ARBITRARY in verdict.traits and difference.element:
         return _row_program(difference, backend, case)
-    got, expected = (f"{of}{_select(difference)}" for of in (f"observe({backend}, case)", "expected(case)"))
+    both = f"backend, case = {backend}, {case}"
+    calls = "observe(backend, case)", "expected(case, backend)"  # in its dialect
+    got, expected = (f"{of}{_select(difference)}" for of in calls)
     if difference.kind == "dtype":  # expected values are float64
-        return seen, [f"case = {case}", f"print({got})"]
+        return seen, [both, f"print({got})"]
     if not verdict.repeatable:
-        loop = f"    print({got}, {expected})"
-        return compared, [f"case = {case}", "for _ in range(10):", loop]
-    return compared, [f"case = {case}", f"print({got}, {expected})"]
+        return compared, [both, "for _ in range(10):", f"    print({got}, {expected})"]
+    return compared, [both, f"print({got}, {expected})"]
 
 
 def _row_program(difference: Difference, backend: str, case: str) -> tuple[list[str], list[str]]:
@@ -70,8 +71,9 @@ def _row_program(difference: Difference, backend: str, case: str) -> tuple[list[
     ]
     row = difference.element if difference.output == "lse" else difference.element[:-1]
     rest = difference.element[len(row) :]
-    exact = f'exact_row(case.arguments, {row})["{difference.output}"]{list(rest) or ""}'
-    return imports, [f"case = {case}", f"print(observe({backend}, case){_select(difference)}, {exact})"]
+    exact = f'exact_row(case.arguments, {row}, backend.dialect)["{difference.output}"]{list(rest) or ""}'
+    both = f"backend, case = {backend}, {case}"
+    return imports, [both, f"print(observe(backend, case){_select(difference)}, {exact})"]
 
 
 def _is_judged_again(verdict: Verdict) -> bool:
