@@ -195,7 +195,9 @@ def few_values(verdicts: Iterable[Verdict], part: str) -> str:
     return (
         f"the values of {judged} of {len(named)} calls of its operations and dtypes were judged; expected at "
         f"least {least}. Most of the others were not, because it {most}. "
-        "Describe the arguments that it has, and take back constraints that it does not need"
+        "Describe the arguments that it has. If all of this is true of it, "
+        + ("" if part == "whole" else "a whole run has more calls that it takes, and ")
+        + "a wrapper can take more of them"
     )
 
 

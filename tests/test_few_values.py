@@ -44,7 +44,9 @@ def test_two_values_of_hundreds_are_no_success(part):
         "backend k: the values of 2 of 272 calls of its operations and dtypes were judged; expected at least "
         f"{least}. "
         "Most of the others were not, because it takes one query of each sequence (200); has no argument "
-        "mask (70). Describe the arguments that it has, and take back constraints that it does not need"
+        "mask (70). Describe the arguments that it has. If all of this is true of it, "
+        + ("" if part == "whole" else "a whole run has more calls that it takes, and ")
+        + "a wrapper can take more of them"
     )
 
 

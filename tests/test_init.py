@@ -145,7 +145,7 @@ def test_keys_that_are_there_are_kept_and_the_rest_is_inferred(name, keys, writt
         ("of_a_depth_that_nobody_tries", "must be 20, got 4; if it takes other arrays, name their"),
         (
             "with_what_nobody_has",
-            "got workspace; name the argument that it is in attnspec.toml, as in names = { OURS",
+            "got workspace; name the argument that it is in attnspec.toml, as in names = { ARGUMENT",
         ),
         ("absent", "expected conventions to have absent, got no such attribute"),
     ],
@@ -378,6 +378,40 @@ def test_what_init_writes_is_judged_right_without_another_key(name):
         for rule in verdict.rules
     }
     assert passing >= {SHOWS[option] for option in signature.tested if option != "is_causal"}
+
+
+NAMED = """
+from attnspec.reference import function
+
+
+def paged_attention(query, key_pages, value_pages, *, block_table, key_lengths, scale=None):
+    pages = [x.swapaxes(-2, -3) for x in (key_pages, value_pages)]
+    options = {"block_table": block_table, "key_lengths": key_lengths, "scale": scale}
+    return function("paged_attention")(query[..., None, :], *pages, **options)[..., 0, :]
+
+
+def rotary(features, positions):
+    return features
+
+
+def merge_heads(split):
+    raise RuntimeError("no device")
+"""
+
+
+@pytest.mark.parametrize(
+    ("attribute", "lines"),
+    [
+        ("paged_attention", ['layout = "BSHD"', "one_query = true"]),
+        ("rotary", ['operation = "rotary"  # it has the name and the arguments']),
+        ("merge_heads", ['operation = "merge_heads"  # it has the name and the arguments']),
+    ],
+)
+def test_a_function_with_the_name_of_an_operation_is_called_too(attribute, lines):
+    Path("own.py").write_text(NAMED)
+    run = CliRunner().invoke(main, ["init", f"./own.py:{attribute}"])
+    assert run.exit_code == 0, run.output
+    assert all(line in run.output for line in lines), run.output
 
 
 @pytest.mark.parametrize("name", [name for name, signature in SIGNATURES.items() if signature.refused])

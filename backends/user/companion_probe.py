@@ -196,7 +196,8 @@ class _Calls:
             f"backend {self.backend.name}: expected some call to compute {self.operation}, got none: tried "
             f"{tried}, both layouts, grouped and equal heads, dtypes {', '.join(dtypes)}{raised}; "
             "if it takes only some calls, write what you know under [backend] in attnspec.toml, as in "
-            'operation = "OPERATION", layout = "BHSD" or names = { OURS = "YOURS" }, and run this again'
+            'operation = "OPERATION", layout = "BHSD" or names = { ARGUMENT = "YOURS" }, and run this again. '
+            "If its arrays have other axes, judge a wrapper with these arguments (spec/calls.md)"
         )
 
     def confirm_lengths(self, convention: Convention, call: Call, why: dict[str, str]) -> Convention:

@@ -43,16 +43,19 @@ def infer_configuration(place: str, array: str = "", keys: Mapping[str, Any] = M
     function = as_function(place, target)
     library = load_library(array or settings.array or library_of(module))
     package = package_of(module, library.name)
-    if not keys and (operation := operation_by_name(attribute_of(place), function)):
-        head = _head(place, library.name, package)
-        return _text(head | {"operation": operation}, {"operation": "it has the name and the arguments"})
+    named = "" if keys else operation_by_name(attribute_of(place), function)
     backend = Backend(place, library, function, settings.dtypes or library.default_dtypes)
     convention = settings.convention or Convention()
     known = Known(convention, frozenset(keys), tuple(keys.get("depths", ())))
-    operation = settings.operation or form_of(function)[0]
+    operation = settings.operation or named or form_of(function)[0]
     try:
         operation, inference = _infer(backend, operation, function, known)
-    except BackendError:
+    except Exception as error:
+        if named:  # a call of it may need what no small call has
+            seen = f"it has the name and the arguments; {_seen(error, place)}"
+            return _text(_head(place, library.name, package) | {"operation": named}, {"operation": seen})
+        if not isinstance(error, BackendError):
+            raise
         # Pages or boundaries may be optional by the signature, and needed by this function.
         other = "" if operation else form_of(function, optional=True)[0]
         if not other:
@@ -60,6 +63,13 @@ def infer_configuration(place: str, array: str = "", keys: Mapping[str, Any] = M
         operation, inference = _infer(backend, other, function, known)
     table = _head(place, library.name, package) | _table(inference, operation)
     return _text(_merge(table, keys), {**inference.why, "library": _PACKAGE} | dict.fromkeys(keys, AS_GIVEN))
+
+
+def _seen(error: Exception, place: str) -> str:
+    """Return what calls showed of a function that none of them described, without the advice."""
+    if not isinstance(error, BackendError):
+        return "it was not called"
+    return " ".join(str(error).removeprefix(f"backend {place}: ").partition("; if it takes only")[0].split())
 
 
 def _infer(

@@ -121,11 +121,14 @@ def native_names(
             )
         guesses = ((ours, own) for own in required for ours in meant_in(operation, own.strip("_")))
         guess = next((pair for pair in guesses if pair[0] not in native), None)
-        ours, own = guess or ("OURS", required[0])
+        ours, own = guess or ("ARGUMENT", required[0])
+        options = ", ".join(x for x in form.options if x not in native and not x.startswith("return_"))
+        among = "" if guess else f", where ARGUMENT is one of the arguments of {operation}: {options}"
         raise BackendError(
             f"backend {name}: expected only canonical arguments to be required, got {', '.join(required)}; "
-            f'name the argument that it is in attnspec.toml, as in names = {{ {ours} = "{own}" }}, and run '
-            f"`attnspec init {name.partition('?')[0]}`, or give it a default"
+            f'name the argument that it is in attnspec.toml, as in names = {{ {ours} = "{own}" }}{among}; '
+            f"then run `attnspec init {name.partition('?')[0]}`, or give it a default. If it is none of "
+            "them, judge a wrapper with these arguments, which calls the function (spec/calls.md)"
         )
     return native
 
@@ -279,7 +282,7 @@ def explain_unknown_parameters(backend: Backend) -> str:
         return ""
     guesses = {name: meant(name) for name in names}
     described = ", ".join(f"{name} ({_hint(name)})" if _hint(name) else name for name in names)
-    example = next((f'{ours[0]} = "{name}"' for name, ours in guesses.items() if ours), 'OURS = "YOURS"')
+    example = next((f'{ours[0]} = "{name}"' for name, ours in guesses.items() if ours), 'ARGUMENT = "YOURS"')
     # Names describe attention only: the parameters of a companion have to be the canonical ones.
     of_attention = any(": " not in name for name in names)
     advice = f"Map each to a canonical name, such as {example} under [backend.names] in attnspec.toml"
