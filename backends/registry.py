@@ -87,7 +87,8 @@ def _load(name: str) -> Backend:
         return load_configuration(name, configuration, settings)
     if place in PORTABLE or place in ADAPTERS or place in SEPARATE:
         ours = _load_ours(place)
-        backend = replace(ours, name=name, dtypes=settings.dtypes or ours.dtypes, device=settings.device)
+        dtypes, device = settings.dtypes or ours.dtypes, settings.device or ours.device
+        backend = replace(ours, name=name, dtypes=dtypes, device=device)
         if settings.device:
             check_device(backend)
         return backend

@@ -21,10 +21,20 @@ import warnings
 import numpy as np
 
 from attnspec import reference
+from attnspec.backends.library.numpy import LIBRARY as NUMPY
 
 
 def right(query, key, value):
     return reference.attention(query, key, value, dtype=query.dtype)
+
+
+def lose_the_device():
+    """Make each later copy of an array fail, as on a GPU after an access to a bad address."""
+
+    def fail(*_):
+        raise OSError("bad address")
+
+    object.__setattr__(NUMPY, "to_library", fail)
 
 
 class MuteError(Exception):
@@ -96,6 +106,10 @@ CALLS = {
     "reading_nowhere": ("ctypes.string_at(0)", "fails", "its process was killed by SIGSEGV"),
     "leaving_well": ("os._exit(0)", "fails", "its process ended with status 0"),
     "exiting_well": ("sys.exit(0)", "fails", "raised SystemExit: 0"),
+    "losing_its_device": (
+        "lose_the_device(); raise RuntimeError", "fails", "left its device unusable: OSError: bad address"),
+    "losing_its_device_unseen": (
+        "lose_the_device()", "fails", "left its device unusable: OSError: bad address"),
     "out_of_memory": ("raise MemoryError", "fails", "raised MemoryError"),
     "recursing": ("return recursing(query, key, value)", "fails", "raised RecursionError"),
     "ending_a_generator": ("raise GeneratorExit", "fails", "raised GeneratorExit"),

@@ -33,6 +33,7 @@ RIGHT = {
     "executorch/mask_and_causal": {"got": np.ones(4)},
     "executorch/misfit": {"got": "an error"},
     "executorch/value_depth": {"got": np.ones((1, 64, 1, 128))},
+    "flashinfer/no_queries": {"ended": ENDED},
     "flax/nnx_value_depth": {"got": "no error"},
     "iree/deep": {"got": [0.731, 0.731]},
     "iree/dynamic_depth": {"got": [0.731, 0.731]},

@@ -1,6 +1,7 @@
 """The judge passes correct results, fails wrong ones, and states the reason."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from attnspec.conformance.judge.call import call, observe
 from attnspec.conformance.judge.dtypes import arguments_of, dtypes_of
 from attnspec.conformance.judge.failure import Failure, Missing
 from attnspec.conformance.judge.judge import judge
-from attnspec.conformance.judge.layout import OF_ANY_NUMBERS
+from attnspec.conformance.judge.layout import LAYOUTS, OF_ANY_NUMBERS, SURROUNDED
 from attnspec.conformance.suite import find
 from attnspec.conformance.verdict import Raise
 from attnspec.reference import attention
@@ -354,3 +355,29 @@ def test_a_negative_budget_is_no_verdict(monkeypatch, wrong):
     again = asked("SOFT-1", {name: 1 * MASKED[name] for name in ("query", "key", "value")})
     with pytest.raises(AssertionError, match="expected budgets that are not negative"):
         judge(PORTABLE, again)
+
+
+class Placed(np.ndarray):
+    """An array that says that it is on another device."""
+
+    device = "another"
+
+
+@pytest.mark.parametrize("name", [*LAYOUTS, *SURROUNDED])
+def test_a_layout_stays_on_the_device_of_its_array(name):
+    devices = []
+
+    def full(*given, device="cpu", **options):
+        devices.append(device)
+        return np.full(*given, **options)
+
+    xp = SimpleNamespace(full=full, broadcast_to=np.broadcast_to)
+    {**LAYOUTS, **SURROUNDED}[name](xp, np.ones((2, 3, 4)).view(Placed))
+    assert set(devices) <= {"another"}
+
+
+def test_the_arrays_of_a_call_are_on_the_device_of_the_backend():
+    """array-api-strict raises where arrays of two devices meet."""
+    backend = load("strict-portable?device=device1")
+    cases = [golden(name, "float32") for name in ("paging-batch", "masking-every-source", "dropout-quarter")]
+    assert {judge(backend, case).status for case in cases} == {"pass"}

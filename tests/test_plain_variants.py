@@ -8,14 +8,16 @@ import numpy as np
 import pytest
 from plain import in_storage, plain
 
+from attnspec import find_case
 from attnspec.backends import Backend, BackendError, load_library
 from attnspec.backends.check import check_backend
 from attnspec.conformance import check
 from attnspec.conformance.judge.deviation import not_shown
+from attnspec.conformance.judge.dtypes import arguments_of
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.suite import groups
 from attnspec.conformance.verdict import shown_declarations
-from attnspec.reference import functions
+from attnspec.reference import functions, packed_attention
 from attnspec.reference.budget.budget import budget
 from attnspec.reference.masking import by_mask
 from attnspec.reference.rational.evaluate import evaluate
@@ -186,6 +188,28 @@ def test_a_gradient_that_lacks_one_of_two_declared_variants_fails(variants):
     items = [item for item in items if (item.arguments["bias"] == -np.inf).any()]
     assert {verdict.status for verdict in verdicts(["added", "after-bias"], CAPS, items)} == {"deviation"}
     assert all(verdict.bad for verdict in verdicts(variants, CAPS, items))
+
+
+def at_the_end(query, key, value, *, query_starts, key_starts, is_causal=False, return_lse=False):
+    """Align the ends of sequences. An lse is to base 2, and that of an empty row a low number."""
+    bounds = {"query_starts": query_starts, "key_starts": key_starts}
+    options = (
+        {"is_causal": True, "query_offset": np.diff(key_starts) - np.diff(query_starts)} if is_causal else {}
+    )
+    output, lse = packed_attention(query, key, value, **bounds, **options, return_lse=True)
+    output, lse = output.astype(query.dtype), np.where(lse == -np.inf, -5e4, lse / math.log(2))
+    return (output, lse.astype(np.float32)) if return_lse else output
+
+
+def test_a_row_that_one_variant_empties_has_the_lse_of_another():
+    dialect = {"PACK-5": "bottom-right", "SOFT-6": "base-2", "SOFT-7": "finite"}
+    companions = {"packed_attention": at_the_end}
+    backend = Backend(
+        "mine", load_library("numpy"), dtypes=("float32",), companions=companions, dialect=dialect
+    )
+    case = find_case("packing-causal")
+    verdict = judge(backend, replace(case, arguments=arguments_of(case, "float32")))
+    assert verdict.status == "deviation"
 
 
 def problem():

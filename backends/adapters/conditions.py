@@ -267,6 +267,21 @@ def with_window_as_mask(arguments: Arguments) -> Arguments:
     return {**{name: x for name, x in arguments.items() if name != "window"}, "mask": mask}
 
 
+def with_masked_rows_open(arguments: Arguments, *, equal: bool = False) -> Arguments:
+    """Allow all keys, but for those of other arguments, in rows that the mask alone leaves empty.
+
+    A mask that is added as a finite number has no effect in such a row, or hides the scores.
+    """
+    others = {name: x for name, x in arguments.items() if name != "mask"}
+    pairs = pairs_of(others)
+    empty = pairs.any(axis=-1, keepdims=True) & ~(pairs & arguments["mask"]).any(axis=-1, keepdims=True)
+    changed = {**others, "mask": np.where(empty, True, arguments["mask"])}
+    if equal:
+        bias = np.asarray(arguments.get("bias", 0.0)).astype(np.float64)
+        changed["bias"] = np.where(empty, -scaled_scores_of(arguments), bias)
+    return changed
+
+
 def rows_below(largest: float) -> Callable[[Arguments], Rows]:
     """Return the function that finds the rows whose allowed keys all have a finite bias below a number."""
 

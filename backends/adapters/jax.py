@@ -18,20 +18,34 @@ from attnspec.backends.adapters.conditions import (
     OF_OTHER_TYPES,
     Arguments,
     has_row_below,
+    is_masked,
     lse_elements,
     rows_below,
+    with_masked_rows_open,
     with_number,
     with_window_as_mask,
 )
-from attnspec.backends.adapters.deviations import bias_overflow, empty_row_gradient
+from attnspec.backends.adapters.deviations import bias_overflow, empty_row_gradient, mask_overflow
 from attnspec.backends.backend import Backend
+from attnspec.backends.constraints import Constraints
 from attnspec.backends.deviation import Deviation
-from attnspec.backends.errors import Unsupported
+from attnspec.backends.errors import BackendError, Unsupported
 from attnspec.backends.library import load_library
-from attnspec.backends.outcome import InDtype, OtherCall, Special, row_elements
+from attnspec.backends.outcome import (
+    Bound,
+    InDtype,
+    OtherCall,
+    Raises,
+    Special,
+    every_element,
+    row_elements,
+)
+from attnspec.dtypes import SHORT
 
 #: The releases on which the declarations were observed.
 _VERSIONS = ">=0.10,<0.11"
+#: Words of the messages of calls that cuDNN does not offer.
+_DECLINED = ("cuDNN doesn't support", "Sliding window attention is only supported with")
 _eager = jax.nn.dot_product_attention
 _jitted = jax.jit(_eager, static_argnames=("is_causal", "local_window_size", "return_residual"))
 
@@ -49,6 +63,38 @@ def jit_backend() -> Backend:
     backend, dtypes = _backend("jax-nn-jit", _jitted), ("float32", "float64")
     shown = tuple(x for x in backend.deviations if not x.dtypes or set(x.dtypes) & set(dtypes))
     return replace(backend, dtypes=dtypes, deviations=shown)
+
+
+def cudnn_backend() -> Backend:
+    """Run the kernel of cuDNN on a GPU as one compiled function. It takes half precision."""
+    if not any(device.platform == "gpu" for device in jax.devices()):
+        raise BackendError(f"backend jax-cudnn: expected a GPU for JAX {jax.__version__}, got none")
+    static = ("scale", "is_causal", "local_window_size", "return_residual")  # cuDNN builds the scale in
+    jitted = jax.jit(partial(_eager, implementation="cudnn"), static_argnames=static)
+
+    def function(query: Any, key: Any, value: Any, *, bias: Any, mask: Any, **options: Any) -> Any:
+        pairs = (query.shape[1], key.shape[1])
+        whole = [  # a column or a row alone is rejected
+            None if given is None else jnp.broadcast_to(given, (*given.shape[:2], *pairs))
+            for given in (bias, mask)
+        ]
+        try:
+            return jitted(query, key, value, bias=whole[0], mask=whole[1], **options)
+        except (ValueError, jax.errors.JaxRuntimeError) as error:
+            if not any(words in str(error) for words in _DECLINED):
+                raise
+            raise Unsupported(str(error)) from None
+
+    made = _backend("jax-cudnn", function)
+    return replace(
+        made,
+        dtypes=SHORT,
+        dialect={"GRAD-6": "ignored"},
+        deviations=_OF_CUDNN,
+        device="cuda",
+        versions=">=0.11,<0.12",
+        constraints=Constraints(depths=(8, 64), value_depth="key"),
+    )
 
 
 def _backend(name: str, function: Callable[..., Any]) -> Backend:
@@ -181,4 +227,27 @@ _DEVIATIONS = (
         "jax/not_floating_point", (Special(_boolean_elements, (1.0,)), *OF_OTHER_TYPES)),
     Deviation(("ERR-7",), "a window of negative numbers or fractions is accepted", "jax/window_not_checked",
         OtherCall(with_window_as_mask)),
+)  # fmt: skip
+_OF_CUDNN = (
+    _DEVIATIONS[0],
+    Deviation(("SCORE-3", "GRAD-1", "ERR-13"), "a scale of 0 or below gives NaN", "jax/cudnn_scale",
+        Special(every_element), when=lambda arguments: arguments.get("scale", 1) <= 0),
+    Deviation(("MASK-6", "MASK-4", "GRAD-10"),
+        "a mask is a bias of -2^15 (float16) or -2^41 (bfloat16), so a row without a key attends to all",
+        "jax/cudnn_mask_number", (
+            OtherCall(lambda arguments: with_masked_rows_open(
+                arguments, equal=arguments["query"].dtype != np.float16)), Bound(4)),
+        when=lambda arguments: "mask" in arguments),
+    Deviation(("MASK-8", "MASK-4", "MASK-6"), "a window that ends at the query has no end without is_causal",
+        "jax/cudnn_window_end", OtherCall(lambda arguments: {
+            **arguments, "window": (arguments["window"][0], None)}),
+        when=lambda arguments: "window" in arguments and arguments["window"][1] == 0
+        and not arguments.get("is_causal")),
+    Deviation(("MASK-10",), "lengths of queries have no effect on one query", "jax/cudnn_query_lengths",
+        OtherCall(lambda arguments: {name: x for name, x in arguments.items() if name != "query_lengths"}),
+        when=lambda arguments: "query_lengths" in arguments and arguments["query"].shape[-2] == 1),
+    Deviation(("MASK-8",), "a window of 2^31 keys or more is a number that XLA cannot write",
+        "jax/cudnn_window_size", Raises("JaxRuntimeError", "sliding_window_length"),
+        when=lambda arguments: "window" in arguments),
+    mask_overflow("jax/bias_overflow", is_masked),
 )  # fmt: skip

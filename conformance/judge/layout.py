@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from attnspec.backends.library.library import device_of
+
 Layout = Callable[[Any, Any], Any]
 
 
@@ -44,7 +46,7 @@ def _surround(number: int) -> Layout:
 
     def run(xp: Any, array: Any) -> Any:
         fill, count = number if "float" in str(array.dtype) else int(number > 0), array.shape[0]
-        memory = xp.full((3 * count, *array.shape[1:]), fill, dtype=array.dtype)
+        memory = xp.full((3 * count, *array.shape[1:]), fill, dtype=array.dtype, **device_of(array))
         part = memory[count : 2 * count]
         part[...] = array
         return part
@@ -57,7 +59,7 @@ def _fill(xp: Any, array: Any, view: Callable[[Any], Any], factors: tuple[int, .
     shape = list(array.shape)
     for axis, factor in enumerate(factors, start=-len(factors)):
         shape[axis] *= factor
-    part = view(xp.full(tuple(shape), 1, dtype=array.dtype))
+    part = view(xp.full(tuple(shape), 1, dtype=array.dtype, **device_of(array)))
     part[...] = array
     return part
 

@@ -54,6 +54,7 @@ class Child:
         self._cases = Cases(seed, files)
         self._backend: Backend | None = None
         self._limits: Limits | None = None
+        self._copies_arrays = False
 
     @property
     def backend(self) -> Backend:
@@ -82,6 +83,7 @@ class Child:
         """Load the backend."""
         backend = load(name)
         self._backend = attention_of_form(backend) if self._sizes else backend
+        self._copies_arrays = not device_fault(backend)
         loaded = describe_loaded(name, self.backend)
         outputs = OPERATIONS["attention"].outputs
         returns = [output for output in outputs if self.backend.has("attention", f"return_{output}")]
@@ -96,9 +98,17 @@ class Child:
         """Judge one case, whose traits the parent may know."""
         item = self._find(name, group)
         verdict = self._judge_sized(item) if isinstance(item, SizedCase) else judge_again(self.backend, item)
+        if verdict.bad or item.refusal:
+            self.end_if_device_is_lost()
         verdict = verdict if described else with_traits(verdict, item)
         self.answer("verdict", to_json(verdict))
         self.backend.array_library.release()
+
+    def end_if_device_is_lost(self) -> None:
+        """End this process if a call left a GPU in error: every later call would fail."""
+        if self._copies_arrays and (fault := device_fault(self.backend)):
+            self.answer("lost", fault)
+            os._exit(1)
 
     def missing(self, shown: list[str]) -> None:
         """Make an error for each declaration that no case has shown."""
@@ -133,6 +143,15 @@ class Child:
 
     def _find(self, name: str, group: str) -> Item | SizedCase:
         return self._cases.find(name, group, self.backend.constraints)
+
+
+def device_fault(backend: Backend) -> str:
+    """Return why one number cannot be copied to the device of a backend and back; empty if it can."""
+    try:
+        backend.to_numpy(backend.to_library(np.zeros(1, backend.dtypes[0])))
+    except Exception as error:  # noqa: BLE001 - each library has errors of its own
+        return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+    return ""
 
 
 def describe_loaded(name: str, backend: Backend) -> Loaded:
@@ -251,6 +270,7 @@ def _handle(child: Child, line: bytes) -> None:
     except (BackendError, SpecError) as error:
         child.answer("problem", str(error))
     except Exception as error:  # noqa: BLE001 - what an implementation raises is a verdict
+        child.end_if_device_is_lost()
         child.answer("internal", f"not of the implementation: {asked}: {_say(error)}")
 
 

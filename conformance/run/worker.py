@@ -213,6 +213,9 @@ class Worker:
             raise Ended("its process wrote what is no verdict", None, hung=False) from None
         if kind == "ended":  # a copy of it
             raise Ended(f"its process {thing['how']}", _place_of(thing["stack"]), hung=False)
+        if kind == "lost":
+            self.stop()
+            raise Ended(f"the call left its device unusable: {thing}", None, hung=False)
         if kind == "internal":
             raise InternalError(f"internal error of attnspec, {thing}")
         return kind, thing

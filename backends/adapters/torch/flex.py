@@ -31,6 +31,7 @@ from attnspec.backends.adapters.conditions import (
 from attnspec.backends.adapters.deviations import bias_overflow, other_heads_of_value
 from attnspec.backends.adapters.torch import VERSIONS, to_four_axes
 from attnspec.backends.backend import Backend
+from attnspec.backends.constraints import Constraints
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import BackendError, Unsupported
 from attnspec.backends.library import load_library
@@ -225,6 +226,24 @@ def compiled_backend() -> Backend:
     return replace(made, concurrent=False)  # the settings of the compiler hold for all threads
 
 
+def cuda_backend() -> Backend:
+    """Run it compiled for a GPU, with the restrictions of `compiled_backend` but the axes and dtypes."""
+    if not torch.cuda.is_available():
+        raise BackendError(
+            f"backend torch-cuda-flex: expected a GPU for PyTorch {torch.__version__}, got none"
+        )
+    return Backend(
+        "torch-cuda-flex",
+        load_library("torch"),
+        _compiled_attention,
+        ("float16", "bfloat16", "float32"),
+        device="cuda",
+        versions=">=2.11,<2.12",
+        constraints=Constraints(depths=(16, 64)),
+        concurrent=False,
+    )
+
+
 @cache
 def _compile() -> Any:
     return torch.compile(flex_attention, dynamic=True, fullgraph=True)
@@ -245,7 +264,7 @@ def _compiled_attention(query: Any, key: Any, value: Any, *, is_causal: bool = F
         raise Unsupported("a call without values kills the process: torch/flex_compiled_no_values")
     block_mask = None
     if is_causal:
-        block_mask = create_block_mask(_not_after, None, None, queries, keys, device="cpu")
+        block_mask = create_block_mask(_not_after, None, None, queries, keys, device=query.device)
     with torch._dynamo.config.patch(**_FORMS):  # noqa: SLF001 - these settings are not public
         return _compile()(
             query, key, value, block_mask=block_mask, enable_gqa=bool(query.shape[1] != key.shape[1])

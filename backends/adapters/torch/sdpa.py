@@ -50,7 +50,7 @@ _VECTOR = 16 if torch.backends.cpu.get_cpu_capability() == "AVX512" else 8
 
 def default_backend() -> Backend:
     """Let PyTorch choose the path."""
-    deviations = (scale_deviation(_rows_by_axes), *OF_ALL, *OF_FLASH, OF_WIDE, *_OF_MATH)
+    deviations = (scale_deviation(_rows_by_axes), *OF_ALL, *OF_FLASH, OF_WIDE, *OF_MATH)
     made = _backend("torch-sdpa", _attention(_by_default, 2), {"SHAPE-6": "broadcast"}, deviations)
     companions = {"packed_attention": packed_attention}
     return replace(made, companions=companions, deviations=(*made.deviations, *_OF_NESTED))
@@ -62,7 +62,7 @@ def math_backend() -> Backend:
         "torch-math",
         _attention(_by_math, 0),
         {"SHAPE-6": "broadcast"},
-        (scale_deviation(rows_all_below), *OF_ALL, *_OF_MATH, *_OF_DROPOUT),
+        (scale_deviation(rows_all_below), *OF_ALL, *OF_MATH, *_OF_DROPOUT),
     )
     companions = {"seeded_dropout_attention": seeded_dropout_attention}
     # The choice of a path holds for all threads.
@@ -172,23 +172,27 @@ def _rows_by_axes(arguments: Arguments) -> Rows:
     return rows_without_scores(arguments) if fused else rows_all_below(arguments)
 
 
-#: The deviations of all paths.
-OF_ALL = (
+#: The deviations of all paths, on a GPU too.
+OF_EVERY_DEVICE = (
     Deviation(("ERR-5",), "a depth of 0 is accepted", "torch/depth_zero", OF_NO_DEPTH),
-    Deviation(("SHAPE-6",), "values without positions are accepted for any number of keys, and give 0",
-        "torch/value_of_no_positions", Special(every_element, (0.0,)),
-        when=lambda arguments: bool(arguments["value"].shape[-2] == 0 != arguments["key"].shape[-2])),
     mask_overflow("torch/masked_overflow", is_masked),
     Deviation(("MASK-6",), "a mask is added, so a query of NaN without an allowed key gives NaN",
         "torch/masked_nan_query", Special(row_elements(rows_of_nan)),
         when=lambda arguments: has_nan_query(arguments) and has_mask_or_bias(arguments)),
+)  # fmt: skip
+#: The deviations of all paths for the CPU.
+OF_ALL = (
+    *OF_EVERY_DEVICE,
+    Deviation(("SHAPE-6",), "values without positions are accepted for any number of keys, and give 0",
+        "torch/value_of_no_positions", Special(every_element, (0.0,)),
+        when=lambda arguments: bool(arguments["value"].shape[-2] == 0 != arguments["key"].shape[-2])),
     Deviation(("HEAD-2",), "zero key heads are accepted with one query head or more, and give 0",
         "torch/no_key_heads", Special(every_element, (0.0,)),
         when=lambda arguments: 0 in arguments["key"].shape[:-2] and 0 not in arguments["query"].shape[:-2]),
 )  # fmt: skip
 #: For functions that take the fused path for arrays of any number of axes.
 OF_SCALE = scale_deviation(rows_without_scores)
-_OF_MATH = (
+OF_MATH = (
     other_heads_of_value(
         "torch/heads_of_value", "if values and keys differ in their number of heads, heads are repeated"
     ),

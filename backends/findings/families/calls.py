@@ -35,6 +35,46 @@ def torch_sdpa(*arrays, **options):
     return attend(*map(torch.tensor, arrays), **_tensors(options)).numpy()
 
 
+def torch_cuda(kernel, *arrays, dtype="float16", **options):
+    """Call a kernel for a GPU."""
+    import torch
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    from torch.nn.functional import scaled_dot_product_attention as attend
+
+    options = {
+        name: each.cuda() if hasattr(each, "cuda") else each for name, each in _tensors(options).items()
+    }
+    with sdpa_kernel(getattr(SDPBackend, kernel)):
+        given = [torch.tensor(array, dtype=getattr(torch, dtype), device="cuda") for array in arrays]
+        return attend(*given, **options).float().cpu().numpy()
+
+
+def flashinfer(query, key, value, *, dtype="float16", return_lse=False, **options):
+    """Call the prefill of one batch entry of one head, whose 64 features repeat the first."""
+    import flashinfer as library
+    import torch
+
+    given = [
+        torch.tensor(array[0, :, :, :1], dtype=getattr(torch, dtype), device="cuda").repeat(1, 1, 64)
+        for array in (query, key, value)
+    ]
+    rows = [array.transpose(0, 1).contiguous() for array in given]
+    options = {
+        name: each.cuda() if hasattr(each, "cuda") else each for name, each in _tensors(options).items()
+    }
+    result = library.single_prefill_with_kv_cache(*rows, backend="fa2", return_lse=return_lse, **options)
+    return (result[1] if return_lse else result[:, :, 0]).float().cpu().numpy()
+
+
+def jax_cudnn(*arrays, dtype="float16", **options):
+    """Call the kernel of cuDNN."""
+    import jax
+
+    given = [np.asarray(_swap(array)).astype(dtype) for array in arrays]
+    result = jax.nn.dot_product_attention(*map(jax.numpy.asarray, given), implementation="cudnn", **options)
+    return _swap(np.asarray(result, np.float32))
+
+
 def torch_flex(*arrays, compiled=False, **options):
     import torch
     from torch.nn.attention.flex_attention import flex_attention

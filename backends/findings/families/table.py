@@ -34,12 +34,14 @@ class Row:
     promise: str = ""
     known: str = ""
     compiled: bool = False
+    gpu: bool = False
 
     @property
     def is_runnable(self) -> bool:
-        """Whether its library is installed, and a compiler if the call needs one."""
+        """Whether its library is installed, and a compiler or a GPU of NVIDIA if the call needs one."""
         module = _MODULES.get(self.library, self.library)
-        return bool(find_spec(module) and (which("g++") or not self.compiled))
+        needs = [name for name, needed in (("g++", self.compiled), ("nvidia-smi", self.gpu)) if needed]
+        return bool(find_spec(module) and all(map(which, needs)))
 
     @property
     def library(self) -> str:
