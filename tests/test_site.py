@@ -98,7 +98,7 @@ def test_every_library_has_a_page_and_portable_code_is_kept_apart(site):
     page = site.page("libraries/jax")
     assert page.index("jax-nn-jit") < page.index("portable code on JAX")
     assert "page:../spec/frameworks.html#jax-nn-dot-product-attention" in page
-    assert page.count("no stored results") == 2
+    assert page.count("no stored results") == 3
 
 
 def test_the_package_of_every_stored_result_leads_to_the_library_of_its_backend():
