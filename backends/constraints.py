@@ -11,6 +11,9 @@ from attnspec.operations import Argument
 from attnspec.operations.letters import BATCH, HEADS
 from attnspec.operations.operation import primal
 
+#: Stands before the suffix in the names of cases that are generated to fit.
+FITTED = "+"
+
 _OPERATION = OPERATIONS["attention"]
 _SUFFIX = re.compile(
     r"(?!$)(a[34])?(-?d\d+(\.\d+)*)?(-?l\d+)?(-?s\d+)?(-?equal(\.(heads|depths|lengths))+)?(-?always(\.\w+)+)?"

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from attnspec import ConformanceLevel, SpecError, claimable, find_rule, levels
+from attnspec.backends.constraints import FITTED, Constraints
 from attnspec.backends.names import OFFLINE, PORTABLE, PROGRAM, UNTRUSTED
 from attnspec.conformance.attribution.levels import rule_results
 from attnspec.conformance.outside import one_line
@@ -19,11 +20,11 @@ if TYPE_CHECKING:
 
 #: The fields of a claim, in their order.
 FIELDS = (
-    *("attnspec", "product", "class", "levels", "dtypes"),
+    *("attnspec", "product", "class", "levels", "dtypes", "constraints"),
     *("profile", "variants", "deviations", "claims", "declined"),
 )
 #: The fields that are lists.
-LISTS = ("levels", "dtypes", "variants", "deviations", "claims")
+LISTS = ("levels", "dtypes", "constraints", "variants", "deviations", "claims")
 #: The forms of fields, those of the others being lists.
 _ITEMS = r"none|[A-Za-z0-9:_-]+(?:,[A-Za-z0-9:_-]+)*"
 _LIST = re.compile(_ITEMS)
@@ -74,6 +75,7 @@ def claim_of(report: "Report", subject: "Subject") -> str:
         "class": subject.kind,
         "levels": _items(report.levels_reached(subject)),
         "dtypes": _items(dtype for dtype in DTYPES if dtype in passing),
+        "constraints": _items(_constraints(verdict.case for verdict in verdicts)),
         "profile": subject.profile or "none",
         "variants": _items(sorted(variants)),
         "deviations": _items(sorted(accepted | other)),
@@ -119,11 +121,19 @@ def read_claim(line: str) -> Mapping[str, str | list[str]]:
     for rule in (*result["deviations"], *refused):
         find_rule(rule)
     _check("claims", result["claims"], claimable())
+    _check_constraints(result["constraints"])
     _check_rules(result, known)
     if 2 * int(declined) > int(offered) or (rules == "none") != (int(declined) == 0):
         text = contents["declined"]
         raise SpecError(f"claim: declined: expected at most half of the calls and their rules, got {text!r}")
     return result
+
+
+def _check_constraints(items: str | list[str]) -> None:
+    try:
+        Constraints.of_suffix("-".join(items).replace(":", ".")) if items else None
+    except ValueError as error:
+        raise SpecError(f"claim: constraints: {error}") from error
 
 
 def _check_rules(result: Mapping[str, str | list[str]], known: Mapping[str, ConformanceLevel]) -> None:
@@ -141,6 +151,12 @@ def _check_rules(result: Mapping[str, str | list[str]], known: Mapping[str, Conf
 
 def _deviating(verdict: "Verdict") -> Iterator[str]:
     return (rule for rule, result in rule_results(verdict).items() if result == "deviation")
+
+
+def _constraints(cases: Iterable[str]) -> Iterator[str]:
+    """Return the constraints in the names of cases, which were drawn to fit them."""
+    suffix = next((name.partition(FITTED)[2].rpartition("-")[0] for name in cases if FITTED in name), "")
+    return (part.replace(".", ":") for part in suffix.split("-") if part)
 
 
 def _items(names: Iterable[str]) -> str:

@@ -15,6 +15,7 @@ import attnspec as package
 from attnspec import SpecError, claimable, rules
 from attnspec.backends import Backend, BackendError, Deviation, implementation, load
 from attnspec.backends.check import check_backend
+from attnspec.backends.constraints import Constraints
 from attnspec.backends.outcome import Bound
 from attnspec.backends.program.protocol import parse_handshake
 from attnspec.conformance import check
@@ -266,7 +267,7 @@ def test_a_claim_of_conformance_is_read_back():
     assert tuple(claim) == FIELDS
     assert (
         "; ".join(
-            f"{field}={value if isinstance(value, str) else ','.join(value)}"
+            f"{field}={value if isinstance(value, str) else ','.join(value) or 'none'}"
             for field, value in claim.items()
         )
         == line
@@ -324,12 +325,27 @@ def test_there_is_no_claim_of_a_run_that_fails_is_not_whole_or_declines_most_cal
 LINE = claim_of(Report(PERFECT), replace(SUBJECT, kind="function")).replace("=1;", "=2026.11.25;")
 
 
+def test_a_claim_lists_the_constraints_of_the_product():
+    """They are in the names of cases that were drawn to fit."""
+    limits = Constraints(depths=(8, 64), multiple=(1, 16), heads="equal", one_query=True)
+    fitted = replace(PASS, case=f"scores-fitted-1+{limits.suffix}-float32")
+    subject = replace(SUBJECT, kind="function")
+    line, plain = (
+        claim_of(Report(perfect(*more, subjects=(subject,))), subject).replace("=1;", "=2026.11.25;")
+        for more in ((fitted,), ())
+    )
+    assert "; constraints=d8:64,s16,equal:heads,one:query; profile" in line
+    assert read_claim(line)["constraints"] == ["d8:64", "s16", "equal:heads", "one:query"]
+    assert "; constraints=none; " in plain
+
+
 @pytest.mark.parametrize(
     ("before", "after", "message"),
     [
         ("; class=function", "", "claim: expected the fields attnspec, product, class"),
         ("class=function", "class=kernel", "claim: class: expected some of function, adapted.*got 'kernel'"),
         ("levels=core", "levels=gold", "claim: levels: .*got 'gold'"),
+        ("constraints=none", "constraints=depth8", "claim: constraints: case: expected a suffix"),
         ("dtypes=float32", "dtypes=float8", "claim: dtypes: .*got 'float8'"),
         ("variants=none", "variants=MASK-3:left", "claim: variants: expected some of bottom-right"),
         ("deviations=none", "deviations=MASK-99", "rule: expected an id"),

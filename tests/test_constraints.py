@@ -9,7 +9,7 @@ from tests_support import command
 
 from attnspec import OPERATIONS, Case, Misuse, find_case, reference
 from attnspec.backends import Backend, Unsupported, describe, load, load_library
-from attnspec.backends.constraints import ANY, Constraints, fields_about, fits
+from attnspec.backends.constraints import ANY, FITTED, Constraints, fields_about, fits
 from attnspec.backends.user.function import with_settings
 from attnspec.backends.user.settings import Settings
 from attnspec.conformance import check
@@ -17,7 +17,6 @@ from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.relations.relation import Relation
 from attnspec.conformance.results import Header, Run, Subject
 from attnspec.conformance.suite import constraints_in, find, groups, items
-from attnspec.conformance.suite.group import FITTED
 from attnspec.conformance.suite.problem import Shape, fitted
 from attnspec.conformance.verdict import Verdict, from_json, to_json
 from attnspec.operations import LETTERS

@@ -12,6 +12,7 @@ from attnspec.backends import load
 from attnspec.conformance import registry
 from attnspec.conformance.judge.comparison import compare
 from attnspec.conformance.judge.judge import judge_outputs
+from attnspec.conformance.relations.rounding_bias import signed_mean
 from attnspec.dtypes import FORMATS
 from attnspec.reference import attention, function
 from attnspec.reference.budget.arithmetic import PLAIN, Arithmetic
@@ -306,3 +307,43 @@ def test_no_heads_are_refused_or_give_an_empty_result(operation):
     assert [x.shape for x in evaluate(operation, none).values()] == [(0, 2, 4)]
     with pytest.raises(ArgumentError, match="ERR-17"):
         function(operation)(**none)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "largest"), [("float16", 65504), ("float32", float(np.finfo(np.float32).max))]
+)
+def test_an_error_within_the_budget_may_reach_infinity_in_half_precision(dtype, largest):
+    """NUM-3. An lse of the lowest bias stays finite, so that its key is seen to be allowed (MASK-5)."""
+    half = dtype == "float16"
+    exact, near = np.full(1, float(largest)), 4 * largest * 2.0 ** -FORMATS[dtype].digits
+    for got, budgets, passes in ((np.inf, near, half), (-np.inf, near, False), (np.inf, near / 4, False)):
+        compared = compare("output", np.full(1, got, dtype), exact, np.full(1, budgets), dtype)
+        assert isinstance(compared, float) == passes
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_a_truncated_output_exceeds_the_signed_mean_with_budgets_of_the_class_full(dtype):
+    """NUM-6: with those of the class `cast`, nearly every truncated result would be within the bound."""
+    pages = ("numerics", "signed mean"), ("gradients", "signed mean of a gradient")
+    for page, section in pages:
+        text = (PAGES / f"{page}.md").read_text("utf-8").partition(f"### The {section}\n")[2]
+        assert "_budget` is that of the class `full` here" in text.partition("```")[0].replace("\n", " ")
+    rng, kind = np.random.default_rng(0), FORMATS[dtype]
+    call = {name: rng.normal(size=(48, 32)) for name in ("query", "key")} | {
+        "value": 1 + rng.random((48, 32))
+    }
+    call = {name: x.astype(bfloat16 if dtype == "bfloat16" else dtype) for name, x in call.items()}
+    exact = evaluate("attention", call)
+    unit = 2.0 ** (1 - kind.digits)  # of numbers from 1 to 2
+    truncated = np.floor(exact["output"] / unit) * unit
+    shares = [
+        signed_mean(
+            truncated,
+            exact["output"],
+            budget("attention", call, dtype, accuracy=accuracy)["output"],
+            dtype=dtype,
+            cast=(exact["weights"], call["value"].astype(float)),
+        )
+        for accuracy in ("full", "cast")
+    ]
+    assert shares[0] > 1 > shares[1]

@@ -8,11 +8,10 @@ import pytest
 
 from attnspec import OPERATIONS, Case, reference
 from attnspec.backends import describe
-from attnspec.backends.constraints import Constraints, fits
+from attnspec.backends.constraints import FITTED, Constraints, fits
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.suite import find, groups_of
 from attnspec.conformance.suite.fitted_forms import fit_form
-from attnspec.conformance.suite.group import FITTED
 from attnspec.sizes import misfits
 
 DECODES = Constraints(axes=4, heads="equal", value_depth="key", one_query=True, scales="token")

@@ -104,6 +104,21 @@ def test_a_function_of_numpy_without_gradients_is_not_failed_for_it(case):
     assert (verdict.status, verdict.reason) == ("unsupported", "mine has no attention_vjp")
 
 
+@pytest.mark.parametrize(
+    ("error", "status", "declined"),
+    [(NotImplementedError("not offered"), "unsupported", True), (RuntimeError("broken"), "error", False)],
+)
+def test_a_function_for_gradients_declines_calls_that_are_counted(error, status, declined):
+    """ERR-3: it does so by `NotImplementedError`. Another error in every call is one."""
+
+    def backward(query, key, value, d_output, *, scale=None, mask=None):
+        raise error
+
+    backend = Backend("mine", load_library("numpy"), of_numpy, companions={"attention_vjp": backward})
+    verdict = judge(backend, find(GROUPED))
+    assert (verdict.status, verdict.declined) == (status, declined)
+
+
 def test_a_companion_is_judged_however_it_is_named(tmp_path):
     """By a `Backend`, by the decorator, and by a configuration."""
     case = find(GROUPED)

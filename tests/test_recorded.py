@@ -11,7 +11,8 @@ from tests_support import command
 from attnspec import SpecError
 from attnspec.backends import describe
 from attnspec.conformance import record
-from attnspec.conformance.recorded import judge_recorded, read_recorded, shrink
+from attnspec.conformance.judge.judge import judge
+from attnspec.conformance.recorded import call_of, judge_recorded, read_recorded, shrink
 from attnspec.reference import attention
 
 #: A kernel in PyTorch that loses the last keys past a tile of 64.
@@ -144,3 +145,37 @@ def test_calls_that_are_not_offered_do_not_pass(here):
     Path("without_softcap.py").write_text(text)
     run = command("recorded", "calls", "./without_softcap.py:attention", status=4)
     assert "1 recorded calls: 0 pass" in run.output
+
+
+def _judged(function, **arguments):
+    verdict = judge(describe(function), call_of("softmax-recorded-1", arguments))
+    return verdict.status, verdict.rule
+
+
+def ignoring(query, key, value, *, query_positions=None, key_positions=None, query_offset=0):
+    return attention(query, key, value)
+
+
+def test_what_the_text_permits_is_no_failure_of_a_recorded_call():
+    rng = np.random.default_rng(0)
+    call = {name: rng.normal(size=(2, 1, 4, 4)) for name in ("query", "key", "value")}
+    own = {"query_positions": rng.integers(0, 6, (2, 4)), "key_positions": rng.integers(-1, 6, (2, 4))}
+    for options in (own, {"key_positions": own["key_positions"], "query_offset": 1}):  # MASK-14
+        assert _judged(attention, **call, **options, is_causal=True) == ("pass", "")
+        assert _judged(ignoring, **call, **options) == ("fail", "SOFT-3")
+    infinite = {"query": np.full((1, 2), np.inf), "key": np.ones((2, 2)), "value": np.ones((2, 2))}
+
+    def nan(query, key, value, *, return_lse=False):
+        output, lse = attention(query, key, value, return_lse=True)
+        return (output, lse * np.nan) if return_lse else output
+
+    assert _judged(nan, **infinite) == ("pass", "")  # NUM-11
+    assert _judged(attention, **infinite | {"key": -np.ones((2, 2))}) == ("pass", "")  # NUM-14
+    hidden = {"value": np.array([[1.0, 1.0], [np.nan, 1.0]]), "mask": np.array([True, False])}
+    call = {"query": np.ones((1, 2)), "key": np.ones((2, 2)), **hidden}
+
+    def poisoned(query, key, value, *, mask=None):
+        return attention(query, key, value, mask=mask) + 0 * value.sum(axis=0)
+
+    assert _judged(poisoned, **call) == ("should not met", "MASK-13")
+    assert _judged(attention, **call | {"mask": np.array([1, 0])})[0] == "unsupported"  # ERR-4

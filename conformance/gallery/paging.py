@@ -34,6 +34,10 @@ ENTRIES = rows(
     ("left_padding_attended", "after_padding", "PAGE-6", "V",
      lambda call, keys, _padding, like: base.after_padding(call, keys, 0, like),
      "Take the left padding for keys.", "Dao-AILab/flash-attention#1788"),
+    ("nan_in_pages_cleared", "read_pages", "NUM-11", "N",
+     lambda call, pages, table, new, lengths: np.nan_to_num(
+         base.read_pages(call, pages, table, new, lengths), posinf=np.inf, neginf=-np.inf),
+     "Take NaN in keys and values of pages for 0."),
     ("queries_at_the_beginning", "offset_at_the_end", "PAGE-7", "A",
      lambda _call, offset, _end, _queries: 0 if offset is None else offset,
      "Put query 0 at key 0, unless there is an offset."),

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from attnspec import Figure
 from attnspec.conformance.verdict import BATCH, Difference
-from attnspec.dtypes import FORMATS, name_of
+from attnspec.dtypes import FORMATS, SHORT, Format, name_of
 
 #: What the axes of an output count, the last one first.
 _AXES = ("features", "rows", "heads")
@@ -43,7 +43,7 @@ def compare(
     if (most := shares.max(initial=0.0)) <= 1:
         return float(most)
     if (form := FORMATS.get(name_of(got.dtype))) is not None:
-        wide, expected = _in_range(wide, expected, allowed, form.largest)
+        wide, expected = _in_range(wide, expected, allowed, form)
     finite = np.isfinite(expected)
     same = np.where(finite, np.isfinite(wide), (wide == expected) | (np.isnan(wide) & np.isnan(expected)))
     if not same.all():
@@ -90,13 +90,17 @@ def _starts(name: str, wrong: NDArray[np.bool_]) -> tuple[str, ...]:
 
 
 def _in_range(
-    wide: NDArray[Any], expected: NDArray[Any], allowed: NDArray[Any], largest: float
+    wide: NDArray[Any], expected: NDArray[Any], allowed: NDArray[Any], form: Format
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """Let the largest number stand for what is beyond it (NUM-3). One that is rounded once is infinite."""
-    finite = np.isfinite(expected)
+    finite, largest = np.isfinite(expected), form.largest
     beyond = finite & (np.abs(expected) > largest)
+    reaches = np.zeros(finite.shape, np.bool_)
+    if form.name in SHORT:
+        infinite = largest + form.unit * 2.0 ** form.exponents[1]  # rounding gives infinity from here on
+        reaches = finite & (np.abs(expected) >= infinite * (1 + form.unit) - allowed)
     expected = np.where(beyond, np.copysign(np.where(allowed == 0, np.inf, largest), expected), expected)
-    stands = np.isinf(wide) & beyond & np.isfinite(expected)
+    stands = np.isinf(wide) & (beyond | reaches) & np.isfinite(expected)
     return np.where(stands, np.copysign(largest, wide), wide), expected
 
 

@@ -107,11 +107,13 @@ def judge(backend: Backend, item: Case | Judgeable) -> Verdict:
         verdict = procedure.judge(backend, verdict)
     except (Unsupported, Raised) as error:
         lacking = None if isinstance(error, Missing) else gradient_lacking(backend, item.calls, error)
-        if isinstance(error, Raised) and lacking is None:
+        # A function for gradients that always raises is an error, and what it does not offer is declined.
+        named = any(case.operation in backend.companions for case in item.calls)
+        if isinstance(error, Raised) and (lacking is None or (named and lacking.code == "no gradient")):
             wrong = replace(verdict, status="error", rule=verdict.rules[0], raised=error.data, code="raised")
             verdict = settle(backend, item, wrong)
         else:
-            verdict = _unsupported_verdict(verdict, error, lacking)
+            verdict = _unsupported_verdict(verdict, error, lacking, named=named)
     except Broken as broken:  # whatever the level of the rule
         verdict = replace(verdict, status="error", rule=verdict.rules[0], reason=str(broken), code="broken")
     except Failure as failure:
@@ -133,10 +135,12 @@ def judge_outputs(backend: Backend, case: Case, outputs: Outputs) -> Verdict:
     return _judge_values(backend, case, new_verdict(backend, case), outputs)
 
 
-def _unsupported_verdict(verdict: Verdict, error: Unsupported | Raised, lacking: Lacking | None) -> Verdict:
+def _unsupported_verdict(
+    verdict: Verdict, error: Unsupported | Raised, lacking: Lacking | None, *, named: bool
+) -> Verdict:
     verdict = replace(verdict, status="unsupported")
     if lacking is not None:
-        return replace(verdict, reason=lacking.reason, code=lacking.code)
+        return replace(verdict, reason=lacking.reason, code=lacking.code, declined=named)
     assert isinstance(error, Unsupported)  # noqa: S101 - for the type checker: the caller has seen
     return replace(
         verdict,

@@ -112,16 +112,19 @@ def _differ(outputs: Outputs, whole: Outputs, part: Part | None = None) -> Found
     return None
 
 
-def keep_results(backend: Backend, kept: list[Any]) -> Backend:
+def keep_results(backend: Backend, kept: list[Any], operation: str = "attention") -> Backend:
     """Make a backend that keeps what its function returns, as it returns it."""
+    function = backend.function(operation)
+    if function is None:  # as the call says
+        return backend
 
-    @wraps(backend.attention)
+    @wraps(function)
     def run(*arrays: Any, **options: Any) -> Any:
-        kept.append(backend.attention(*arrays, **options))
+        kept.append(function(*arrays, **options))
         return kept[-1]
 
-    run.__signature__ = signature(backend.attention)  # type: ignore[attr-defined] # read by inspect.signature
-    return replace(backend, attention=run)
+    run.__signature__ = signature(function)  # type: ignore[attr-defined] # read by inspect.signature
+    return backend.with_function(operation, run)
 
 
 @contextmanager

@@ -84,7 +84,7 @@ def in_freed_memory(backend: Backend, calls: tuple[Case, ...]) -> Found:
 def keep_results_of_calls(backend: Backend, calls: tuple[Case, ...]) -> Found:
     """Make the calls, and judge the arrays that each of them returned after the last one."""
     kept: list[Any] = []
-    names = [tuple(_outputs(keep_results(backend, kept), case)) for case in calls]
+    names = [tuple(_outputs(keep_results(backend, kept, case.operation), case)) for case in calls]
     verdicts = []
     for case, own, returned in zip(calls, names, kept, strict=True):
         parts = (

@@ -5,13 +5,13 @@ from functools import lru_cache
 from pathlib import Path
 
 from attnspec import Case, find_rule
-from attnspec.backends.constraints import ANY, Constraints
+from attnspec.backends.constraints import ANY, FITTED, Constraints
 from attnspec.conformance.judge.dtypes import in_each
 from attnspec.conformance.judge.traits import numbers
 from attnspec.conformance.run.plan import Outline, Selection, index, matches, require, smallest
 from attnspec.conformance.sizes.sized import SizedCase
 from attnspec.conformance.suite import constraints_in, groups_of, items
-from attnspec.conformance.suite.group import FITTED, Item
+from attnspec.conformance.suite.group import Item
 from attnspec.conformance.traits import SIZED_GROUPS
 from attnspec.golden import cases_of, read_cases
 

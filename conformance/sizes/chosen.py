@@ -47,9 +47,9 @@ def row_of(arguments: Mapping[str, Any], index: tuple[int, ...]) -> dict[str, An
             found[name] = np.broadcast_to(thing, shape)[(*entry, head)][i : i + 1]
         elif name == "sinks":
             found[name] = thing[head : head + 1]
-        elif name == "query_segment_ids":
+        elif name in ("query_segment_ids", "query_positions"):
             found[name] = thing[tuple(entry)][i : i + 1]
-        elif name == "key_segment_ids":
+        elif name in ("key_segment_ids", "key_positions"):
             found[name] = thing[tuple(entry)]
         elif name == "query_lengths":
             found[name] = int(np.broadcast_to(thing, batch)[tuple(entry)] > i)
@@ -57,7 +57,7 @@ def row_of(arguments: Mapping[str, Any], index: tuple[int, ...]) -> dict[str, An
             found[name] = int(np.broadcast_to(thing, batch)[tuple(entry)])
         elif name not in (*found, "query_offset"):
             found[name] = thing
-    if {"is_causal", "window"} & set(found):
+    if {"is_causal", "window"} & set(found) and "query_positions" not in found:
         found["query_offset"] = i + int(
             np.broadcast_to(arguments.get("query_offset", 0), batch)[tuple(entry)]
         )
@@ -90,13 +90,18 @@ def compare_rows(
     largest = 0.0
     options: dict[str, Any] = {"accuracy": accuracy, "working": working, "profile": profile}
     for index in rows:
-        values = exact_row(arguments, index, dialect)
+        try:
+            values = exact_row(arguments, index, dialect)
+        except ValueError:  # the standard does not define the row (NUM-14)
+            continue
         if not empty and values["lse"] == -np.inf:
             continue
         allowed = budget("attention", row_of(arguments, index), dtype, **options)
         for name in outputs:
             got, unit_of = np.asarray(outputs[name][index]), unit if name == "lse" else 1.0
             value = values[name] / unit_of
+            if name == "lse" and value == np.inf and np.isnan(got) and np.isnan(values["output"]).all():
+                continue  # NUM-11 permits it
             own = allowed[name][0] / unit_of + (rounding * np.abs(value) if rounding else 0.0)
             found = compare(name, got, value, own, *accepted_dtypes(name, dtype))
             if isinstance(found, Difference):

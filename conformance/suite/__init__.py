@@ -8,10 +8,10 @@ from importlib import import_module
 from pathlib import Path
 
 from attnspec import CHAPTERS, Case, SpecError
-from attnspec.backends.constraints import ANY, Constraints
+from attnspec.backends.constraints import ANY, FITTED, Constraints
 from attnspec.case import SIZES
 from attnspec.conformance.judge.dtypes import in_each
-from attnspec.conformance.suite.group import FITTED, Chapter, Group, Item
+from attnspec.conformance.suite.group import Chapter, Group, Item
 from attnspec.golden import cases_of, read_cases
 
 #: The modules with groups, by chapter. A chapter with many groups has several.

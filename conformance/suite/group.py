@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnspec import Case
-from attnspec.backends.constraints import ANY, Constraints
+from attnspec.backends.constraints import ANY, FITTED, Constraints
 from attnspec.case import Alternative, Misuse
 from attnspec.conformance.relations.relation import Found, Relation
 from attnspec.conformance.suite import datasets
@@ -26,8 +26,6 @@ Arguments = Mapping[str, Any]
 #: Every problem is drawn in float32 and in one other dtype. The other dtype depends on the shape, so that
 #: there are few pairs of shape and dtype, because some libraries compile for each pair.
 _TURN = ("float16", "float64", "bfloat16")
-#: The separator before the constraints in the name of a case.
-FITTED = "+"
 _AMPLITUDES = (1.0, 0.125, 4.0)
 _SHARED = (*SHAPES, *GROUPED, *MASKED)
 

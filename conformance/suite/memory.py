@@ -27,6 +27,7 @@ from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
 from attnspec.conformance.suite.options import OPTIONS, Options, biased, draw_option, sinks
 from attnspec.conformance.suite.problem import Problem, Shape
 from attnspec.conformance.suite.words import few_words
+from attnspec.operations.stacks import FORMS, STACKS
 
 chapter = Chapter("errors")
 
@@ -174,6 +175,17 @@ def results_kept_by_the_caller(draw: Draw, size: str) -> Iterator[Yielded]:
     shapes = (shape, shape, shape._replace(keys=shape.keys // 2), shape)
     calls = [_problem(draw, shape, index).arguments for index, shape in enumerate(shapes)]
     yield _relate(keep_results_of_calls, *calls)
+
+
+@chapter.group("ERR-13")
+def results_of_forms_kept_by_the_caller(draw: Draw) -> Iterator[Yielded]:
+    """The arrays that a call of a form returned keep their numbers while other calls of it are made."""
+    for index, (name, form) in enumerate({**FORMS, **STACKS}.items()):
+        random, sizes = np.random.default_rng(draw.number(index)), Sizes(name=name, encoding="int8")
+        calls = (draw_call(random, "float32", form.layers, sizes) for _ in range(3))
+        yield _relate(
+            keep_results_of_calls, *(Call(call, operation=name, outputs=("output",)) for call in calls)
+        )
 
 
 @chapter.group("ERR-13", each=("nothing", *OPTIONS))

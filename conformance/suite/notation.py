@@ -1,14 +1,18 @@
 """The chapter `notation`: axes, shapes, and shapes that are refused."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from attnspec.case import Alternative, Misuse
 from attnspec.conformance.judge.expected import exact
+from attnspec.conformance.suite.drawn_stacks import Sizes, draw_call
 from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
 from attnspec.conformance.suite.problem import GROUPED, SHAPES, Shape
+from attnspec.conformance.suite.words import draw_in_turn
+from attnspec.operations.stacks import FORMS, STACKS
 
 chapter = Chapter("notation")
 
@@ -96,6 +100,17 @@ def nothing_to_compute(draw: Draw, empty: str) -> Iterator[Yielded]:
     for problem in draw.problems((Shape(outer, queries, keys, 4, 4),)):
         yield problem.arguments
         yield problem.arguments | {"is_causal": True}
+
+
+@chapter.group("SHAPE-7", each=("queries", "keys"))
+def nothing_to_compute_in_a_form(draw: Draw, empty: str) -> Iterator[Yielded]:
+    """With no queries or no keys the results of a form have the right shapes."""
+    forms = {**FORMS, **STACKS}
+    of = {"queries": Sizes(queries=(0, 0, 0)), "keys": Sizes(keys=(0, 0, 0))}[empty]
+    sizes = [replace(of, name=name, encoding="int8") for name in forms]
+    for random, dtype, own in draw_in_turn(draw, *sizes):
+        call = draw_call(random, dtype, forms[own.name].layers, own)
+        yield Call(call, operation=own.name, outputs=("output", "lse"))
 
 
 @chapter.group("SHAPE-6", each=tuple(_MISFITS))

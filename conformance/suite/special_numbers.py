@@ -1,15 +1,20 @@
 """The chapter `numerics`: NaN and infinity where they are attended to."""
 
-from collections.abc import Iterator
-from itertools import product
+from collections.abc import Iterator, Mapping
+from itertools import chain, pairwise, product
 from typing import Any
 
 import numpy as np
 
+from attnspec.conformance.judge.expected import exact
+from attnspec.conformance.suite.drawn_stacks import Sizes, draw_call
 from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
 from attnspec.conformance.suite.options import sinks
 from attnspec.conformance.suite.problem import GROUPED, MASKED, SHAPES, Shape
 from attnspec.conformance.suite.tiled_masks import WIDTHS
+from attnspec.conformance.suite.words import draw_in_turn
+from attnspec.operations.stacks import FORMS, STACKS
+from attnspec.reference import function
 
 chapter = Chapter("numerics")
 
@@ -164,3 +169,69 @@ def number_that_is_none_at_every_width(draw: Draw, which: tuple[str, int]) -> It
             else:
                 array[0, 1, place, 1] = number
             yield Call(arguments, ("NUM-12",) if name == "value" else ("NUM-11",))
+
+
+#: The arrays that hold the queries, keys and values of a form. A scale of NaN makes NaN of codes.
+_STORED: Mapping[str, tuple[str, ...]] = {
+    "query": ("query",),
+    "key": ("key", "key_pages", "key_scales"),
+    "value": ("value", "value_pages", "value_scales"),
+}
+_EVERY = {**FORMS, **STACKS}
+
+
+@chapter.group("NUM-11", "NUM-12", each=tuple(_STORED))
+def number_that_is_none_in_a_form(draw: Draw, part: str) -> Iterator[Yielded]:
+    """NaN in a query, a key or a value of a form reaches rows of its head and its sequence, and no other."""
+    forms = [Sizes(name=name, encoding="int8") for name in _EVERY if "latent" not in name]
+    for random, dtype, sizes in _in_both_turns(draw, *forms):
+        call = draw_call(random, dtype, _EVERY[sizes.name].layers, sizes)
+        name = next((own for own in _STORED[part] if own in call and call[own].dtype.kind not in "iu"), "")
+        for _ in range(_TRIALS if name else 0):
+            array = call[name].copy()
+            array[tuple(random.integers(array.shape))] = np.nan
+            if _reaches_whole_heads(sizes.name, call | {name: array}, one=part == "query"):
+                call[name] = array
+                break
+        rules = ("NUM-12",) if part == "value" else ("NUM-11",)
+        yield Call(call, rules, operation=sizes.name, outputs=("output",))
+
+
+def _in_both_turns(draw: Draw, *sizes: Sizes) -> Iterator[tuple[np.random.Generator, str, Sizes]]:
+    return chain.from_iterable(draw_in_turn(draw, *sizes, turn=turn) for turn in (0, 1))
+
+
+#: How often a place is drawn. Most keys are in no list of a query, or in those of some queries only. A call
+#: in which none fits stays as it is, so that each seed draws as many calls.
+_TRIALS = 40
+
+
+def _reaches_whole_heads(name: str, call: Mapping[str, Any], *, one: bool) -> bool:
+    """Whether some rows are NaN, and others not: one, or all of some heads of some sequences.
+
+    A row beside them that does not attend to the place may be NaN by MASK-13.
+    """
+    none = np.isnan(function(name)(**call)).any(axis=-1)  # (*B, Hq, L)
+    starts = call.get("query_starts", np.array([0, none.shape[-1]]))
+    parts = [none[..., start:end] for start, end in pairwise(starts) if end > start]
+    whole = all((part.all(axis=-1) == part.any(axis=-1)).all() for part in parts)
+    return bool(none.any() and not none.all() and (none.sum() == 1 if one else whole))
+
+
+@chapter.group("NUM-11")
+def query_that_is_none_in_a_latent_form(draw: Draw) -> Iterator[Yielded]:
+    """NaN in a query makes its row NaN, and every other row is that of the call without it."""
+    names = (
+        "latent_attention",
+        "packed_paged_latent_attention",
+        "packed_paged_quantized_listed_latent_attention",
+    )
+    for random, dtype, sizes in _in_both_turns(draw, *(Sizes(name=name, encoding="int8") for name in names)):
+        call = draw_call(random, dtype, _EVERY[sizes.name].layers, sizes)
+        values = exact(sizes.name, call)
+        row = tuple(random.choice(np.argwhere(np.isfinite(values["lse"]))))
+        query, output = call["query"].copy(), values["output"].copy()
+        query[(*row, 0)] = output[row] = np.nan
+        yield Call(
+            call | {"query": query}, operation=sizes.name, outputs=("output",), expected={"output": output}
+        )
