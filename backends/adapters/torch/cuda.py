@@ -72,7 +72,8 @@ def efficient_backend() -> Backend:
 def cudnn_backend() -> Backend:
     """Force the kernel of cuDNN, which takes half precision."""
     constraints = Constraints(depths=(8, 64), value_depth="key")
-    return _backend("torch-cuda-cudnn", SHORT, _by_cudnn, (*_OF_FLASH, *_OF_CUDNN), constraints)
+    function = partial(_attention, kernel=SDPBackend.CUDNN_ATTENTION)
+    return _backend("torch-cuda-cudnn", SHORT, function, (*_OF_FLASH, *_OF_CUDNN), constraints)
 
 
 def math_backend() -> Backend:
@@ -126,24 +127,6 @@ def _by_flash(
     return _attention(query, key, value, scale=scale, is_causal=is_causal, kernel=kernel)
 
 
-def _by_cudnn(
-    query: Any,
-    key: Any,
-    value: Any,
-    *,
-    scale: float | None = None,
-    bias: Any = None,
-    mask: Any = None,
-    is_causal: bool = False,
-) -> Any:
-    pairs = (query.shape[-2], key.shape[-2])
-    for given in (bias, mask):
-        if given is not None and (tuple(given.shape[-2:]) != pairs or not given.is_contiguous()):
-            raise Unsupported("strides of a bias are not those that are read: torch/cuda_cudnn_bias")
-    options = {"scale": scale, "bias": bias, "mask": mask, "is_causal": is_causal}
-    return _attention(query, key, value, **options, kernel=SDPBackend.CUDNN_ATTENTION)
-
-
 def _attention(
     query: Any,
     key: Any,
@@ -155,7 +138,10 @@ def _attention(
     is_causal: bool = False,
     kernel: Any,
 ) -> Any:
-    attn_mask = to_attn_mask(mask, bias, 2)
+    attn_mask, pairs = to_attn_mask(mask, bias, 2), (query.shape[-2], key.shape[-2])
+    own = attn_mask is not None and (attn_mask.shape[-2:] != pairs or not attn_mask.is_contiguous())
+    if kernel == SDPBackend.CUDNN_ATTENTION and own:
+        raise Unsupported("strides of a bias are not those that are read: torch/cuda_cudnn_bias")
     if is_causal and attn_mask is not None:
         raise Unsupported(
             "scaled_dot_product_attention is documented to take attn_mask or is_causal, not both"
