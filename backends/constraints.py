@@ -17,7 +17,7 @@ FITTED = "+"
 _OPERATION = OPERATIONS["attention"]
 _SUFFIX = re.compile(
     r"(?!$)(a[34])?(-?d\d+(\.\d+)*)?(-?l\d+)?(-?s\d+)?(-?equal(\.(heads|depths|lengths))+)?(-?always(\.\w+)+)?"
-    r"(-?one\.query)?(-?scales\.\w+)?"
+    r"(-?one\.query)?(-?scales\.\w+)?(-?window\.both)?"
 )
 
 
@@ -51,6 +51,8 @@ class Constraints:
         without an offset.
     scales : {"", "tensor", "head", "token"}
         Set if it takes scales of codes in one shape: what has a scale of its own.
+    window : {"sides", "both"}
+        ``both`` if a window has as many keys on both sides.
 
     Examples
     --------
@@ -70,6 +72,7 @@ class Constraints:
     lengths: Literal["any", "equal"] = "any"
     slopes: Literal["", "start", "end"] = ""
     scales: Literal["", "tensor", "head", "token"] = ""
+    window: Literal["sides", "both"] = "sides"
 
     @property
     def suffix(self) -> str:
@@ -91,6 +94,7 @@ class Constraints:
             "always." + ".".join(on) if on else "",
             "one.query" if self.one_query else "",  # with a point: what ends as `-one` is read as a dtype
             f"scales.{self.scales}" if self.scales else "",
+            "window.both" if self.window == "both" else "",
         )
         return "-".join(part for part in parts if part)
 
@@ -104,11 +108,11 @@ class Constraints:
             If the suffix is invalid.
         """
         parts: dict[str, Any] = {"a": None, "depths": (), "l": 1, "s": 1, "equal": [], "always": {}}
-        parts |= {"one": "", "scales": ""}
+        parts |= {"one": "", "scales": "", "window": "sides"}
         if not _SUFFIX.fullmatch(suffix):
             raise ValueError(f"case: expected a suffix such as +d64.128-s16, got +{suffix}")
         for part in suffix.split("-"):
-            if part == "one.query" or part.startswith("scales"):
+            if part.startswith(("one.", "scales.", "window.")):
                 parts[part.partition(".")[0]] = part.partition(".")[2]
             elif part.startswith("always"):
                 parts["always"] = dict.fromkeys(part.split(".")[1:], True)
@@ -128,6 +132,7 @@ class Constraints:
             one_query=bool(parts["one"]),
             lengths="equal" if "lengths" in parts["equal"] else "any",
             scales=parts["scales"],
+            window=parts["window"],
         )
 
 

@@ -134,7 +134,7 @@ def test_names_have_a_suffix_of_the_constraints():
         DEEP,
         Constraints(depths=(8, 16), multiple=(4, 1)),
         CAUSAL,
-        Constraints(one_query=True),
+        Constraints(one_query=True, window="both"),
         Constraints(axes=4, heads="equal", value_depth="key", one_query=True, scales="token"),
     ],
 )
@@ -291,6 +291,14 @@ def declining(operation):
     declined = Verdict("k", "a-float32", "", ("SOFT-1",), "unsupported", "float32", operation, declined=True)
     run = Run(Header("1", cases=(declined.case,)), [Subject("k", "numpy", "2")], [declined], ended=True)
     return run.judged()[0].problem
+
+
+def test_a_window_of_one_number_is_judged_on_calls_of_equal_sides():
+    every = list(items(rules=("MASK-8",), constraints=Constraints(window="both")))
+    own = [item for item in every if isinstance(item, Case) and not (item.expected or item.misuse)]
+    windows = [item.arguments["window"] for item in own if isinstance(item.arguments.get("window"), tuple)]
+    assert all(left == right for left, right in windows if None not in (left, right) and max(left, right))
+    assert sum(left == right for left, right in windows) > 20
 
 
 @pytest.mark.parametrize("operation", [name for name in OPERATIONS if not name.endswith("_vjp")])

@@ -139,6 +139,7 @@ def test_what_is_ignored_has_to_be_names():
         ("sm_scale", ("scale",)),
         ("logits_soft_cap", ("softcap",)),
         ("sliding_window", ("window",)),
+        ("one_sided_window", ("window",)),
         ("Attn_Bias", ("bias",)),
         ("segment_ids", ("query_segment_ids", "key_segment_ids")),
         ("quer", ("query",)),

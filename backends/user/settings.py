@@ -217,6 +217,7 @@ def _constraints(where: str, table: Mapping[str, Any]) -> Constraints:
         lengths="equal" if joined == 1 else table.get("lengths", "any"),
         slopes="" if "slopes" not in table else "end" if _is_from_end(table) else "start",
         scales=_scales(table),
+        window="both" if table.get("window") == "both" else "sides",
     )
 
 

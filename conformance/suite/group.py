@@ -157,7 +157,7 @@ class Group:
             beside = isinstance(yielded, Calls) and yielded.beside
             asked = made if constraints is ANY else with_always(made, constraints, beside=beside)
             if constraints is not ANY and isinstance(asked, Case):
-                asked = fit_form(asked, drawn)
+                asked = fit_form(with_equal_sides(asked, constraints), drawn)
             number = counts[made.dtype] = counts.get(made.dtype, 0) + 1
             # After the first changed shape, all names have the suffix, because cases may share a problem.
             suffix = FITTED + constraints.suffix if draw.changed or asked is not made else ""
@@ -207,6 +207,20 @@ def with_always(item: Item, constraints: Constraints, *, beside: bool = False) -
     if not all(np.isfinite(item.arguments[name]).all() for name in ("query", "key", "value")):
         return item
     return replace(item, arguments={**constraints.always, **item.arguments})
+
+
+def with_equal_sides(case: Case, constraints: Constraints) -> Case:
+    """Give both sides of a window the keys of the longer one, for an implementation that takes one number."""
+    window = case.arguments.get("window")
+    own = case.expected or case.misuse or case.alternatives
+    if constraints.window != "both" or own or not isinstance(window, tuple) or None in window:
+        return case
+    side = max(window)
+    return (
+        case
+        if side in (0, min(window))
+        else replace(case, arguments={**case.arguments, "window": (side, side)})
+    )
 
 
 def _as_case(item: Item) -> Case:

@@ -275,6 +275,8 @@ def meant(name: str) -> tuple[str, ...]:
     results = tuple(ours for ours, theirs in ALIASES.items() if name.lower() in theirs)
     if results or name in NO_COUNTERPART or name.lower() in ANGLES:
         return results
+    if "window" in name.lower().split("_"):  # such as one_sided_window
+        return ("window",)
     spelled = {word: ours for ours, theirs in ALIASES.items() for word in (*theirs, ours) if len(word) > 3}
     near = get_close_matches(name.lower(), spelled, 1, 0.75)
     return (spelled[near[0]],) if near else ()
