@@ -60,7 +60,7 @@ class Calls:
         #: The reason for each conclusion.
         self.why: dict[str, str] = {}
         #: The variants that the calls so far show.
-        self.variants: dict[str, str] = {}
+        self.variants: dict[str, Any] = {}
         #: Whether positions are aligned at the last key, once a call has shown it.
         self.at_end: bool | None = None
         #: The nearest convention of a call without options, its base, and its distance; None before any.
@@ -204,7 +204,7 @@ class Calls:
         """Whether results are close to those of the reference with the given options."""
         if got["output"].shape != (*arrays["query"].shape[:-1], arrays["value"].shape[-1]):
             return False
-        expected = self._expected(arrays, options)
+        expected = self.expected(arrays, options)
         return all(
             x.shape == expected[name].shape
             and np.allclose(x.astype(np.float64), expected[name], tolerance, tolerance)
@@ -215,13 +215,14 @@ class Calls:
         self, got: Mapping[str, Any], arrays: Mapping[str, Any], options: Mapping[str, Any] | None = None
     ) -> float:
         """Return the mean error of an output, with at most 1 for each element; infinity for wrong shapes."""
-        expected = self._expected(arrays, options)
+        expected = self.expected(arrays, options)
         if any(x.shape != expected[name].shape for name, x in got.items()):
             return np.inf
         errors = np.abs(got["output"].astype(np.float64) - expected["output"])
         return float(np.mean(np.minimum(np.nan_to_num(errors, nan=1), 1)))
 
-    def _expected(self, arrays: Mapping[str, Any], options: Mapping[str, Any] | None) -> dict[str, Any]:
+    def expected(self, arrays: Mapping[str, Any], options: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Return the results of the reference with the given options."""
         options = {"scale": self.plain, **self.base, **(options or {})}
         if "query_positions" in options:
             options.pop("query_offset", None)

@@ -35,7 +35,7 @@ class Inference:
 
     convention: Convention
     #: Variants that it shows, by rule.
-    dialect: Mapping[str, str] = field(default_factory=dict)
+    dialect: Mapping[str, Any] = field(default_factory=dict)
     #: Parameters without a canonical argument, or whose behaviour does not match their name.
     ignore: tuple[str, ...] = ()
     #: The reason for each key of the configuration.

@@ -27,6 +27,8 @@ from attnspec.backends.user.confirm import (
 from attnspec.backends.user.convention import LAYOUTS, OF_FOUR_AXES, OTHER, Convention
 from attnspec.backends.user.defaults import ATTRIBUTES
 from attnspec.backends.user.description import PLACES, Inference, Known, dtypes_to_try
+from attnspec.backends.user.empty_rows import note_empty_rows
+from attnspec.backends.user.gradients import note_gradients
 from attnspec.backends.user.limits import infer_axes, infer_limits
 from attnspec.backends.user.signature import required_parameters
 from attnspec.backends.user.trials import (
@@ -216,6 +218,8 @@ class _Probe(Calls):
         # Slopes beside a bias cannot be passed.
         ignored += {own for own in self.guesses if own.lower() in SLOPES} - {*convention.slopes.split()}
         note_precision(self, convention)
+        note_empty_rows(self, convention, limits.get("dtypes", self.backend.dtypes))
+        note_gradients(self, convention)
         if ignored:
             self.why["ignore"] = reason_to_ignore(ignored)
         shared = [own for own in convention.names.values() if [*convention.names.values()].count(own) > 1]
