@@ -20,6 +20,7 @@ from reported import (
 
 from attnspec import levels
 from attnspec.backends import describe
+from attnspec.conformance import traits
 from attnspec.conformance.attribution.levels import rules_of
 from attnspec.conformance.attribution.report import Outcome, Report
 from attnspec.conformance.judge.judge import judge
@@ -228,6 +229,34 @@ def test_the_headline(report, outcome, headline):
     text = summary.headline(report)
     assert text == headline or (headline.endswith("...") and text.startswith(headline[:-3]))
     assert to_markdown(report).startswith(f"## attnspec: {headline.removesuffix('...')}")
+
+
+EMPTY_ROW, NO_KEYS = (replace(FAIL, case=name, traits=(name,)) for name in (traits.EMPTY, traits.NOTHING))
+BOTH = replace(NO_KEYS, traits=(traits.EMPTY, traits.NOTHING))
+A_ROW, WITHOUT = "with a row that has nothing to attend to", "with no queries, keys or batch entries"
+
+
+@pytest.mark.parametrize(
+    ("failing", "edge"),
+    [
+        ([EMPTY_ROW], A_ROW),
+        ([BOTH], WITHOUT),
+        ([EMPTY_ROW, BOTH], A_ROW),
+        ([EMPTY_ROW, NO_KEYS], f"{A_ROW} or {WITHOUT}"),
+        ([EMPTY_ROW, replace(FAIL, case="other")], ""),
+    ],
+)
+def test_the_headline_names_the_edge_that_all_failures_share(failing, edge):
+    def line(*passing):
+        report = Report(replace(RESULTS, verdicts=(*failing, *passing)))
+        assert report.outcome is Outcome.FAILS
+        return summary.headline(report)
+
+    passing = [replace(PASS, case=str(number), traits=()) for number in range(3)]
+    start = f"conforms but for calls {edge}: " if edge else "does not conform: "
+    assert line(*passing).startswith(start + f"{len(failing)} case")
+    at_the_edge = [replace(one, traits=(traits.EMPTY, traits.NOTHING)) for one in passing]
+    assert line(*at_the_edge).startswith("does not conform: ")
 
 
 def test_one_bad_backend_leaves_the_other_its_levels_and_a_wrong_value_is_no_refusal():

@@ -30,7 +30,7 @@ _KINDS = {
     "earlier": "depends on earlier calls: a call that failed passes as the first call of a process",
 }
 #: What calls have in common, in words. An option has its own name.
-_TRAITS = {
+TRAITS = {
     traits.NO_SCALE: "without a scale",
     traits.SHARED: "with shared key heads",
     traits.NOTHING: "with no queries, keys or batch entries",
@@ -203,7 +203,7 @@ def trait_text(trait: str) -> str:
     }
     if trait.startswith(traits.MORE_THAN) or traits.NOT_A_MULTIPLE in trait:
         return f"with {trait}"
-    return _TRAITS.get(trait) or numbers.get(trait, f"with `{trait}`")
+    return TRAITS.get(trait) or numbers.get(trait, f"with `{trait}`")
 
 
 def _common_line(common: Common) -> Iterator[str]:

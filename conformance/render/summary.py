@@ -1,7 +1,7 @@
 """The summary of a run: the part of the suite, the result in one line, and lines about each backend."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from attnspec import levels
 from attnspec.conformance.attribution.declined import declined_lines
@@ -22,8 +22,11 @@ from attnspec.conformance.render.counts import (
     unsupported_line,
     unsupported_lines,
 )
+from attnspec.conformance.render.finding import TRAITS
 from attnspec.conformance.render.text import brief
 from attnspec.conformance.results import Results, Subject
+from attnspec.conformance.traits import EMPTY, NOTHING
+from attnspec.conformance.verdict import Verdict
 
 #: The largest number of rules that are named as missing for a level.
 _MOST_RULES = 6
@@ -33,10 +36,15 @@ _MOST_CASES = 3
 _FEW_VALUES = 0.02
 #: The largest number of characters of the result of an unmet SHOULD.
 _MOST_OF_UNMET = 70
+#: The edges at which a kernel that is right otherwise may fail, and both of them.
+_EDGES = ((NOTHING,), (EMPTY,), (EMPTY, NOTHING))
 
 
 def headline(report: Report) -> str:
-    """Return the result of a run in one line. It says "conforms" only for a good run."""
+    """Return the result of a run in one line.
+
+    It says "conforms" only for a good run, or beside the edge that all failures of one backend share.
+    """
     subjects = report.results.subjects
     if report.failures.stale and report.outcome is Outcome.FAILS and not report.failures.new:
         return "does not conform: entries of known failures no longer apply"
@@ -81,11 +89,22 @@ def _values_verdict(report: Report, subject: Subject) -> str:
         return f"does not conform to level {report.level}{more}"
     if failing:
         rules = {verdict.main_rule for verdict in failing}
-        return f"does not conform: {_fail(len(failing))} under {number_of(len(rules), 'rule')}{more}"
+        edge = _edge_of(failing, report.verdicts(subject))
+        result = f"conforms but for calls {edge}" if edge else "does not conform"
+        return f"{result}: {_fail(len(failing))} under {number_of(len(rules), 'rule')}{more}"
     known = sum(verdict.backend == subject.name for verdict, _ in report.failures.known)
     if report.failures.stale and not new:  # the run fails because of this, and not because of the backend
         return "does not fail, but entries of known failures no longer apply: remove them"
     return _good(report, reached, known, good=report.good or bool(new)) + lacking
+
+
+def _edge_of(failing: Sequence[Verdict], verdicts: Iterable[Verdict]) -> str:
+    """Return the words for the edge that all failing cases share, if more calls without it pass."""
+    for edges in _EDGES:
+        if all({*edges} & {*verdict.traits} for verdict in failing):
+            passing = [x for x in verdicts if x.status == "pass" and not {*edges} & {*x.traits}]
+            return " or ".join(TRAITS[edge] for edge in edges) if len(passing) > len(failing) else ""
+    return ""
 
 
 def _few_values(report: Report, subject: Subject) -> str:
