@@ -48,6 +48,7 @@ def emulate(signature: Signature, given: dict[str, Any]) -> Any:
     axes = 3 if signature.layout == "SHD" else 4
     if "four axes" in quirks or signature.layout != "BHSD":
         _require(query.ndim == key.ndim == value.ndim == axes, f"expected {axes} axes")
+    _require("groups" not in quirks or query.ndim == 4 == key.ndim + 1, "expected (tokens, Hkv, groups, D)")
     _require("equal" not in quirks or query.ndim < 3 or query.shape[-3] == key.shape[-3], "heads")
     _require("float32" not in quirks or query.dtype == np.float32, "dtype")
     _require("float128" not in quirks, "dtype")

@@ -249,9 +249,10 @@ class Calls:
             f"depths {', '.join(map(str, depths))}, dtypes {dtypes}, with and without causality, "
             f"arrays of {self.backend.library}{shown}; if it takes other arrays, name their library, "
             'such as array = "torch"; if it takes one query without an axis of positions, judge a function '
-            "that calls it for each query; if it takes only some calls, write what you know under "
-            '[backend] in attnspec.toml, as in axes = 4, depths = [20] or dtypes = ["float16"], and run this '
-            "again"
+            "that calls it for each query; if the heads of its query are in two axes, or its arrays have "
+            "other axes, judge a wrapper with these arguments (spec/calls.md); if it takes only some calls, "
+            "write what you know under [backend] in attnspec.toml, as in axes = 4, depths = [20] or "
+            'dtypes = ["float16"], and run this again'
         )
 
 

@@ -18,7 +18,7 @@ from attnspec.backends.user.function import as_function, attribute_of
 from attnspec.backends.user.place import find
 from attnspec.backends.user.probe import probe
 from attnspec.backends.user.settings import settings_of_table
-from attnspec.backends.user.signature import form_of, form_of_codes, operation_by_name
+from attnspec.backends.user.signature import check_pages, form_of, form_of_codes, operation_by_name
 from attnspec.backends.user.trials import UNCONFIRMED
 
 #: The reason beside a key that was there before.
@@ -46,6 +46,7 @@ def infer_configuration(place: str, array: str = "", keys: Mapping[str, Any] = M
     named = "" if keys else operation_by_name(attribute_of(place), function)
     backend = Backend(place, library, function, settings.dtypes or library.default_dtypes)
     convention = settings.convention or Convention()
+    check_pages(backend.name, function)
     known = Known(convention, frozenset(keys), tuple(keys.get("depths", ())))
     operation = settings.operation or named or form_of(function)[0]
     try:

@@ -17,6 +17,7 @@ from attnspec.operations import REQUIRED
 from attnspec.operations.aliases import (
     ALIASES,
     ANGLES,
+    LISTS_OF_PAGES,
     NO_COUNTERPART,
     OF_COMPANIONS,
     SLOPES,
@@ -216,8 +217,20 @@ def form_of_codes(operation: str, function: Callable[..., Any]) -> tuple[str, st
     return (codes, own) if codes in OPERATIONS and codes != operation else ("", "")
 
 
+def check_pages(name: str, function: Callable[..., Any]) -> None:
+    """Refuse a function that needs lists of pages or blocks with their starts, which no key describes."""
+    own = [x for x in required_parameters(function) if x.lower().endswith(LISTS_OF_PAGES)]
+    if len({ending for ending in LISTS_OF_PAGES for x in own if x.lower().endswith(ending)}) > 1:
+        raise BackendError(
+            f"backend {name}: {', '.join(own)}: no key of attnspec.toml describes lists of pages with their "
+            "starts; judge a wrapper that takes block_table and key_lengths and makes these of them "
+            "(spec/calls.md, under FlashInfer, has the translation)"
+        )
+
+
 def check_form(name: str, function: Callable[..., Any]) -> None:
     """Refuse a function of another operation as one of attention, and say what to write."""
+    check_pages(name, function)
     operation, own = form_of(function)
     if operation:
         parameters = inspect.signature(function).parameters

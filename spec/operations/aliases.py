@@ -221,6 +221,8 @@ ANGLES = (
     *("cos", "sin", "rotary_cos", "rotary_sin", "cos_cached", "sin_cached", "rope_cos", "rope_sin"),
     *("freqs", "freqs_cis", "rotary_emb", "rotary_freqs", "position_embeddings", "cos_sin_cache"),
 )
+#: The endings of parameters for pages in lists one after the other, of which a function has several.
+LISTS_OF_PAGES = ("indptr", "indices", "last_page_len")
 
 _DROPOUT = "attention has only dropout_mask; seeded_dropout_attention has a probability"
 _NO_RESULT = "does not change the result"
