@@ -258,11 +258,12 @@ def _plainness(outline: Outline) -> tuple[object, ...]:
 
 
 def _is_plain(outline: Outline) -> bool:
-    """Whether a call is of a form, with what stores its arrays, a scale and lengths alone."""
+    """Whether a call is of a form, with what stores its arrays, a scale, lengths and causality alone."""
     operation, arguments = outline.calls[0]
     form = OPERATIONS[operation]
     stored = {own.name for own in form.arguments.values() if own.required or {"data", "form"} & {*own.role}}
-    return bool(form.layers) and not outline.refusal and {*arguments} <= stored | {"scale", "key_lengths"}
+    plain = stored | {"scale", "key_lengths", "is_causal"}
+    return bool(form.layers) and not outline.refusal and {*arguments} <= plain
 
 
 def calls_of_arguments(outlines: Iterable[Outline], quick: Collection[str] = ()) -> set[str]:
