@@ -147,7 +147,8 @@ class _Storage:
         # Rows past a length are cut out of packed rows, and every call of pages has the lengths of keys.
         apart = ("query_offset", *(LENGTHS.values() if rows.packed else ()))
         offset = rows.offset(given, own="query_offset" in taken)
-        for encoding in encodings(held, taken, sum(rows.sizes.values())) if sources else ("",):
+        only = rows.backend.constraints.encoding
+        for encoding in encodings(held, taken, sum(rows.sizes.values()), only) if sources else ("",):
             call, shared = code(rows.backend, self.plain, numbers, taken, encoding)
             stored = {
                 name: rows.store(x, self.letters.get(name, ()))

@@ -17,7 +17,7 @@ FITTED = "+"
 _OPERATION = OPERATIONS["attention"]
 _SUFFIX = re.compile(
     r"(?!$)(a[34])?(-?d\d+(\.\d+)*)?(-?l\d+)?(-?s\d+)?(-?equal(\.(heads|depths|lengths))+)?(-?always(\.\w+)+)?"
-    r"(-?one\.query)?(-?scales\.\w+)?(-?window\.both)?"
+    r"(-?one\.query)?(-?scales\.\w+)?(-?encoding\.\w+)?(-?window\.both)?"
 )
 
 
@@ -51,6 +51,8 @@ class Constraints:
         without an offset.
     scales : {"", "tensor", "head", "token"}
         Set if it takes scales of codes in one shape: what has a scale of its own.
+    encoding : str
+        The encoding of codes that it takes, if it takes only one.
     window : {"sides", "both"}
         ``both`` if a window has as many keys on both sides.
 
@@ -72,6 +74,7 @@ class Constraints:
     lengths: Literal["any", "equal"] = "any"
     slopes: Literal["", "start", "end"] = ""
     scales: Literal["", "tensor", "head", "token"] = ""
+    encoding: str = ""
     window: Literal["sides", "both"] = "sides"
 
     @property
@@ -94,6 +97,7 @@ class Constraints:
             "always." + ".".join(on) if on else "",
             "one.query" if self.one_query else "",  # with a point: what ends as `-one` is read as a dtype
             f"scales.{self.scales}" if self.scales else "",
+            f"encoding.{self.encoding}" if self.encoding else "",
             "window.both" if self.window == "both" else "",
         )
         return "-".join(part for part in parts if part)
@@ -108,11 +112,11 @@ class Constraints:
             If the suffix is invalid.
         """
         parts: dict[str, Any] = {"a": None, "depths": (), "l": 1, "s": 1, "equal": [], "always": {}}
-        parts |= {"one": "", "scales": "", "window": "sides"}
+        parts |= {"one": "", "scales": "", "encoding": "", "window": "sides"}
         if not _SUFFIX.fullmatch(suffix):
             raise ValueError(f"case: expected a suffix such as +d64.128-s16, got +{suffix}")
         for part in suffix.split("-"):
-            if part.startswith(("one.", "scales.", "window.")):
+            if part.startswith(("one.", "scales.", "encoding.", "window.")):
                 parts[part.partition(".")[0]] = part.partition(".")[2]
             elif part.startswith("always"):
                 parts["always"] = dict.fromkeys(part.split(".")[1:], True)
@@ -132,6 +136,7 @@ class Constraints:
             one_query=bool(parts["one"]),
             lengths="equal" if "lengths" in parts["equal"] else "any",
             scales=parts["scales"],
+            encoding=parts["encoding"],
             window=parts["window"],
         )
 
@@ -164,6 +169,7 @@ def fields_about(operation: str) -> tuple[str, ...]:
         "heads": letters.issuperset(_HEADS),
         "value_depth": letters.issuperset(_DEPTHS),
         "one_query": bool(declared.layers) and "packed" not in declared.layers,
+        "encoding": "encoding" in declared.arguments,
     }
     return tuple(field for field, decides in about.items() if decides)
 
@@ -180,9 +186,20 @@ def fits(constraints: Constraints, arguments: Mapping[str, Any], operation: str 
             sizes.setdefault(letter, []).append(shape[-place] if place <= len(shape) else 1)
     misfit = _shape_misfit(constraints, sizes) or _slope_misfit(constraints, arguments)
     misfit = misfit or _scale_misfit(constraints, arguments)
+    if other := other_encoding(constraints, arguments, operation):
+        misfit = misfit or f"takes only codes of {constraints.encoding}, got {other}"
     if misfit or not set(_OPERATION.arrays) <= set(OPERATIONS[operation].arrays):
         return misfit
     return _axes_misfit(constraints, arguments) or _option_misfit(constraints, arguments)
+
+
+def other_encoding(constraints: Constraints, arguments: Mapping[str, Any], operation: str) -> str:
+    """Return the encoding of the codes of a call if it is not the one that is taken; empty otherwise."""
+    declared = OPERATIONS[operation].arguments.get("encoding")
+    if declared is None or not constraints.encoding:
+        return ""
+    encoding = arguments.get("encoding", declared.default)
+    return "" if encoding == constraints.encoding else str(encoding)
 
 
 def _arrays(operation: str) -> list[Argument]:

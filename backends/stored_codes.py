@@ -23,9 +23,11 @@ _MOST, _EXPONENTS = 3, range(9)
 _TILE = 128
 
 
-def encodings(arrays: Iterable[Any], taken: frozenset[str], number: int) -> tuple[str, ...]:
-    """List the encodings that hold some arrays, in an order that a number turns."""
+def encodings(arrays: Iterable[Any], taken: frozenset[str], number: int, only: str = "") -> tuple[str, ...]:
+    """List the encodings that hold some arrays, in an order that a number turns, or the only one."""
     few = all(_in_units(x)[1] for x in arrays)
+    if only:
+        return (only,) if few else ()
     if "encoding" not in taken or not few:
         return ENCODINGS[:1]
     turn = number % len(ENCODINGS)
@@ -92,22 +94,28 @@ def _shifts(granularity: str, units: Numbers, *, heads: bool, few: bool) -> tupl
 
 def _codes(numbers: Numbers, encoding: str) -> NDArray[Any]:
     """Return the codes of numbers that an encoding holds."""
-    if encoding == "int8":
-        return numbers.astype(np.int8)
-    if encoding == "e2m1fn":
-        numbers = numbers / 2
-    values, codes = _table(encoding)
-    places = np.minimum(np.searchsorted(values, numbers), len(values) - 1)
-    if not np.array_equal(values[places], numbers):
+    numbers = numbers / 2 if encoding == "e2m1fn" else numbers
+    codes = nearest_codes(numbers, encoding)
+    if not np.array_equal(dequantize(np.ones(1), codes, encoding=encoding), numbers):
         raise AssertionError(f"numbers: expected some that {encoding} holds, got others")
-    return codes[places]
+    return codes
+
+
+def nearest_codes(numbers: NDArray[Any], encoding: str) -> NDArray[Any]:
+    """Return the codes of the nearest finite numbers of an encoding, and of NaN for NaN, if it has one."""
+    values, codes, nan = _table(encoding)
+    right = np.clip(np.searchsorted(values, numbers), 1, len(values) - 1)
+    nearer = numbers - values[right - 1] < values[right] - numbers
+    found: NDArray[Any] = codes[right - nearer]
+    return np.where(np.isnan(numbers), nan[0], found) if len(nan) else found
 
 
 @cache
-def _table(encoding: str) -> tuple[Numbers, NDArray[np.uint8]]:
-    """Return the finite numbers of an encoding in ascending order, and their codes."""
-    codes = np.arange(RANGES[encoding][1] + 1, dtype=np.uint8)
-    values = dequantize(np.ones(1), codes[None], encoding=encoding)[0]
+def _table(encoding: str) -> tuple[Numbers, NDArray[Any], NDArray[Any]]:
+    """Return the finite numbers of an encoding in ascending order, their codes, and those of NaN."""
+    floating = np.arange(RANGES[encoding][1] + 1, dtype=np.uint8)
+    every = np.arange(-128, 128, dtype=np.int8) if encoding == "int8" else floating
+    values = dequantize(np.ones(1), every[None], encoding=encoding)[0]
     finite = np.isfinite(values)
     order = np.argsort(values[finite])
-    return values[finite][order], codes[finite][order]
+    return values[finite][order], every[finite][order], every[np.isnan(values)]

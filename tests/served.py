@@ -206,6 +206,28 @@ def int8_of_tiled_scales(q, k_int8, v_int8, k_scale, v_scale, causal=False):
     return int8_by_token(q, k, v, *scales, None, causal)
 
 
+def e4m3_of_bits(q, k_fp8, v_fp8, k_descale, v_descale, softmax_scale=None, causal=False):
+    """Read the bits of codes as e4m3fn, with a scale for each head."""
+    k, v = (x.view("float8_e4m3fn").astype(q.dtype) for x in (k_fp8, v_fp8))
+    k, v = k * k_descale[..., None, None], v * v_descale[..., None, None]
+    return function("attention")(q, k, v, scale=softmax_scale, is_causal=causal, dtype=q.dtype)
+
+
+def e4m3_of_bits_with_tiled_scales(q, k_fp8, v_fp8, k_descale, v_descale, softmax_scale=None):
+    groups = q.shape[1] // k_fp8.shape[1]
+    k, v = (np.repeat(x, groups, axis=1) for x in (k_fp8, v_fp8))
+    return e4m3_of_bits(q, k, v, np.repeat(k_descale, groups, 1), np.tile(v_descale, groups), softmax_scale)
+
+
+def e5m2_of_numbers(q, k_fp8, v_fp8, k_descale, v_descale, softmax_scale=None, causal=False):
+    """Take arrays of numbers of 8 bits."""
+    assert k_fp8.dtype == v_fp8.dtype == "float8_e5m2"
+    codes = (x.view(np.uint8) for x in (k_fp8, v_fp8))
+    options = {"key_scales": k_descale[..., None, None], "value_scales": v_descale[..., None, None]}
+    options |= {"scale": softmax_scale, "is_causal": causal, "encoding": "e5m2"}
+    return function("quantized_attention")(q, *codes, **options, dtype=q.dtype)
+
+
 def of_half_precision(q, k, v, sm_scale=None):
     assert q.dtype == k.dtype == v.dtype == np.float16
     return function("attention")(q, k, v, scale=sm_scale, dtype=np.float32).astype(q.dtype)

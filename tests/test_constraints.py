@@ -136,6 +136,7 @@ def test_names_have_a_suffix_of_the_constraints():
         CAUSAL,
         Constraints(one_query=True, window="both"),
         Constraints(axes=4, heads="equal", value_depth="key", one_query=True, scales="token"),
+        Constraints(axes=4, scales="head", encoding="e4m3fn"),
     ],
 )
 def test_what_a_suffix_says_is_read_back(constraints):
@@ -283,6 +284,7 @@ VALUES = {
     "heads": "equal",
     "value_depth": "key",
     "one_query": True,
+    "encoding": "e4m3fn",
 }
 
 

@@ -300,6 +300,13 @@ def test_an_offset_that_is_no_past_is_declined():
             "scales: expected tensor or head or token or number or flat-head or flat-token, got 'row'",
         ),
         ({"scales": "token"}, "scales: expected an operation with scales, got attention"),
+        ({"encoding": "e4m3fn"}, "encoding: expected an operation over codes, got attention"),
+        ({"codes": "float8"}, "codes: expected an operation over codes, got attention"),
+        (
+            {"encoding": "e4m3", "operation": "dequantize"},
+            "encoding: expected int8 or e4m3fn or e5m2 or e4m3fnuz or e5m2fnuz or e2m1fn or e8m0fnu, got",
+        ),
+        ({"codes": "int8", "operation": "dequantize"}, "codes: expected float8, got 'int8'"),
         ({"mask": "hide"}, "mask: expected attend or ignore, got 'hide'"),
         ({"returns": ("lse",)}, "returns: expected output, then some of lse, weights"),
         ({"axes": 2}, "axes: expected 3 or 4, got 2"),

@@ -194,6 +194,8 @@ def test_a_companion_with_the_name_and_the_arguments_is_described_as_that_operat
         ("int8_by_token", "quantized_attention", ['scales = "token"', 'key_lengths = "kv_len"']),
         ("int8_by_token_or_declined", "quantized_attention", ['scales = "token"']),
         ("int8_of_flat_scales", "quantized_attention", ['scales = "flat-token"', 'key_zero_points = "k_zp"']),
+        ("e4m3_of_bits", "quantized_attention", ['encoding = "e4m3fn"', 'scales = "flat-head"']),
+        ("e5m2_of_numbers", "quantized_attention", ['encoding = "e5m2"', 'codes = "float8"']),
         ("int8_attention", "quantized_attention", ['key_scales = "k_scale"', 'window = "window_size"']),
     ],
 )
@@ -300,13 +302,14 @@ def test_keys_of_attention_alone_are_refused_beside_another_operation():
         ("window_off_by_one", "MASK-8"),
         ("window_without_effect", "MASK-8"),
         ("int8_of_tiled_scales", "QUANT-8"),
+        ("e4m3_of_bits_with_tiled_scales", "QUANT-8"),
     ],
 )
 def test_a_parameter_that_does_something_else_than_its_name_says_is_judged(wrong, rule):
     run = CliRunner().invoke(main, ["init", f"{SERVED}:{wrong}"])
     assert run.exit_code == 0, run.output
     assert ("open_side = -1" in run.output) == wrong.startswith("window")
-    assert ("with two it did not agree" in run.output) == (wrong == "int8_of_tiled_scales")
+    assert ("with two it did not agree" in run.output) == wrong.endswith("tiled_scales")
     assert "heads = " not in run.output
     report = check(load("."), rules=[rule], dtypes=["float32"], quick=True)
     bad = [verdict.rules for verdict in report.report.results.verdicts if verdict.bad]

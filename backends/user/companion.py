@@ -17,6 +17,7 @@ from attnspec.backends.user.adapter import (
 )
 from attnspec.backends.user.convention import Convention, check_convention
 from attnspec.backends.user.defaults import with_defaults
+from attnspec.backends.user.float8 import as_float8
 from attnspec.backends.user.masks import with_own_mask
 from attnspec.backends.user.scales import FLAT, SCALES, with_scales, without_ones
 from attnspec.backends.user.shapes import in_shape
@@ -57,7 +58,7 @@ def adapt_companion(
     single = single if convention.one_query else {}
     turned = {x.name for x in declared if convention.layout == "BSHD" and _has_heads(x)}
     turned -= single.keys() | convention.shapes.keys()
-    taken = {*native, *returned, *convention.always, *(["bias"] if convention.slopes else [])}
+    taken = {*native, *returned, *convention.applied, *(["bias"] if convention.slopes else [])}
     taken |= {"query_offset"} if convention.at_length else set()
     needed = required_parameters(function)
     kind = inspect.Parameter
@@ -80,7 +81,8 @@ def adapt_companion(
         wanted = form.wanted(call)
         call = {argument: x for argument, x in call.items() if argument not in returned}
         call = with_own_places(call, convention, {*native, *convention.always})
-        call = without_always(call, convention.always, native, form)
+        encoding = call.get("encoding", "int8")
+        call = without_always(call, convention.applied, native, form)
         call = with_defaults(call, always, convention, xp, form)
         call = with_scales(call, convention.scales, xp) if convention.scales else call
         call = for_each_entry(call, xp, form) if convention.per_entry else call
@@ -99,6 +101,7 @@ def adapt_companion(
             for x, shape in convention.shapes.items()
             if x in call
         }
+        call = as_float8(call, form, encoding, xp) if convention.codes else call
         result = function(**{native.get(argument, argument): x for argument, x in call.items()}, **sizes)
         names = convention.returns or wanted
         parts = dict(zip(names, [result] if len(names) == 1 else list(result), strict=True))

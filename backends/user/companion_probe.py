@@ -14,6 +14,7 @@ from attnspec.backends.errors import BackendError
 from attnspec.backends.user.companion import adapt_companion
 from attnspec.backends.user.convention import OTHER, Convention
 from attnspec.backends.user.description import Inference, Known, dtypes_to_try, infer_dtypes
+from attnspec.backends.user.float8 import ENCODINGS, FLOAT8
 from attnspec.backends.user.scales import FLAT, GRANULARITIES, SCALES
 from attnspec.backends.user.shapes import shapes_to_try
 from attnspec.backends.user.signature import required_parameters
@@ -145,13 +146,21 @@ class _Calls:
         shapes = (*reversed(GRANULARITIES), *reversed([*FLAT])) if scales else ()
         kinds = known.choices("scales", ("", *shapes))
         orders = known.choices("shapes", tuple(shapes_to_try(self.form)))
-        for order, kind, one, layout in product(orders, kinds, singles, layouts):
+        alone = "encoding" in self.form.arguments and "encoding" not in names
+        encodings = known.choices("encoding", ("", *ENCODINGS) if alone else ("",))
+        codes = known.choices("codes", ("", FLOAT8))
+        for encoding, as_codes, order, kind, one, layout in product(
+            encodings, codes, orders, kinds, singles, layouts
+        ):
+            if as_codes and encoding not in ENCODINGS and "codes" not in known.keys:
+                continue
             own = {**named.names, **(scales if kind else {})}
-            yield replace(named, layout=layout, one_query=one, scales=kind, shapes=order, names=own)
+            stored = replace(named, encoding=encoding, codes=as_codes)
+            yield replace(stored, layout=layout, one_query=one, scales=kind, shapes=order, names=own)
 
     def draw(self, convention: Convention, heads: int, dtype: str) -> Call:
         """Draw a call of the arguments that a convention names and the function needs."""
-        call = small_call(self.operation, heads, full=self.full)
+        call = small_call(self.operation, heads, full=self.full, encoding=convention.encoding)
         single = {x for x in call if convention.one_query and "L" in self.form.arguments[x].shape}
         call |= {name: call[name][..., :1, :] for name in single}
         values = {**option_values(call), **scales_of(call, convention.scales or "head")}
@@ -181,6 +190,10 @@ class _Calls:
             why["heads"] = "it raised an error with two key heads for four query heads"
         elif not agrees:
             why["layout"] = "right with four key heads for four query heads; with two it did not agree"
+        if convention.encoding and "encoding" in call:
+            why["encoding"] = "with codes of int8 it did not compute attention"
+        if convention.codes:
+            why["codes"] = "it takes codes as numbers of this dtype, not as integers"
         if convention.shapes:
             why["shapes"] = "the results are right with the axes of these weights in this order"
         return _Fit(convention, call, grouped, why, limits)

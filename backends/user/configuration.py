@@ -49,6 +49,8 @@ KEYS: Mapping[str, tuple[Any, str]] = {
     "at_length": (bool, "true or false"),
     "slopes": _STRING,
     "scales": _STRING,
+    "encoding": _STRING,
+    "codes": _STRING,
     "shapes": _TABLE,
     "past": (list, "a list of two parameters"),
     "module": _STRING,

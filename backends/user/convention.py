@@ -6,6 +6,7 @@ from typing import Any, Literal, get_args
 
 from attnspec import OPERATIONS
 from attnspec.backends.errors import BackendError
+from attnspec.backends.user.float8 import FLOAT8
 from attnspec.backends.user.scales import FLAT, GRANULARITIES, SCALES
 from attnspec.backends.user.shapes import check_shapes
 from attnspec.operations.aliases import meant_in
@@ -91,6 +92,10 @@ class Convention:
     shapes: Mapping[str, str] = field(default_factory=dict)
     #: What has a scale of its own, if it takes scales of codes in one shape, of `GRANULARITIES` or `FLAT`.
     scales: str = ""
+    #: The encoding of the codes that it takes, if it takes only one. The argument is not passed.
+    encoding: str = ""
+    #: Whether it takes codes as integers, or as arrays of a dtype of 8 bits (`FLOAT8`).
+    codes: str = ""
     #: Whether distances are counted from the last query and the last key, as the dialect of causality says.
     from_end: bool = False
 
@@ -98,6 +103,11 @@ class Convention:
     def options(self) -> list[str]:
         """The options that the function expresses by parameters for others."""
         return [*(["bias"] if self.slopes else []), *(["key_lengths"] if self.mask_of_keys else [])]
+
+    @property
+    def applied(self) -> dict[str, Any]:
+        """The options that it always applies, the encoding of codes among them."""
+        return {**self.always, **({"encoding": self.encoding} if self.encoding else {})}
 
     @property
     def others(self) -> tuple[str, ...]:
@@ -110,7 +120,7 @@ def check_convention(name: str, convention: Convention, operation: str = "attent
     form = OPERATIONS[operation]
     _check_names(name, convention.names, operation)
     _check_slopes(name, convention, operation)
-    _check_scales(name, convention, operation)
+    _check_codes(name, convention, operation)
     check_shapes(name, convention.shapes, form)
     alone = [key for key in _OF_ATTENTION if getattr(convention, key) != getattr(Convention(), key)]
     alone += ["layout"] if convention.layout in OF_FOUR_AXES else []
@@ -194,7 +204,19 @@ def _check_slopes(name: str, convention: Convention, operation: str) -> None:
         )
 
 
-def _check_scales(name: str, convention: Convention, operation: str) -> None:
-    """Refuse a shape of scales of an operation that has none."""
-    if convention.scales and not any(option.endswith(SCALES) for option in OPERATIONS[operation].arguments):
+def _check_codes(name: str, convention: Convention, operation: str) -> None:
+    """Refuse what is about the codes and the scales of an operation that has none."""
+    arguments = OPERATIONS[operation].arguments
+    if convention.scales and not any(option.endswith(SCALES) for option in arguments):
         raise BackendError(f"backend {name}: scales: expected an operation with scales, got {operation}")
+    for key in ("encoding", "codes"):
+        if getattr(convention, key) and "encoding" not in arguments:
+            raise BackendError(f"backend {name}: {key}: expected an operation over codes, got {operation}")
+    known = arguments["encoding"].words if convention.encoding else ("",)
+    for key, got, expected in (
+        ("encoding", convention.encoding, known),
+        ("codes", convention.codes, ("", FLOAT8)),
+    ):
+        if got not in expected:
+            choices = " or ".join(filter(None, expected))
+            raise BackendError(f"backend {name}: {key}: expected {choices}, got {got!r}")

@@ -131,6 +131,8 @@ def _table(inference: Inference, operation: str) -> dict[str, Any]:
         "causal_in_mask": convention.causal_in_mask,
         "slopes": convention.slopes,
         "scales": convention.scales,
+        "encoding": convention.encoding,
+        "codes": convention.codes,
         "shapes": convention.shapes,
         "open_side": convention.open_side,
         "window": "" if convention.window == "sides" else convention.window,

@@ -167,6 +167,8 @@ def settings_of_table(where: str, name: str, table: Mapping[str, Any]) -> Settin
         at_length=table.get("at_length", False),
         slopes=table.get("slopes", ""),
         scales=table.get("scales", ""),
+        encoding=table.get("encoding", ""),
+        codes=table.get("codes", ""),
         shapes=table.get("shapes", {}),
         from_end=_is_from_end(table),
     )
@@ -217,6 +219,7 @@ def _constraints(where: str, table: Mapping[str, Any]) -> Constraints:
         lengths="equal" if joined == 1 else table.get("lengths", "any"),
         slopes="" if "slopes" not in table else "end" if _is_from_end(table) else "start",
         scales=_scales(table),
+        encoding=table.get("encoding", ""),
         window="both" if table.get("window") == "both" else "sides",
     )
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from attnspec import OPERATIONS
+from attnspec.backends.stored_codes import nearest_codes
 from attnspec.backends.user.scales import FLAT, SCALES, codes_of, shape_of
 from attnspec.operations.letters import BATCH
 
@@ -17,15 +18,15 @@ _SIZES |= {"P": 3, "K": 16, "T": 2, BATCH: 2}
 _OF_ROWS = {"L": 5, "S": 12}
 
 
-def small_call(operation: str, key_heads: int, *, full: bool = False) -> Call:
-    """Draw a call of a form, whose pages may all be full."""
+def small_call(operation: str, key_heads: int, *, full: bool = False, encoding: str = "") -> Call:
+    """Draw a call of a form, whose pages may all be full, with codes of an encoding."""
     random, form = np.random.default_rng(0), OPERATIONS[operation]
     sizes = _SIZES | {"Hkv": key_heads} | (_OF_ROWS if "packed" in form.layers else {})
     call: dict[str, Any] = {}
     for name in form.arrays:
         argument = form.arguments[name]
         shape = [sizes[letter] for letter in argument.shape]
-        codes = random.integers(-3, 4, shape).astype(np.int8)
+        codes = nearest_codes(random.integers(-3, 4, shape), encoding or "int8")
         call[name] = codes if argument.numbers == "integer" else random.normal(0, 0.7, shape).astype("f4")
     drawn = {
         "query_starts": np.array([0, 2, 5], np.int32),
@@ -34,6 +35,7 @@ def small_call(operation: str, key_heads: int, *, full: bool = False) -> Call:
         "key_lengths": np.array([32, 16] if full else [20, 9], np.int32),
     }
     call |= {name: x for name, x in drawn.items() if name in form.arguments and form.arguments[name].required}
+    call |= {"encoding": encoding} if encoding else {}
     if "key_indices" in form.arguments:
         call["key_indices"] = np.argsort(random.random((2, key_heads, QUERIES, KEYS)))[..., :4].astype(
             np.int32
@@ -71,8 +73,10 @@ def scales_of(call: Mapping[str, Any], granularity: str) -> Call:
 
 
 def _zero_points_of(call: Mapping[str, Any]) -> Call:
-    """Return zero points of the codes of a call: one for each head."""
-    points = {}
+    """Return zero points of the codes of a call: one for each head. Only codes of `int8` have them."""
+    points: Call = {}
+    if call.get("encoding", "int8") != "int8":
+        return points
     for place, base in enumerate(_bases_of_codes(call)):
         shape = shape_of("head", call[codes_of(base + SCALES, call)].shape)
         numbers = (np.arange(np.prod(shape)) + place) % 3 - 1
@@ -82,7 +86,7 @@ def _zero_points_of(call: Mapping[str, Any]) -> Call:
 
 def _bases_of_codes(call: Mapping[str, Any]) -> list[str]:
     """Name what the codes of a call are, such as `key`."""
-    codes = [name for name, x in call.items() if isinstance(x, np.ndarray) and x.dtype == np.int8]
+    codes = [name for name, x in call.items() if isinstance(x, np.ndarray) and x.dtype.itemsize == 1]
     return [name.rpartition("_")[0] for name in codes if not name.endswith("_zero_points")]
 
 

@@ -9,6 +9,7 @@ from attnspec.backends.constraints import Constraints, fits
 from attnspec.conformance.outside import one_line
 from attnspec.conformance.traits import REFUSED, RELATED
 from attnspec.conformance.verdict import DECLINES, Verdict
+from attnspec.operations.quantization import ENCODINGS
 
 if TYPE_CHECKING:
     from attnspec import Case
@@ -72,6 +73,7 @@ def _candidates(judged: "Sequence[Case]") -> Mapping[str, Constraints]:
         'bias_dtype = "query"': Constraints(bias_dtype="query"),
         "always = { is_causal = true }": Constraints(always={"is_causal": True}),
     }
+    candidates |= {f'encoding = "{name}"': Constraints(encoding=name) for name in ENCODINGS}
     candidates |= {f"multiple = [1, {size}]": Constraints(multiple=(1, size)) for size in _MULTIPLES}
     candidates |= {f"multiple = {size}": Constraints(multiple=(size, size)) for size in _MULTIPLES}
     return candidates | ({f"depths = {deep}": Constraints(depths=(*deep,))} if deep else {})

@@ -14,7 +14,7 @@ from attnspec.conformance.judge.call import call
 from attnspec.conformance.judge.dtypes import in_dtype
 from attnspec.conformance.judge.failure import Failure, Raised
 from attnspec.conformance.judge.judge import judge
-from attnspec.conformance.judge.refusal import FITTING_CALLS
+from attnspec.conformance.judge.refusal import fitting_call
 from attnspec.conformance.render.text import result_line
 from attnspec.conformance.suite import find
 
@@ -70,7 +70,7 @@ def try_out(name: str) -> Iterator[Finding]:
     query = np.array([[1.0, 0.0], [0.0, 2.0]])
     arguments = {"query": query, "key": query, "value": np.array([[1.0, 2.0], [3.0, 4.0]])}
     if operation != "attention":
-        arguments = dict(FITTING_CALLS[operation])
+        arguments = dict(fitting_call(backend, operation))
     for dtype in backend.dtypes:
         try:
             outputs = call(backend, operation, in_dtype(arguments, dtype))

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from attnspec import OPERATIONS, Case, find_rule
 from attnspec.backends import DTYPES, Backend, Broken, Deviation, Unsupported
 from attnspec.backends.backend import in_one_dtype
-from attnspec.backends.constraints import ANY, fits
+from attnspec.backends.constraints import ANY, fits, other_encoding
 from attnspec.backends.errors import NotApplicable
 from attnspec.conformance.judge.budget import budgets_of, required_accuracy, without_overflow
 from attnspec.conformance.judge.call import observe
@@ -175,6 +175,8 @@ def require_calls(backend: Backend, item: Item) -> None:
         offered = backend.function(case.operation) is not None
         if backend.function("attention") is None and not offered:
             raise Missing(f"{backend.name} has no {case.operation}", f"operation {case.operation}")
+        if offered and (other := other_encoding(backend.constraints, case.arguments, case.operation)):
+            raise Missing(f"{backend.name} takes no codes of {other}", f"encoding {other}")
         constrained = offered and backend.constraints != ANY
         misfit = fits(backend.constraints, case.arguments, case.operation) if constrained else ""
         if misfit:

@@ -158,7 +158,8 @@ def _require_fitting(backend: Backend, operation: str) -> None:
 def fitting_call(backend: Backend, operation: str) -> Mapping[str, Any]:
     """Return a valid call of an operation that fits the constraints of a backend."""
     if primal(operation) != "attention":
-        return FITTING_CALLS[operation]
+        coded = backend.constraints.encoding if "encoding" in OPERATIONS[operation].arguments else ""
+        return {**FITTING_CALLS[operation], **({"encoding": coded} if coded else {})}
     limits = backend.constraints
     queries, keys = (3 + -3 % multiple for multiple in limits.multiple)
     depth = limits.depths[0] if limits.depths else 4

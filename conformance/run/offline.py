@@ -27,7 +27,7 @@ from attnspec.backends.program.protocol import (
 from attnspec.conformance.judge.call import call, observe
 from attnspec.conformance.judge.dtypes import in_dtype
 from attnspec.conformance.judge.failure import Failure, Raised
-from attnspec.conformance.judge.refusal import FITTING_CALLS
+from attnspec.conformance.judge.refusal import fitting_call
 from attnspec.conformance.suite.group import Item
 from attnspec.reading import read_text
 from attnspec.reference.numpy_namespace import xp
@@ -133,7 +133,7 @@ class _Recorder:
                 # After a refusal, the judge makes a valid call, to see whether the function computes.
                 for dtype in backend.dtypes:
                     with suppress(Unsupported, Raised, Failure):
-                        call(backend, case.operation, in_dtype(FITTING_CALLS[case.operation], dtype))
+                        call(backend, case.operation, in_dtype(fitting_call(backend, case.operation), dtype))
 
     def run(self, operation: str, arguments: Mapping[str, Any]) -> NDArray[Any] | tuple[NDArray[Any], ...]:
         """Record a call once, and return an array with the shape of the result."""

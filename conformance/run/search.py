@@ -129,7 +129,7 @@ def calls_of_form(draw: st.DrawFn, backend: Backend, operation: str) -> Case:
         keys=tuple(keys),
         page=draw(st.integers(1, 4)),
         rest=(draw(st.integers(0, 2)), draw(st.integers(0, 2))),
-        encoding="" if backend.has(operation, "encoding") else "int8",
+        encoding=backend.constraints.encoding or ("" if backend.has(operation, "encoding") else "int8"),
     )
     names = [name for name in options_of(layers) if draw(st.integers(0, 3)) == 3]
     random = np.random.default_rng(draw(st.integers(0, 2**16)))

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from attnspec import OPERATIONS, Case
 from attnspec.backends.constraints import Constraints, fits
 from attnspec.backends.user.scales import FLAT, SCALES, codes_of, misfit_of, repeat, shape_of
+from attnspec.conformance.suite.fitted_codes import with_encoding
 from attnspec.operations import Argument
 from attnspec.operations.letters import BATCH, HEADS
 from attnspec.operations.operation import primal
@@ -26,10 +27,14 @@ Places = Mapping[str, NDArray[np.int64]]
 
 def fit_form(case: Case, constraints: Constraints) -> Case:
     """Change a call of a form to fit constraints; it stays the same if it fits or cannot be changed."""
+    if case.expected or case.alternatives:
+        return case
+    coded = with_encoding(case, constraints.encoding)
+    case = case if coded is case.arguments else replace(case, arguments=coded)
     operation, form = case.operation, OPERATIONS[case.operation]
     letters = {letter for argument in form.positional for letter in argument.shape}
     attends = {"Hq", "L", "D", "Dv"} <= letters and primal(operation) != "attention"
-    if not attends or case.expected or case.misuse or case.alternatives:
+    if not attends or case.misuse:
         return case
     call = _with_axes(operation, case.arguments, constraints.axes)
     sizes, wrong = bound(operation, call)
