@@ -20,7 +20,7 @@ from attnspec.backends.user.convention import OTHER, Convention
 from attnspec.backends.user.place import find, near
 from attnspec.backends.user.scales import FLAT
 from attnspec.dtypes import DTYPES
-from attnspec.operations.aliases import meant
+from attnspec.operations.aliases import NO_COUNTERPART
 
 
 @dataclass(frozen=True)
@@ -175,8 +175,8 @@ def settings_of_table(where: str, name: str, table: Mapping[str, Any]) -> Settin
     as_it_is = ("accuracy", "profile", "versions", "dialect", "concurrent")
     fields: dict[str, Any] = {key: table[key] for key in as_it_is if key in table}
     fields |= {key: tuple(table[key]) for key in ("ignore", "claims") if key in table}
-    if known := ", ".join(own for own in fields.get("ignore", ()) if meant(own)):
-        fields["notes"] = (f"not tested, because it is ignored: {known}",)
+    if untested := ", ".join(own for own in fields.get("ignore", ()) if own.lower() not in NO_COUNTERPART):
+        fields["notes"] = (f"not tested, because it is ignored: {untested}",)
     if unnamed := [str(n) for n, name in enumerate(convention.returns, 1) if name == OTHER]:
         note = f"not judged, because returns calls it {OTHER}: result {', '.join(unnamed)}"
         fields["notes"] = (*fields.get("notes", ()), note)

@@ -77,6 +77,17 @@ def steps_with_a_cache(draw: Draw, by: str) -> Iterator[Yielded]:
             yield Call(arguments, ("CACHE-3",))
 
 
+@chapter.group("CACHE-3", "MASK-9", each=("is_causal", "window"))
+def steps_at_unequal_lengths(draw: Draw, option: str) -> Iterator[Yielded]:
+    """The last query of each batch entry is at its last key, and the lengths differ."""
+    for problem in draw.problems((Shape((3, 2), 1, 9, 4, 4), Shape((2, 2), 3, 7, 4, 4)), 2):
+        queries, keys = problem.shape[-2:]
+        lengths = keys - np.arange(problem.batch[-1]) * ((keys - queries) // 2)
+        window = {"window": (2, 0)} if option == "window" else {}
+        places = {"key_lengths": lengths, "query_offset": lengths - queries}
+        yield problem.arguments | {"is_causal": True} | window | places
+
+
 @chapter.group("CACHE-4", operation="gather_pages")
 def pages_in_any_order(draw: Draw) -> Iterator[Yielded]:
     """Pages are gathered in any order, shared by sequences, used twice by one, or of one sequence alone."""
