@@ -326,7 +326,6 @@ LINE = claim_of(Report(PERFECT), replace(SUBJECT, kind="function")).replace("=1;
 
 
 def test_a_claim_lists_the_constraints_of_the_product():
-    """They are in the names of cases that were drawn to fit."""
     limits = Constraints(depths=(8, 64), multiple=(1, 16), heads="equal", one_query=True)
     fitted = replace(PASS, case=f"scores-fitted-1+{limits.suffix}-float32")
     subject = replace(SUBJECT, kind="function")
@@ -360,17 +359,9 @@ def test_a_claim_lists_the_constraints_of_the_product():
         ("levels=core,", "levels=", "claim: levels: expected some of .*got 'core'"),
         (" none", " MASK-8", "claim: declined: expected at most half"),
         ("levels=core,", "levels=core,core,", "claim: levels: expected each once"),
-        (
-            "variants=none",
-            "variants=MASK-6:uniform",
-            "claim: levels: expected none with MASK-6, got 'masked'",
-        ),
+        ("variants=none", "variants=MASK-6:uniform", "claim: levels: .* none with MASK-6, got 'masked'"),
         ("deviations=none", "deviations=SCORE-1", "claim: levels: expected none with SCORE-1, got 'core'"),
-        (
-            "variants=none",
-            "variants=MASK-3:mask:bottom-right",
-            "claim: variants: expected some of , got 'mask'",
-        ),
+        ("variants=none", "variants=MASK-3:mask:bottom-right", "claim: variants: .* some of , got 'mask'"),
         ("declined=0/", "declined=00/", "claim: declined: expected the form"),
         (" none", " MASK-1,MASK-1", "claim: declined: expected each once"),
         ("product=m", "product=\u044f", "claim: product: expected the form"),
@@ -388,10 +379,8 @@ def test_a_claim_that_names_what_there_is_not_is_refused(before, after, message)
 
 def test_the_fields_and_classes_of_a_claim_are_those_of_the_page():
     page = (Path(package.__file__).parent / "conformance.md").read_text(encoding="utf-8")
-    fields, classes = (
-        re.findall(r"^    (attnspec=.*)$", page, re.MULTILINE)[0],
-        page.partition("## Adapters")[0],
-    )
+    fields = re.findall(r"^    (attnspec=.*)$", page, re.MULTILINE)[0]
+    classes = page.partition("## Adapters")[0]
     assert tuple(part.partition("=")[0] for part in fields.split("; ")) == FIELDS
     assert tuple(re.findall(r"^\| `(\w+)` \|", classes, re.MULTILINE)) == CLASSES
 

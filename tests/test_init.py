@@ -383,40 +383,6 @@ def test_what_init_writes_is_judged_right_without_another_key(name):
     assert passing >= {SHOWS[option] for option in signature.tested if option != "is_causal"}
 
 
-NAMED = """
-from attnspec.reference import function
-
-
-def paged_attention(query, key_pages, value_pages, *, block_table, key_lengths, scale=None):
-    pages = [x.swapaxes(-2, -3) for x in (key_pages, value_pages)]
-    options = {"block_table": block_table, "key_lengths": key_lengths, "scale": scale}
-    return function("paged_attention")(query[..., None, :], *pages, **options)[..., 0, :]
-
-
-def rotary(features, positions):
-    return features
-
-
-def merge_heads(split):
-    raise RuntimeError("no device")
-"""
-
-
-@pytest.mark.parametrize(
-    ("attribute", "lines"),
-    [
-        ("paged_attention", ['layout = "BSHD"', "one_query = true"]),
-        ("rotary", ['operation = "rotary"  # it has the name and the arguments']),
-        ("merge_heads", ['operation = "merge_heads"  # it has the name and the arguments']),
-    ],
-)
-def test_a_function_with_the_name_of_an_operation_is_called_too(attribute, lines):
-    Path("own.py").write_text(NAMED)
-    run = CliRunner().invoke(main, ["init", f"./own.py:{attribute}"])
-    assert run.exit_code == 0, run.output
-    assert all(line in run.output for line in lines), run.output
-
-
 @pytest.mark.parametrize("name", [name for name, signature in SIGNATURES.items() if signature.refused])
 def test_what_init_cannot_describe_it_says(name):
     run = init_signature(name)

@@ -113,3 +113,37 @@ def test_arrays_that_are_joined_in_one_parameter_are_judged():
     assert [verdict.status for verdict in verdicts].count("pass") > 5
     unequal = [verdict for verdict in verdicts if "as many keys as queries" in verdict.reason]
     assert [verdict.declined for verdict in unequal] == [False] * len(unequal) != []
+
+
+NAMED = """
+from attnspec.reference import function
+
+
+def paged_attention(query, key_pages, value_pages, *, block_table, key_lengths, scale=None):
+    pages = [x.swapaxes(-2, -3) for x in (key_pages, value_pages)]
+    options = {"block_table": block_table, "key_lengths": key_lengths, "scale": scale}
+    return function("paged_attention")(query[..., None, :], *pages, **options)[..., 0, :]
+
+
+def rotary(features, positions):
+    return features
+
+
+def merge_heads(split):
+    raise RuntimeError("no device")
+"""
+
+
+@pytest.mark.parametrize(
+    ("attribute", "lines"),
+    [
+        ("paged_attention", ['layout = "BSHD"', "one_query = true"]),
+        ("rotary", ['operation = "rotary"  # it has the name and the arguments']),
+        ("merge_heads", ['operation = "merge_heads"  # it has the name and the arguments']),
+    ],
+)
+def test_a_function_with_the_name_of_an_operation_is_called_too(attribute, lines):
+    Path("own.py").write_text(NAMED)
+    run = CliRunner().invoke(main, ["init", f"./own.py:{attribute}"])
+    assert run.exit_code == 0, run.output
+    assert all(line in run.output for line in lines), run.output

@@ -17,9 +17,8 @@ from attnspec.backends.user.adapter import (
 )
 from attnspec.backends.user.convention import Convention, check_convention
 from attnspec.backends.user.defaults import with_defaults
-from attnspec.backends.user.float8 import as_float8
 from attnspec.backends.user.masks import with_own_mask
-from attnspec.backends.user.scales import FLAT, SCALES, with_scales, without_ones
+from attnspec.backends.user.scales import FLAT, SCALES, as_float8, with_scales, without_ones
 from attnspec.backends.user.shapes import in_shape
 from attnspec.backends.user.signature import native_names, required_parameters
 from attnspec.backends.user.slopes import with_slopes

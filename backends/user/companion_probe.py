@@ -14,8 +14,7 @@ from attnspec.backends.errors import BackendError
 from attnspec.backends.user.companion import adapt_companion
 from attnspec.backends.user.convention import OTHER, Convention
 from attnspec.backends.user.description import Inference, Known, dtypes_to_try, infer_dtypes
-from attnspec.backends.user.float8 import ENCODINGS, FLOAT8
-from attnspec.backends.user.scales import FLAT, GRANULARITIES, SCALES
+from attnspec.backends.user.scales import ENCODINGS, FLAT, FLOAT8, GRANULARITIES, SCALES
 from attnspec.backends.user.shapes import shapes_to_try
 from attnspec.backends.user.signature import required_parameters
 from attnspec.backends.user.slopes import linear_bias

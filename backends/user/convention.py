@@ -6,8 +6,7 @@ from typing import Any, Literal, get_args
 
 from attnspec import OPERATIONS
 from attnspec.backends.errors import BackendError
-from attnspec.backends.user.float8 import FLOAT8
-from attnspec.backends.user.scales import FLAT, GRANULARITIES, SCALES
+from attnspec.backends.user.scales import FLAT, FLOAT8, GRANULARITIES, SCALES
 from attnspec.backends.user.shapes import check_shapes
 from attnspec.operations.aliases import meant_in
 

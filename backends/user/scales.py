@@ -1,9 +1,12 @@
-"""Scales and zero points of codes in the one shape that a function takes."""
+"""Codes in the dtype, and their scales and zero points in the one shape, that a function takes."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
+from attnspec import Operation
 from attnspec.backends.errors import Unsupported
 from attnspec.backends.library.library import device_of
 
@@ -14,6 +17,12 @@ FLAT: Mapping[str, str] = MappingProxyType({"number": "tensor", "flat-head": "he
 #: The end of the names of scales, and of all that codes are decoded with.
 SCALES = "_scales"
 _OF_CODES = (SCALES, "_zero_points")
+#: The value of the key `codes`.
+FLOAT8 = "float8"
+#: The encodings for which libraries have such a dtype.
+ENCODINGS = ("e4m3fn", "e5m2", "e4m3fnuz", "e5m2fnuz")
+#: The ends of the names of codes; pages may hold numbers.
+_CODES = ("codes", "_pages")
 
 
 def codes_of(option: str, call: Mapping[str, Any]) -> str:
@@ -92,3 +101,13 @@ def _aligned(own: Sequence[int], shape: Sequence[int]) -> list[int]:
     """Return the sizes of axes that are aligned at the last axis of a shape."""
     last = list(own)[max(len(own) - len(shape), 0) :]
     return [1] * (len(shape) - len(last)) + last
+
+
+def as_float8(call: Mapping[str, Any], form: Operation, encoding: str, xp: Any) -> dict[str, Any]:
+    """View the codes of a call as numbers of 8 bits, in the same memory, so that a change of them is seen."""
+    if encoding not in ENCODINGS:
+        raise Unsupported(f"the function takes codes as numbers of 8 bits, got {encoding}")
+    name = f"float8_{encoding}"
+    dtype = getattr(xp, name, None) or np.dtype(name)
+    codes = {own for own in call if own.endswith(_CODES) and form.arguments[own].numbers == "integer"}
+    return {own: x.view(dtype) if own in codes else x for own, x in call.items()}

@@ -12,6 +12,8 @@ from attnspec.dtypes import FORMATS, SHORT, Format
 
 Accuracy = Literal["full", "cast", "storage"]
 Budget = NDArray[np.floating[Any]]
+#: A number and its error, element by element.
+Pair = tuple[Budget, Budget]
 
 
 def add_rounding(value: Budget, error: Budget, storage: Format) -> Budget:
@@ -215,3 +217,8 @@ def softmax(s: Budget, allowed: NDArray[np.bool_], sink: Budget | None = None) -
         divisor = np.where(total == 0, 1.0, total)
         lse = np.where(total == 0, -np.inf, top + np.log(divisor))
         return exponentials / divisor, np.where(top == np.inf, top, lse)[..., 0]
+
+
+def transpose(pair: Pair) -> Pair:
+    """Exchange the last two axes of numbers and their errors."""
+    return np.swapaxes(pair[0], -1, -2), np.swapaxes(pair[1], -1, -2)

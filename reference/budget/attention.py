@@ -135,7 +135,7 @@ def attention_budget(  # noqa: PLR0915  # the formulas of the chapter, one after
 
     Where NUM-3 does not apply, because a number is out of range, they are infinite.
     """
-    from attnspec.reference.budget.overflow import out_of_range
+    from attnspec.reference.budget.overflow import out_of_range, undefined_elements
 
     query, key, value = arrays[0], arrays[1], finite_part(arrays[2])
     sizes = np.abs(finite_part(query)), np.abs(finite_part(key)), np.abs(repeat_heads(value, query.shape))
@@ -218,26 +218,10 @@ def attention_budget(  # noqa: PLR0915  # the formulas of the chapter, one after
         least_weight = max(
             storage.normal, 2 * profile.least * (whole.max(initial=0.0) / RAISED + 1 / NORMALISED)
         )
-        elements = elements | _undefined_elements(arrays, arguments, allowed, q < least_weight)
+        elements = elements | undefined_elements(arrays, arguments, allowed, q < least_weight)
     budgets = {"output": add_rounding(output, error, storage), "lse": of_lse, "weights": weights, **asked}
     beyond = {"output": elements, "weights": rows[..., None]}
     return {name: np.where(beyond.get(name, rows), np.inf, budget) for name, budget in budgets.items()}
-
-
-def _undefined_elements(
-    arrays: tuple[Budget, Budget, Budget],
-    arguments: Mapping[str, Any],
-    allowed: NDArray[np.bool_],
-    light: NDArray[np.bool_],
-) -> NDArray[np.bool_]:
-    """Find the elements of an output in which an infinite value has no weight or a small one (NUM-13)."""
-    query, key, value = (repeat_heads(array, allowed.shape) for array in arrays)
-    of_keys = np.swapaxes(np.isfinite(key).all(axis=-1, keepdims=True), -1, -2)
-    scored = np.isfinite(query).all(axis=-1, keepdims=True) & of_keys
-    scored = scored & np.isfinite(arguments.get("bias", 0.0))
-    defined = (allowed & ~scored).any(axis=-1, keepdims=True) | (allowed @ np.isnan(value))
-    result: NDArray[np.bool_] = ((allowed & light) @ np.isinf(value)) & ~defined
-    return result
 
 
 def _part_error(

@@ -12,10 +12,12 @@ from attnspec.reference.budget.arithmetic import (
     LARGEST,
     Arithmetic,
     Budget,
+    Pair,
     add_rounding,
     exponential_error,
     finite_part,
     softmax,
+    transpose,
 )
 from attnspec.reference.budget.attention import (
     APPROXIMATE,
@@ -36,8 +38,7 @@ from attnspec.reference.budget.attention import (
 
 #: Roundings of an exponent at the size of the lse, if score and lse are converted to base 2 one by one.
 CONVERTING = 2
-#: Roundings of `r - delta + h` at the size of its terms: `p r` and `p delta` one by one, or `delta - h`
-#: first.
+#: Roundings of `r - delta + h` at the size of its terms: `p r` and `p delta`, or `delta - h` first.
 DIFFERENCE = 2
 #: Roundings of `r`, and of `delta` from an output, if both are divided by the denominator first.
 DIVIDING = 2
@@ -46,8 +47,6 @@ DROPPING_TWICE = DROPPING + 1
 
 #: The arrays that have no axis of heads if there are only two axes.
 _HEADED = ("query", "key", "value", "d_output", "d_lse")
-#: A gradient and its error.
-_Pair = tuple[Budget, Budget]
 #: Errors of query, key, value and `d_output`.
 Inherited = tuple[Budget, Budget, Budget, Budget]
 
@@ -116,11 +115,11 @@ def _head_budgets(  # noqa: PLR0915  # the formulas of the chapter, one after th
     sums = of_row + scaling + of_parts
     results = {"query": _matrix(scaled, keys, sums, folded, arithmetic, larger, least)}
     relative = {name: of_column + over_ranks[name][0] for name in ("key", "value")}
-    folded = _folded(_transpose(sloped), query, down, arguments)
+    folded = _folded(transpose(sloped), query, down, arguments)
     queries, sums = (query, q_error), relative["key"] + scaling
-    d_key = _matrix(_transpose(scaled), queries, sums, folded, arithmetic, larger)
+    d_key = _matrix(transpose(scaled), queries, sums, folded, arithmetic, larger)
     dropped = _drop(weights, kept, dropping, arithmetic)
-    d_value = _matrix(_transpose(dropped), (g, g_error), relative["value"], down + SCALING, arithmetic)
+    d_value = _matrix(transpose(dropped), (g, g_error), relative["value"], down + SCALING, arithmetic)
     for name, (gradient, error) in (("key", d_key), ("value", d_value)):
         total = _sum_group(error, shared)
         results[name] = _sum_group(gradient, shared), total + over_ranks[name][1] * (total > 0)
@@ -146,7 +145,7 @@ def _head_budgets(  # noqa: PLR0915  # the formulas of the chapter, one after th
 
 def _weights(
     arguments: Mapping[str, Any], arithmetic: Arithmetic, inherited: Inherited | None
-) -> tuple[_Pair, _Pair, NDArray[np.bool_], NDArray[np.bool_], Budget]:
+) -> tuple[Pair, Pair, NDArray[np.bool_], NDArray[np.bool_], Budget]:
     """Return the weights from an lse, those of the sinks, the counted keys, and the error of the output."""
     work, sinks = arithmetic.work, arguments.get("sinks")
     arrays = arguments["query"], arguments["key"], arguments["value"]
@@ -174,7 +173,7 @@ def _weights(
 
 def _cotangents_of_weights(
     g: Budget, values: Budget, kept: Budget, dropping: float, arithmetic: Arithmetic
-) -> _Pair:
+) -> Pair:
     """Return the cotangent of each weight before dropout: a dot product of depth Dv times its factor."""
     depth, work, profile = g.shape[-1], arithmetic.work, arithmetic.profile
     turned = np.swapaxes(values, -1, -2)
@@ -189,8 +188,8 @@ def _cotangents_of_weights(
 
 
 def _means(
-    weights: _Pair, r: _Pair, g: Budget, output: Budget, output_error: Budget, arithmetic: Arithmetic
-) -> _Pair:
+    weights: Pair, r: Pair, g: Budget, output: Budget, output_error: Budget, arithmetic: Arithmetic
+) -> Pair:
     """Return the mean of `r` under the weights: the sum over keys, or from the output of the forward pass."""
     work, profile = arithmetic.work, arithmetic.profile
     delta = (weights[0] * r[0]).sum(axis=-1, keepdims=True)  # (*B, Hq, L, 1)
@@ -206,7 +205,7 @@ def _means(
     return delta, np.maximum(by_keys, by_output) + some * np.maximum(keys, depth) * arithmetic.tiny
 
 
-def _differences(r: _Pair, delta: _Pair, h: Budget, arithmetic: Arithmetic) -> _Pair:
+def _differences(r: Pair, delta: Pair, h: Budget, arithmetic: Arithmetic) -> Pair:
     """Return the differences `r - delta + h`, in any order of operations."""
     size = np.abs(r[0]) + r[1] + np.abs(delta[0]) + delta[1] + np.abs(h)
     error = r[1] + delta[1] + DIFFERENCE * arithmetic.work.unit * size
@@ -214,13 +213,13 @@ def _differences(r: _Pair, delta: _Pair, h: Budget, arithmetic: Arithmetic) -> _
     return r[0] - delta[0] + h, arithmetic.unbounded(error, exact)
 
 
-def _drop(weights: _Pair, kept: Budget, dropping: float, arithmetic: Arithmetic) -> _Pair:
+def _drop(weights: Pair, kept: Budget, dropping: float, arithmetic: Arithmetic) -> Pair:
     """Return the weights after dropout, which are multiplied by the cotangents of the output."""
     value, error = kept * weights[0], kept * (weights[1] + dropping * (weights[0] + weights[1]))
     return value, error + _cast((value, error), 1.0, arithmetic)
 
 
-def _product(weights: _Pair, factor: _Pair, where: NDArray[np.bool_], arithmetic: Arithmetic) -> _Pair:
+def _product(weights: Pair, factor: Pair, where: NDArray[np.bool_], arithmetic: Arithmetic) -> Pair:
     """Return the product of a weight and a number, with one rounding if the pair is active."""
     (p, p_error), (w, w_error), work = weights, factor, arithmetic.work
     error = p_error * np.abs(w) + (p + p_error) * w_error
@@ -229,11 +228,11 @@ def _product(weights: _Pair, factor: _Pair, where: NDArray[np.bool_], arithmetic
 
 
 def _through_the_cap(
-    t: _Pair,
+    t: Pair,
     arguments: Mapping[str, Any],
     arithmetics: tuple[Arithmetic, Arithmetic],
     inherited: Inherited | None,
-) -> _Pair:
+) -> Pair:
     """Return the gradient of what the softcap is applied to: times its slope, if there is one."""
     (value, error), (arithmetic, later), softcap = t, arithmetics, arguments.get("softcap")
     if softcap is None:
@@ -252,7 +251,7 @@ def _through_the_cap(
     return value * slope, error
 
 
-def _product_gradient(t: _Pair, arguments: Mapping[str, Any], arithmetic: Arithmetic) -> _Pair:
+def _product_gradient(t: Pair, arguments: Mapping[str, Any], arithmetic: Arithmetic) -> Pair:
     """Return the gradient of the dot products: times the scale, and cast."""
     size = _scale(arguments)
     value, error = np.copysign(size, arguments.get("scale") or 1.0) * t[0], size * t[1]
@@ -271,14 +270,14 @@ def _smaller_scale(arguments: Mapping[str, Any]) -> float:
 
 
 def _scale_gradient(
-    u: _Pair,
+    u: Pair,
     query: tuple[Budget, Budget | None],
     key: tuple[Budget, Budget | None],
     where: NDArray[np.bool_],
     arithmetic: Arithmetic,
     over_ranks: tuple[float, float],
     arguments: Mapping[str, Any],
-) -> _Pair:
+) -> Pair:
     """Return the sum over all pairs of a gradient times its dot product, or over all queries (GRAD-24)."""
     work, profile = arithmetic.work, arithmetic.profile
     bounds = [np.abs(array) if its is None else np.abs(array) + its for array, its in (query, key)]
@@ -307,7 +306,7 @@ def _scale_gradient(
     return np.asarray(np.sum(value * product)), total
 
 
-def slope_and_error(x: Budget, x_error: Budget, softcap: float, arithmetic: Arithmetic) -> _Pair:
+def slope_and_error(x: Budget, x_error: Budget, softcap: float, arithmetic: Arithmetic) -> Pair:
     """Return the slope of the softcap, `1 - tanh^2`. Its error is twice that of the tanh, and at most 1."""
     unit, infinite = arithmetic.work.unit, np.isinf(x)
     x_error = np.where(infinite, 0, x_error + unit * np.abs(np.where(infinite, 0, x)))
@@ -323,7 +322,7 @@ def slope_and_error(x: Budget, x_error: Budget, softcap: float, arithmetic: Arit
     )  # those of the square and of the difference, which add up to 1
 
 
-def _cast(pair: _Pair, largest: Any, arithmetic: Arithmetic) -> Budget:
+def _cast(pair: Pair, largest: Any, arithmetic: Arithmetic) -> Budget:
     """Return the error of rounding to the storage dtype before a product, in the class `cast`."""
     if not arithmetic.casts:
         return np.zeros(pair[0].shape)
@@ -332,22 +331,18 @@ def _cast(pair: _Pair, largest: Any, arithmetic: Arithmetic) -> Budget:
     return error
 
 
-def _transpose(pair: _Pair) -> _Pair:
-    return _across(pair[0]), _across(pair[1])
-
-
 def _across(array: Budget) -> Budget:
     turned: Budget = np.swapaxes(array, -1, -2)
     return turned
 
 
-def _product_error(left: _Pair, right: _Pair) -> Budget:
+def _product_error(left: Pair, right: Pair) -> Budget:
     """Bound the error of the product of two matrices that their errors cause."""
     moved: Budget = left[1] @ (np.abs(right[0]) + right[1]) + np.abs(left[0]) @ right[1]
     return moved
 
 
-def _folded(rho: _Pair, right: Budget, terms: Any, arguments: Mapping[str, Any]) -> Budget:
+def _folded(rho: Pair, right: Budget, terms: Any, arguments: Mapping[str, Any]) -> Budget:
     """Return how often a product, or a factor that the scale or its root is folded into, may underflow."""
     scale, size = _scale(arguments), np.abs(rho[0]) + rho[1]
     factors = size.sum(axis=-1, keepdims=True) + (size > 0) @ np.abs(right)
@@ -356,14 +351,14 @@ def _folded(rho: _Pair, right: Budget, terms: Any, arguments: Mapping[str, Any])
 
 
 def _matrix(
-    left: _Pair,
+    left: Pair,
     right: tuple[Budget, Budget | None],
     sums: Any,
     underflows: Any,
     arithmetic: Arithmetic,
     larger: float = 1.0,
     least: float = 0.0,
-) -> _Pair:
+) -> Pair:
     """Return the product of two matrices and its error. The right matrix may be exact."""
     array, its = right
     size = (np.abs(left[0]) + left[1]) @ (np.abs(array) if its is None else np.abs(array) + its)
@@ -382,12 +377,12 @@ def _sum_group(array: Budget, shared: int) -> Budget:
 
 
 def _sum_to(
-    pair: _Pair,
+    pair: Pair,
     terms: NDArray[np.bool_],
     shape: tuple[int, ...],
     arithmetic: Arithmetic,
     over_ranks: tuple[float, float],
-) -> _Pair:
+) -> Pair:
     """Sum over the axes along which an array is broadcast. Every term except one adds a rounding."""
     count, size = (_to_shape(x, shape) for x in (terms.astype(np.float64), np.abs(pair[0]) + pair[1]))
     additions = np.maximum(count - 1, 0) * arithmetic.work.unit + over_ranks[0]

@@ -6,14 +6,12 @@ from typing import Any
 import numpy as np
 
 from attnspec.dtypes import FORMATS
-from attnspec.reference.budget.arithmetic import Arithmetic, Budget, add_rounding
+from attnspec.reference.budget.arithmetic import Arithmetic, Budget, Pair, add_rounding, transpose
 from attnspec.reference.budget.attention import attention_budget
 from attnspec.reference.budget.companions import PASSED_ON, projected_budget, projections
 from attnspec.reference.budget.gradients import gradient_budget
 from attnspec.reference.heads import merge_heads, split_heads
 
-#: A number and its error, element by element.
-Pair = tuple[Budget, Budget]
 _NAMES = ("query", "key", "value")
 
 
@@ -61,7 +59,7 @@ def multi_head_gradient_budget(
     }
     results: dict[str, Pair] = {}
     for name, d in ds.items():
-        results[f"{name}_weight"] = multiply(_transpose(_rows(inputs[name])), _rows(d), arithmetic)
+        results[f"{name}_weight"] = multiply(transpose(_rows(inputs[name])), _rows(d), arithmetic)
         ones = np.ones((1, _rows(d)[0].shape[0]))
         shift = multiply((ones, np.zeros(ones.shape)), _rows(d), arithmetic)
         results[f"{name}_bias"] = shift[0][0], shift[1][0]
@@ -85,10 +83,6 @@ def _rows(pair: Pair) -> Pair:
     """Concatenate the positions of all batch entries."""
     width = pair[0].shape[-1]
     return pair[0].reshape(-1, width), pair[1].reshape(-1, width)
-
-
-def _transpose(pair: Pair) -> Pair:
-    return pair[0].T, pair[1].T
 
 
 def multiply(left: Pair, right: Pair, arithmetic: Arithmetic) -> Pair:

@@ -7,11 +7,11 @@ import numpy as np
 
 from attnspec.dtypes import FORMATS
 from attnspec.operations import OPERATIONS
-from attnspec.reference.budget.arithmetic import Arithmetic, Budget, add_rounding
+from attnspec.reference.budget.arithmetic import Arithmetic, Budget, Pair, add_rounding, transpose
 from attnspec.reference.budget.attention import attention_budget
 from attnspec.reference.budget.forms import join, scale_of_latent
 from attnspec.reference.budget.gradients import Inherited, gradient_budget
-from attnspec.reference.budget.gradients_of_companions import Pair, add_gradients, multiply
+from attnspec.reference.budget.gradients_of_companions import add_gradients, multiply
 
 #: What the budget of attention reads besides the options.
 _WORDS = ("uniform_rows", "capped_bias", "capped_infinity")
@@ -28,10 +28,6 @@ def latent_gradient_budget(
 
 def _exact(array: Budget) -> Pair:
     return array, np.zeros(array.shape)
-
-
-def _transpose(pair: Pair) -> Pair:
-    return np.swapaxes(pair[0], -1, -2), np.swapaxes(pair[1], -1, -2)
 
 
 def _cut(pair: Pair, *columns: int | None) -> Pair:
@@ -54,7 +50,7 @@ def _over(axis: int, pair: Pair, arithmetic: Arithmetic) -> Pair:
 
 def _weight_gradient(left: Pair, right: Pair, arithmetic: Arithmetic) -> Pair:
     """Return the gradient of a weight: a product over positions, which may be stored for each batch entry."""
-    product = multiply(_transpose(left), right, arithmetic)
+    product = multiply(transpose(left), right, arithmetic)
     value, error = product[0], add_rounding(*product, arithmetic.storage)
     flat = (-1, *value.shape[-3:])
     return _over(0, (value.reshape(flat), error.reshape(flat)), arithmetic)

@@ -81,3 +81,19 @@ def sizes_of_scores(
 
 def _finite(array: NDArray[Any]) -> Budget:
     return finite_part(array.astype(np.float64))
+
+
+def undefined_elements(
+    arrays: tuple[Budget, Budget, Budget],
+    arguments: Mapping[str, Any],
+    allowed: NDArray[np.bool_],
+    light: NDArray[np.bool_],
+) -> NDArray[np.bool_]:
+    """Find the elements of an output in which an infinite value has no weight or a small one (NUM-13)."""
+    query, key, value = (repeat_heads(array, allowed.shape) for array in arrays)
+    of_keys = np.swapaxes(np.isfinite(key).all(axis=-1, keepdims=True), -1, -2)
+    scored = np.isfinite(query).all(axis=-1, keepdims=True) & of_keys
+    scored = scored & np.isfinite(arguments.get("bias", 0.0))
+    defined = (allowed & ~scored).any(axis=-1, keepdims=True) | (allowed @ np.isnan(value))
+    result: NDArray[np.bool_] = ((allowed & light) @ np.isinf(value)) & ~defined
+    return result

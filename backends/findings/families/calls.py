@@ -14,12 +14,12 @@ os.environ.setdefault("KERAS_BACKEND", "numpy")
 os.environ.setdefault("DEV", "PYTHON")  # of tinygrad
 
 
-def _swap(array):
+def swap(array):
     """Exchange the axes of heads and positions."""
     return np.swapaxes(np.asarray(array), 1, 2)
 
 
-def _tensors(options):
+def tensors(options):
     """Make the arrays among options tensors of PyTorch."""
     import torch
 
@@ -32,47 +32,7 @@ def torch_sdpa(*arrays, **options):
     import torch
     from torch.nn.functional import scaled_dot_product_attention as attend
 
-    return attend(*map(torch.tensor, arrays), **_tensors(options)).numpy()
-
-
-def torch_cuda(kernel, *arrays, dtype="float16", **options):
-    """Call a kernel for a GPU."""
-    import torch
-    from torch.nn.attention import SDPBackend, sdpa_kernel
-    from torch.nn.functional import scaled_dot_product_attention as attend
-
-    options = {
-        name: each.cuda() if hasattr(each, "cuda") else each for name, each in _tensors(options).items()
-    }
-    with sdpa_kernel(getattr(SDPBackend, kernel)):
-        given = [torch.tensor(array, dtype=getattr(torch, dtype), device="cuda") for array in arrays]
-        return attend(*given, **options).float().cpu().numpy()
-
-
-def flashinfer(query, key, value, *, dtype="float16", return_lse=False, **options):
-    """Call the prefill of one batch entry of one head, whose 64 features repeat the first."""
-    import flashinfer as library
-    import torch
-
-    given = [
-        torch.tensor(array[0, :, :, :1], dtype=getattr(torch, dtype), device="cuda").repeat(1, 1, 64)
-        for array in (query, key, value)
-    ]
-    rows = [array.transpose(0, 1).contiguous() for array in given]
-    options = {
-        name: each.cuda() if hasattr(each, "cuda") else each for name, each in _tensors(options).items()
-    }
-    result = library.single_prefill_with_kv_cache(*rows, backend="fa2", return_lse=return_lse, **options)
-    return (result[1] if return_lse else result[:, :, 0]).float().cpu().numpy()
-
-
-def jax_cudnn(*arrays, dtype="float16", **options):
-    """Call the kernel of cuDNN."""
-    import jax
-
-    given = [np.asarray(_swap(array)).astype(dtype) for array in arrays]
-    result = jax.nn.dot_product_attention(*map(jax.numpy.asarray, given), implementation="cudnn", **options)
-    return _swap(np.asarray(result, np.float32))
+    return attend(*map(torch.tensor, arrays), **tensors(options)).numpy()
 
 
 def torch_flex(*arrays, compiled=False, **options):
@@ -95,7 +55,7 @@ def torch_mha(*arrays, grad=False, **options):
         module.out_proj.weight.copy_(torch.eye(query.shape[-1]))
     module.to(query.dtype)
     key.requires_grad_(grad)
-    output, weights = module(query, key, value, **_tensors(options))
+    output, weights = module(query, key, value, **tensors(options))
     if grad:
         output[:, 1].sum().backward()
         return key.grad.numpy()
@@ -112,10 +72,10 @@ def _of_bshd(function, arrays, options):
             name: jax.numpy.asarray(each) if isinstance(each, np.ndarray) else each
             for name, each in options.items()
         }
-        result = function(*map(jax.numpy.asarray, map(_swap, arrays)), **options)
+        result = function(*map(jax.numpy.asarray, map(swap, arrays)), **options)
         if isinstance(result, tuple):
-            return _swap(result[0]), np.asarray(result[1])
-        return _swap(result)
+            return swap(result[0]), np.asarray(result[1])
+        return swap(result)
 
 
 def jax_nn(*arrays, **options):
@@ -145,7 +105,7 @@ def nnx(*arrays, **options):
 def keras(*arrays, **options):
     from keras.ops import dot_product_attention
 
-    return _swap(dot_product_attention(*map(_swap, arrays), **options))
+    return swap(dot_product_attention(*map(swap, arrays), **options))
 
 
 def mlx(*arrays, scale=1.0, mask=None):
@@ -315,9 +275,7 @@ def paddle(*arrays, **options):
         name: paddle.to_tensor(each) if isinstance(each, np.ndarray) else each
         for name, each in options.items()
     }
-    return _swap(
-        scaled_dot_product_attention(*(paddle.to_tensor(_swap(x)) for x in arrays), **options).numpy()
-    )
+    return swap(scaled_dot_product_attention(*(paddle.to_tensor(swap(x)) for x in arrays), **options).numpy())
 
 
 def executorch(*arrays, mask=None, causal=False, scale=None):
@@ -326,7 +284,7 @@ def executorch(*arrays, mask=None, causal=False, scale=None):
 
     first = arrays[1].shape[2] - arrays[0].shape[2]
     mask = None if mask is None else torch.tensor(mask)
-    rows = [torch.tensor(_swap(array)).contiguous() for array in arrays]
+    rows = [torch.tensor(swap(array)).contiguous() for array in arrays]
     return torch.ops.llama.custom_sdpa(*rows, first, mask, 0.0, causal, scale).numpy()
 
 
@@ -362,14 +320,14 @@ def transformers_sdpa(*arrays, mask=None, is_causal=False, **options):
     mask = None if mask is None else torch.tensor(mask)
     attend = AttentionInterface()["sdpa"]
     tensors = map(torch.tensor, arrays)
-    return attend(module, *tensors, mask, is_causal=is_causal, **_tensors(options))[0].numpy()
+    return attend(module, *tensors, mask, is_causal=is_causal, **tensors(options))[0].numpy()
 
 
 def tvm(*arrays, bias=None, **options):
     import tvm
     from tvm import relax
 
-    arrays = [np.ascontiguousarray(_swap(array)) for array in arrays]
+    arrays = [np.ascontiguousarray(swap(array)) for array in arrays]
     if bias is not None:
         options["bias"] = relax.const(bias)
     inputs = [relax.Var(f"x{i}", relax.TensorType(x.shape, str(x.dtype))) for i, x in enumerate(arrays)]
@@ -413,7 +371,7 @@ def x_transformers(*arrays, mask=None, attn_bias=None, grad=False, weights=False
     import torch
     from x_transformers.attend import Attend
 
-    options = _tensors({"mask": mask, "attn_bias": attn_bias})
+    options = tensors({"mask": mask, "attn_bias": attn_bias})
     query, key, value = map(torch.tensor, arrays)
     query.requires_grad_(grad)
     output, between = Attend(**settings)(query, key, value, **options)

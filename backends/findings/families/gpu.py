@@ -20,6 +20,46 @@ FAR = [np.array(rows, np.float32).reshape(1, 1, -1, 1) for rows in ((-30,), (32,
 COLUMN = np.ones((1, 1, 2, 1), np.bool_)
 
 
+def torch_cuda(kernel, *arrays, dtype="float16", **options):
+    """Call a kernel for a GPU."""
+    import torch
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    from torch.nn.functional import scaled_dot_product_attention as attend
+
+    options = {
+        name: each.cuda() if hasattr(each, "cuda") else each for name, each in calls.tensors(options).items()
+    }
+    with sdpa_kernel(getattr(SDPBackend, kernel)):
+        given = [torch.tensor(array, dtype=getattr(torch, dtype), device="cuda") for array in arrays]
+        return attend(*given, **options).float().cpu().numpy()
+
+
+def flashinfer(query, key, value, *, dtype="float16", return_lse=False, **options):
+    """Call the prefill of one batch entry of one head, whose 64 features repeat the first."""
+    import flashinfer as library
+    import torch
+
+    given = [
+        torch.tensor(array[0, :, :, :1], dtype=getattr(torch, dtype), device="cuda").repeat(1, 1, 64)
+        for array in (query, key, value)
+    ]
+    rows = [array.transpose(0, 1).contiguous() for array in given]
+    options = {
+        name: each.cuda() if hasattr(each, "cuda") else each for name, each in calls.tensors(options).items()
+    }
+    result = library.single_prefill_with_kv_cache(*rows, backend="fa2", return_lse=return_lse, **options)
+    return (result[1] if return_lse else result[:, :, 0]).float().cpu().numpy()
+
+
+def jax_cudnn(*arrays, dtype="float16", **options):
+    """Call the kernel of cuDNN."""
+    import jax
+
+    given = [np.asarray(calls.swap(array)).astype(dtype) for array in arrays]
+    result = jax.nn.dot_product_attention(*map(jax.numpy.asarray, given), implementation="cudnn", **options)
+    return calls.swap(np.asarray(result, np.float32))
+
+
 def _row(name, rules, call, run, got, right, rank="numbers"):
     return Row(name, rules, call, run, got, right, rank, gpu=True)
 
@@ -41,25 +81,25 @@ def _mask():
     import jax
 
     mask = jax.numpy.array([[[[True, False], [False, False]]]])
-    return calls.jax_cudnn(*HALF, mask=mask)[0, 0, 1]
+    return jax_cudnn(*HALF, mask=mask)[0, 0, 1]
 
 
 def _lse():
-    lse = calls.flashinfer(*THIRD, dtype="bfloat16", return_lse=True).item()
+    lse = flashinfer(*THIRD, dtype="bfloat16", return_lse=True).item()
     score = np.log(3) / 8
     right = np.log2(np.exp(8 * float(np.float32(score))) + 1)
     return "rounded" if abs(lse - right) > 1e-4 else "exact"
 
 
 def _values():
-    calls.flashinfer(HALF[0], HALF[1], HALF[2][:, :, :1])
+    flashinfer(HALF[0], HALF[1], HALF[2][:, :, :1])
     return "a result"
 
 
 def _bias():
     """Add one number to all scores, which changes no weight."""
     bias = np.full((1, 1, 1, 1), 3.0, np.float16)
-    return calls.torch_cuda("CUDNN_ATTENTION", *HALF, attn_mask=bias)
+    return torch_cuda("CUDNN_ATTENTION", *HALF, attn_mask=bias)
 
 
 def _strided():
@@ -81,18 +121,18 @@ def _strided():
 
 def _empty_row():
     mask = np.array([[[[True, False], [False, False]]]])
-    return calls.torch_cuda("CUDNN_ATTENTION", *HALF, attn_mask=mask)[0, 0, 1]
+    return torch_cuda("CUDNN_ATTENTION", *HALF, attn_mask=mask)[0, 0, 1]
 
 
 def _window(size):
-    return lambda: calls.jax_cudnn(*HALF, local_window_size=(size, 0))[0, 0, 0]
+    return lambda: jax_cudnn(*HALF, local_window_size=(size, 0))[0, 0, 0]
 
 
 def _query_lengths():
     import jax
 
     lengths = {"query_seq_lengths": jax.numpy.array([0]), "key_value_seq_lengths": jax.numpy.array([2])}
-    return calls.jax_cudnn(HALF[0][:, :, :1], *HALF[1:], **lengths)
+    return jax_cudnn(HALF[0][:, :, :1], *HALF[1:], **lengths)
 
 
 def _columns():
@@ -108,10 +148,10 @@ ROWS = (
     _row("torch/cuda_varlen_past", "PACK-3, PACK-4", "varlen_attn, a row past the last boundary", _past,
         "other numbers", "zeros", "memory"),
     _row("torch/cuda_efficient_column", "SCORE-4", "the memory-efficient kernel, a mask of one column",
-        lambda: calls.torch_cuda("EFFICIENT_ATTENTION", *HALF, attn_mask=COLUMN), ERROR, 0.5),
+        lambda: torch_cuda("EFFICIENT_ATTENTION", *HALF, attn_mask=COLUMN), ERROR, 0.5),
     _row("torch/cuda_efficient_infinity", "NUM-11, NUM-13",
         "the memory-efficient kernel, a value of infinity",
-        lambda: calls.torch_cuda(
+        lambda: torch_cuda(
             "EFFICIENT_ATTENTION", *HALF[:2], np.full_like(HALF[2], np.inf), dtype="float32"),
         np.nan, np.inf),
     _row("torch/cuda_varlen_strides", "NUM-8", "varlen_attn, features that are not contiguous", _columns,
@@ -131,9 +171,9 @@ ROWS = (
     _row("flashinfer/lse_of_weights", "NUM-5", "single_prefill_with_kv_cache, the lse in bfloat16", _lse,
         "rounded", "exact"),
     _row("flashinfer/causal_and_mask", "MASK-4", "single_prefill_with_kv_cache, a mask and causal",
-        lambda: calls.flashinfer(*HALF, custom_mask=np.ones((2, 2), np.bool_), causal=True)[0], 0.5, 1.0),
+        lambda: flashinfer(*HALF, custom_mask=np.ones((2, 2), np.bool_), causal=True)[0], 0.5, 1.0),
     _row("flashinfer/far_below", "SOFT-2", "single_prefill_with_kv_cache, dot products of -61,440",
-        lambda: calls.flashinfer(*FAR), 0.0, 1.0),
+        lambda: flashinfer(*FAR), 0.0, 1.0),
     _row("flashinfer/not_checked", "SHAPE-6", "single_prefill_with_kv_cache, one value for two keys", _values,
         "a result", ERROR, "memory"),
     # The last row, since with other shapes the call leaves the GPU in error: a misaligned address.

@@ -6,6 +6,7 @@ nothing tells the caller.
 """
 
 import calls
+import gpu
 import numpy as np
 from table import ERROR, Row, show
 
@@ -73,13 +74,13 @@ ROWS = (
         rank="numbers"),
     *(
         _zero("torch/cuda_scale", f"scaled_dot_product_attention of {kernel} on a GPU",
-            lambda kernel=kernel: calls.torch_cuda(kernel, *PEAKED, scale=0.0), NAN, rank="numbers", gpu=True)
+            lambda kernel=kernel: gpu.torch_cuda(kernel, *PEAKED, scale=0.0), NAN, rank="numbers", gpu=True)
         for kernel in ("FLASH_ATTENTION", "CUDNN_ATTENTION")
     ),
     _zero("jax/cudnn_scale", "jax.nn.dot_product_attention of cuDNN",
-        lambda: calls.jax_cudnn(*PEAKED, scale=0.0), NAN, rank="numbers", gpu=True),
+        lambda: gpu.jax_cudnn(*PEAKED, scale=0.0), NAN, rank="numbers", gpu=True),
     _zero("flashinfer/scale", "single_prefill_with_kv_cache",
-        lambda: calls.flashinfer(*PEAKED, sm_scale=0.0), 0.0153809, rank="numbers", gpu=True),
+        lambda: gpu.flashinfer(*PEAKED, sm_scale=0.0), 0.0153809, rank="numbers", gpu=True),
 )  # fmt: skip
 
 if __name__ == "__main__":
