@@ -155,7 +155,7 @@ def test_a_report_names_the_count_the_key_and_the_rule_of_the_option():
     assert finding.rule == "SELECT-2"
     text = finding_text(finding)
     assert re.search(r"key_indices\[\d.*\]: counts \d of key \d+, expected \d", text)
-    assert re.search(r'\["key_indices"\]\[\d+(, \d+)*\], expected\(case\)\["key_indices"\]\[', text)
+    assert re.search(r'\["key_indices"\]\[\d+(, \d+)*\], expected\(case, backend\)\["key_indices"\]\[', text)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])

@@ -190,7 +190,7 @@ def attention(query, key, value, *, is_causal=False):
 """
 TOML = """
 [backend]
-function = "own:attention"
+function = "products_without_mask:attention"
 
 [backend.dialect]
 MASK-3 = "bottom-right"
@@ -198,7 +198,7 @@ MASK-3 = "bottom-right"
 
 
 def test_a_reproduction_prints_the_numbers_of_the_report_in_the_dialect_of_a_backend(tmp_path):
-    (tmp_path / "own.py").write_text(OWN)
+    (tmp_path / "products_without_mask.py").write_text(OWN)
     (tmp_path / "attnspec.toml").write_text(TOML)
     case = find("masking-causal-more-keys-float32")
     verdict = judge(load(str(tmp_path)), case)

@@ -106,9 +106,10 @@ def judge(backend: Backend, item: Case | Judgeable) -> Verdict:
             verdict = replace(verdict, rules=rules)
         verdict = procedure.judge(backend, verdict)
     except (Unsupported, Raised) as error:
-        lacking = None if isinstance(error, Missing) else gradient_lacking(backend, item.calls, error)
+        made = () if isinstance(error, Missing) else item.calls  # the arrays of sizes are made on demand
+        lacking = gradient_lacking(backend, made, error) if made else None
         # A function for gradients that always raises is an error, and what it does not offer is declined.
-        named = any(case.operation in backend.companions for case in item.calls)
+        named = any(case.operation in backend.companions for case in made)
         if isinstance(error, Raised) and (lacking is None or (named and lacking.code == "no gradient")):
             wrong = replace(verdict, status="error", rule=verdict.rules[0], raised=error.data, code="raised")
             verdict = settle(backend, item, wrong)
