@@ -94,6 +94,8 @@ def libraries(session: nox.Session, library: str) -> None:
 
     `-s "libraries(onnx)"` judges those of one library. Options after `--` are those of `attnspec check`.
     """
+    if TABLE[library].get("gpu") and not shutil.which("nvidia-smi"):
+        session.skip(f"{library} needs a GPU of NVIDIA")
     session.install("--editable", str(ROOT), *SEPARATE[library])
     results = RESULTS / f"{library}.jsonl"
     results.unlink(missing_ok=True)

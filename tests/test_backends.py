@@ -13,10 +13,14 @@ import numpy as np
 import pytest
 from tests_support import can_compile, converted
 
-from attnspec import OPERATIONS, reference
-from attnspec.backends import NAMES, Backend, BackendError, Unsupported, expand, load
-from attnspec.backends.names import SEPARATE
+from attnspec import OPERATIONS, find_case, reference
+from attnspec.backends import NAMES, Backend, BackendError, Unsupported, expand, load, registry
+from attnspec.backends.adapters.conditions import with_masked_rows_open
+from attnspec.backends.check import check_backend
+from attnspec.backends.names import ADAPTERS, SEPARATE
 from attnspec.backends.user.signature import check_signature
+from attnspec.conformance.judge.dtypes import arguments_of
+from attnspec.conformance.judge.judge import judge
 
 TESTS = os.path.dirname(__file__)
 
@@ -337,3 +341,34 @@ def test_a_call_that_the_node_cannot_express(onnx_model, opset, options, message
     query, key = np.ones((1, 2, 3, 4)), np.ones((1, 2, 5, 4))
     with pytest.raises(Unsupported, match=message):
         onnx_model({"query": query, "key": key, "value": key, **options}, opset=opset)
+
+
+def test_a_backend_keeps_its_device_unless_another_is_named(monkeypatch):
+    own = replace(load("strict-portable"), device="device1")
+    monkeypatch.setattr(registry, "_load_ours", lambda _: own)
+    assert load("strict-portable").device == "device1"
+    assert load("strict-portable?device=device2").device == "device2"
+
+
+def test_kernels_for_gpus_are_described_without_one(monkeypatch):
+    """Their calls are translated like those of the CPU, on which the path of separate operations runs."""
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    names = [name for name, (_, place) in ADAPTERS.items() if place.startswith("torch.cuda:")]
+    backends = {name: registry._load_ours(name) for name in names}
+    for name, backend in backends.items():
+        check_backend(name, backend)
+        assert backend.device == "cuda"
+    math = replace(backends["torch-cuda-math"], device="")
+    case = find_case("masking-below-sentinels")
+    assert judge(math, replace(case, arguments=arguments_of(case, "float32"))).status == "pass"
+
+
+def test_a_row_that_a_mask_leaves_empty_attends_to_the_keys_of_other_arguments():
+    mask = np.array([[True, False, True], [False, False, False]])
+    call = {"query": np.ones((2, 4)), "key": np.ones((3, 4)), "value": np.ones((3, 4)), "mask": mask}
+    opened = with_masked_rows_open(call | {"window": (9, 1)})
+    assert opened["mask"].tolist() == [[True, False, True], [True, True, True]]
+    assert "bias" not in opened
+    assert opened["window"] == (9, 1)
+    assert (with_masked_rows_open(call, equal=True)["bias"][1] == -2).all()

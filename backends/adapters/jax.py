@@ -228,6 +228,7 @@ _DEVIATIONS = (
     Deviation(("ERR-7",), "a window of negative numbers or fractions is accepted", "jax/window_not_checked",
         OtherCall(with_window_as_mask)),
 )  # fmt: skip
+#: Beside -2^15 the scores are rounded to 2^-9: hence 4 budgets.
 _OF_CUDNN = (
     _DEVIATIONS[0],
     Deviation(("SCORE-3", "GRAD-1", "ERR-13"), "a scale of 0 or below gives NaN", "jax/cudnn_scale",

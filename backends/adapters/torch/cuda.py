@@ -139,8 +139,8 @@ def _attention(
     kernel: Any,
 ) -> Any:
     attn_mask, pairs = to_attn_mask(mask, bias, 2), (query.shape[-2], key.shape[-2])
-    own = attn_mask is not None and (attn_mask.shape[-2:] != pairs or not attn_mask.is_contiguous())
-    if kernel == SDPBackend.CUDNN_ATTENTION and own:
+    strided = attn_mask is not None and (attn_mask.shape[-2:] != pairs or not attn_mask.is_contiguous())
+    if kernel == SDPBackend.CUDNN_ATTENTION and strided:
         raise Unsupported("strides of a bias are not those that are read: torch/cuda_cudnn_bias")
     if is_causal and attn_mask is not None:
         raise Unsupported(
@@ -230,6 +230,7 @@ _OF_VARLEN = (
         "torch/cuda_varlen_strides", Raises("RuntimeError", "contiguous last dimension")),
 )  # fmt: skip
 _OF_COTANGENT = ("strides of the cotangent: positions first", "strides of the cotangent: within")
+#: The number for a masked key is so large that the scores beside it are rounded to 2^-9: hence 4 budgets.
 _OF_CUDNN = (
     Deviation(("MASK-6", "MASK-4", "GRAD-10"), "a row that the mask leaves without a key attends to all keys",
         "torch/cuda_cudnn_empty_row", (OtherCall(with_masked_rows_open), Bound(4)),
