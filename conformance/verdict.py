@@ -160,8 +160,8 @@ class Verdict:
     accuracy : str
         The tightest accuracy class that holds, or the profile that was needed.
     declared : tuple of str
-        The declared deviations that it shows, by `Deviation.id`, and the rules besides `rule` whose
-        declared variants it shows.
+        The declared deviations that it shows, by `Deviation.id`, and the rules besides `rule` from which
+        it deviates.
     seconds : float
         The time that judging took.
     repeatable : bool

@@ -15,6 +15,7 @@ from attnspec.backends.outcome import Bound, InDtype, OtherCall, Raises, Special
 from attnspec.conformance.attribution.levels import rule_results
 from attnspec.conformance.judge.deviation import not_shown
 from attnspec.conformance.judge.judge import judge
+from attnspec.conformance.relations.memory import worst_of
 from attnspec.conformance.suite import items
 from attnspec.conformance.verdict import Verdict, shown_declarations
 
@@ -90,6 +91,22 @@ def test_a_deviation_counts_for_the_rule_that_is_broken_and_for_the_one_that_it_
     case = Case("softmax-own-1", "", "softmax", "attention", ("SOFT-3", "SOFT-1"), ARRAYS, group="own")
     verdict = judge(backend, replace(case, outputs=("output",)))
     assert rule_results(verdict) == {"SOFT-3": "deviation", "SPARSE-8": "deviation"}
+
+
+@pytest.mark.parametrize("relation", [False, True])
+def test_deviations_of_two_outputs_count_for_the_rules_of_both(relation):
+    """Two outputs of a call deviate, or one output in each of two calls of a relation."""
+    doubled, off = (
+        Deviation(("SPARSE-8", rule), "else", rule, Bound(absolute=1e308), outputs=(output,))
+        for rule, output in (("SOFT-3", "output"), ("SOFT-6", "lse"))
+    )
+    backend = replace(wrong(output=2.0, lse=1.0), deviations=(doubled, off))
+    case = Case("softmax-own-1", "", "softmax", "attention", ("SOFT-3", "SOFT-6"), ARRAYS, group="own")
+    calls = [
+        replace(case, outputs=own) for own in ([("output",), ("lse",)] if relation else [("output", "lse")])
+    ]
+    verdict = worst_of([judge(backend, call) for call in calls])
+    assert rule_results(verdict) == dict.fromkeys(("SOFT-3", "SPARSE-8", "SOFT-6"), "deviation")
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ def rule_results(verdict: Verdict) -> dict[str, str]:
     """Return the result of each rule of a verdict.
 
     A verdict that breaks one rule says nothing about its other rules. In a declared variant of one rule, the
-    other rules hold. A declared deviation counts for the rule that is broken, and for the one that it is
+    other rules hold. A declared deviation counts for the rules that are broken, and for the one that it is
     declared for. An error counts for every rule.
     """
     rule = verdict.main_rule

@@ -189,12 +189,12 @@ def declared_deviation(
     if verdict.raised is not None or verdict.code == "no result":
         output = failure.output if failure else ""
         shown = [deviation for deviation in covering if _raises(deviation, verdict, output)]
-        return as_deviation(verdict, verdict.rule, shown[:1]) if shown else None
+        return as_deviation(verdict, shown[:1], verdict.rule) if shown else None
     if failure is not None and failure.outputs is not None:
         outputs = failure.outputs
         parts = [explain(backend, calls[0], outputs, part, [verdict.rule]) for part in outputs]
         shown = [deviation for part in parts for deviation in part] if all(parts) else []
-        return as_deviation(verdict, verdict.rule, shown) if shown else None
+        return as_deviation(verdict, shown, verdict.rule) if shown else None
     covering = [deviation for deviation in covering if verdict.rule in deviation.rules]
     if not covering or verdict.code not in ("differs", "relation"):
         return None
@@ -203,7 +203,7 @@ def declared_deviation(
         return None
     bounds = [x for x in covering if any(isinstance(outcome, Bound) for outcome in x.outcomes)]
     shown = found or bounds  # errors within a bound may have one sign
-    return as_deviation(verdict, verdict.rule, shown) if shown else None
+    return as_deviation(verdict, shown, verdict.rule) if shown else None
 
 
 def _raises(deviation: Deviation, verdict: Verdict, output: str) -> bool:
@@ -235,15 +235,17 @@ def _deviations_of(backend: Backend, calls: Iterable[Case], rule: str) -> list[D
     return shown
 
 
-def as_deviation(verdict: Verdict, rule: str, deviations: Sequence[Deviation]) -> Verdict:
-    """Turn a verdict into one on declared deviations, under the rule that is broken."""
+def as_deviation(verdict: Verdict, deviations: Sequence[Deviation], rule: str, *others: str) -> Verdict:
+    """Turn a verdict into one on declared deviations, under the rules that are broken."""
+    ids = [deviation.id for deviation in deviations]
+    known = {rule, *(deviation.rules[0] for deviation in deviations)}
     return replace(
         verdict,
         status="deviation",
         rules=tuple(dict.fromkeys((*verdict.rules, rule))),
         rule=rule,
         reason=deviations[0].reason,
-        declared=tuple(dict.fromkeys(deviation.id for deviation in deviations)),
+        declared=tuple(dict.fromkeys([*ids, *(other for other in others if other not in known)])),
         code="deviation",
     )
 

@@ -287,7 +287,7 @@ def _judge_values(backend: Backend, case: Case, verdict: Verdict, observed: Outp
     verdict = replace(verdict, share=worst, accuracy=accuracy)
     deviates = deviates or _declared_precision(backend, case, conforming, values)
     if deviations:
-        return as_deviation(verdict, broken[0], deviations)
+        return as_deviation(verdict, deviations, *broken)
     if deviates:
         return replace(
             verdict,

@@ -51,14 +51,14 @@ class _Results:
 def each_in_turn(backend: Backend, calls: tuple[Case, ...]) -> Found:
     """Make the calls in their order, and judge each of them by its values."""
     results = [_outputs(backend, case) for case in calls]
-    return _worst([_judge(backend, case, outputs) for case, outputs in zip(calls, results, strict=True)])
+    return worst_of([_judge(backend, case, outputs) for case, outputs in zip(calls, results, strict=True)])
 
 
 def in_the_same_arrays(backend: Backend, calls: tuple[Case, ...]) -> Found:
     """Make the calls with the arrays of the first one, in which the numbers of the others are written."""
     rewriting = _rewrite_backend(backend)
     results = [_outputs(rewriting, case) for case in calls]
-    return _worst([_judge(backend, case, outputs) for case, outputs in zip(calls, results, strict=True)])
+    return worst_of([_judge(backend, case, outputs) for case, outputs in zip(calls, results, strict=True)])
 
 
 def capture_and_replay(backend: Backend, calls: tuple[Case, ...]) -> Found:
@@ -69,7 +69,7 @@ def capture_and_replay(backend: Backend, calls: tuple[Case, ...]) -> Found:
         raise Missing(f"{backend.name} captures no calls of {operation}", f"captured calls of {operation}")
     again = replay_backend(backend, operation)
     results = [_outputs(again, case) for case in calls]
-    return _worst([_judge(backend, case, outputs) for case, outputs in zip(calls, results, strict=True)])
+    return worst_of([_judge(backend, case, outputs) for case, outputs in zip(calls, results, strict=True)])
 
 
 def in_freed_memory(backend: Backend, calls: tuple[Case, ...]) -> Found:
@@ -78,7 +78,7 @@ def in_freed_memory(backend: Backend, calls: tuple[Case, ...]) -> Found:
     for _ in range(_TURNS):
         for result in results:
             result.add(_outputs(backend, result.case))
-    return _worst([verdict for result in results for verdict in result.judge(backend)])
+    return worst_of([verdict for result in results for verdict in result.judge(backend)])
 
 
 def keep_results_of_calls(backend: Backend, calls: tuple[Case, ...]) -> Found:
@@ -92,7 +92,7 @@ def keep_results_of_calls(backend: Backend, calls: tuple[Case, ...]) -> Found:
         )
         outputs = dict(zip(own, backend.to_numpy_all(parts), strict=True))
         verdicts.append(_judge(backend, case, outputs))
-    return _worst(verdicts)
+    return worst_of(verdicts)
 
 
 def beside_a_refused_call(backend: Backend, calls: tuple[Case, ...]) -> Found:
@@ -108,7 +108,7 @@ def beside_a_refused_call(backend: Backend, calls: tuple[Case, ...]) -> Found:
             raise
         except (Raised, Failure, Unsupported):
             continue
-    return _worst([_judge(backend, case, outputs) for case, outputs in results])
+    return worst_of([_judge(backend, case, outputs) for case, outputs in results])
 
 
 def in_any_surroundings(backend: Backend, calls: tuple[Case, ...]) -> Found:
@@ -134,7 +134,7 @@ def repeat_often(backend: Backend, calls: tuple[Case, ...]) -> Found:
     results = _Results(case)
     for _ in range(_REPEATED):
         results.add(_outputs(backend, case))
-    return _worst(results.judge(backend))
+    return worst_of(results.judge(backend))
 
 
 def from_threads(backend: Backend, calls: tuple[Case, ...]) -> Found:
@@ -153,7 +153,7 @@ def from_threads(backend: Backend, calls: tuple[Case, ...]) -> Found:
 
     with switch_often(), ThreadPoolExecutor(len(calls)) as pool:
         results_of_threads = [future.result() for future in [pool.submit(repeat, case) for case in calls]]
-    return _worst([verdict for result in results_of_threads for verdict in result.judge(backend)])
+    return worst_of([verdict for result in results_of_threads for verdict in result.judge(backend)])
 
 
 #: Makes calls and judges them.
@@ -180,10 +180,15 @@ def _judge(backend: Backend, case: Case, outputs: Outputs) -> Verdict:
     return judge_outputs(backend, case, outputs)
 
 
-def _worst(verdicts: Sequence[Verdict]) -> Verdict | None:
+def worst_of(verdicts: Sequence[Verdict]) -> Verdict | None:
+    """Return the first that is bad, or else one with the deviations of all. Return None if there are none."""
     bad = [verdict for verdict in verdicts if verdict.status not in ("pass", "deviation")]
     shown = [verdict for verdict in verdicts if verdict.status == "deviation"]
-    return next(iter(bad or shown), None)
+    if bad or not shown:
+        return next(iter(bad), None)
+    first, *others = [verdict for verdict in shown if not verdict.variant] or shown
+    more = [text for verdict in others for text in (*verdict.declared, verdict.rule) if text != first.rule]
+    return replace(first, declared=tuple(dict.fromkeys([*first.declared, *more])))
 
 
 def _same(one: Outputs, other: Outputs) -> bool:

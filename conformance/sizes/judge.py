@@ -55,7 +55,8 @@ def _judge_outputs(
 ) -> Verdict:
     """Judge the outputs of a call. If one deviates as declared, the other one is judged too."""
     left = {name: outputs[name] for name in item.outputs if name in outputs}
-    deviations: list[Verdict] = []
+    deviations: list[Deviation] = []
+    broken: list[str] = []
     while left:
         for precision in precisions(backend, item.dtype):
             result = compare_outputs(item, dialect, left, precision)
@@ -68,11 +69,11 @@ def _judge_outputs(
         declared = _find_deviation(backend, item, wrong, left[result.output], precision)
         if declared is None:
             return wrong
-        deviations.append(as_deviation(replace(wrong, difference=None), wrong.rule, [declared]))
+        deviations.append(declared)
+        broken.append(wrong.rule)
         del left[result.output]
     if deviations:
-        ids = dict.fromkeys(name for deviation in deviations for name in deviation.declared)
-        return replace(deviations[0], share=verdict.share, accuracy=verdict.accuracy, declared=tuple(ids))
+        return as_deviation(verdict, deviations, *broken)
     if rule := precision.rule or dialect.rule:
         rules = tuple(dict.fromkeys((*verdict.rules, rule)))
         return replace(

@@ -15,7 +15,7 @@ from attnspec.conformance.judge.call import observe
 from attnspec.conformance.judge.comparison import compare
 from attnspec.conformance.judge.dtypes import in_dtype, in_each
 from attnspec.conformance.judge.expected import exact
-from attnspec.conformance.relations.memory import in_any_surroundings
+from attnspec.conformance.relations.memory import in_any_surroundings, worst_of
 from attnspec.conformance.relations.relation import Found
 from attnspec.conformance.suite.faults import BATCHES, SIZES
 from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
@@ -141,10 +141,7 @@ def judge_each(backend: Backend, calls: tuple[Case, ...]) -> Found:
     """Judge each call by itself, in their order."""
     from attnspec.conformance.judge.judge import judge
 
-    verdicts = [judge(backend, case) for case in calls]
-    bad = [verdict for verdict in verdicts if verdict.status not in ("pass", "deviation")]
-    shown = [verdict for verdict in verdicts if verdict.status == "deviation"]
-    return next(iter(bad or shown), None)
+    return worst_of([judge(backend, case) for case in calls])
 
 
 @chapter.group("ERR-14", each=tuple(product(("bias", "sinks"), ("fine", "large"))))
