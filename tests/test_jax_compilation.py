@@ -65,16 +65,48 @@ def test_operations_of_a_loaded_backend_share_a_context(compiled):
     assert compiled  # the instrument works
 
 
-@pytest.mark.parametrize(("version", "given", "hasty"), [
-    ("0.10.2", {}, True),
-    ("0.10.2", {"XLA_FLAGS": ""}, False),
-    ("0.11.0", {}, False),
+@pytest.mark.parametrize(("version", "given", "plugins", "hasty"), [
+    ("0.10.2", {}, (), True),
+    ("0.10.2", {"XLA_FLAGS": ""}, (), False),
+    ("0.11.0", {}, (), False),
+    ("0.10.2", {}, ("cuda",), False),
 ])  # fmt: skip
-def test_haste_leaves_what_is_set_and_what_is_unknown(monkeypatch, version, given, hasty):
+def test_haste_leaves_what_is_set_and_what_is_unknown(monkeypatch, version, given, plugins, hasty):
     monkeypatch.setattr(os, "environ", dict(given))
     monkeypatch.setattr("attnspec.backends.library.jax.version", lambda _: version)
+    monkeypatch.setattr("attnspec.backends.library.jax.entry_points", lambda **_: plugins)
     library.compile_in_haste()
     assert ("optimization_level=0" in os.environ.get("XLA_FLAGS", "")) == hasty
+
+
+KERNEL = """
+import jax
+import jax.numpy as jnp
+
+
+def eager(query, key, value):
+    weights = jax.nn.softmax(jnp.einsum("blhd,bshd->bhls", query, key) / query.shape[-1] ** 0.5)
+    return jnp.einsum("bhls,bshd->blhd", weights, value)
+
+
+compiled = jax.jit(eager)
+"""
+
+
+@pytest.mark.parametrize("name", ["eager", "compiled"])
+def test_a_function_is_compiled_in_haste_unless_it_is_jitted(monkeypatch, tmp_path, compiled, name):
+    (tmp_path / "hasty_kernel.py").write_text(KERNEL)
+    settings = f'[backend]\nfunction = "./hasty_kernel.py:{name}"\narray = "jax"\nlayout = "BSHD"\naxes = 4\n'
+    (tmp_path / "attnspec.toml").write_text(settings)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
+    backend = load(f"./hasty_kernel.py:{name}")
+    assert ("XLA_FLAGS" in os.environ) == (name == "eager")
+    shape = (3, 61, len(name))  # of its own, as JAX keeps what it has compiled
+    query, key = (backend.to_library(np.ones(shape, np.float32)) for _ in range(2))
+    assert backend.attention(query, key, key).shape == shape
+    if name == "compiled":  # nothing is compiled for the layout, or for the axis that is added
+        assert len(compiled) == 1
 
 
 def test_a_part_is_compiled_by_jax_and_run_as_it_stands_elsewhere(compiled):

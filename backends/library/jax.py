@@ -7,16 +7,17 @@ converts float64 to float32, and float64 could not be tested.
 import os
 import sys
 from collections.abc import Callable, Sequence
-from functools import cache
-from importlib.metadata import version
+from functools import cache, partial
+from importlib.metadata import entry_points, version
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import NDArray
 
 from attnspec.backends.library import array_properties
-from attnspec.backends.library.library import Library
+from attnspec.backends.library.library import FROM_HOST, Library
 
 jax.config.update("jax_enable_x64", True)
 
@@ -53,11 +54,12 @@ def _prepare_eager() -> None:
 def compile_in_haste() -> None:
     """Disable optimization in this process. This at least halves the time of compilation.
 
-    This suits operations that are compiled one by one. JAX reads the flags when it first
+    This suits operations that are compiled one by one on the CPU. JAX reads the flags when it first
     compiles. If ``XLA_FLAGS`` is set already, even to an empty string, it stays.
     """
-    # Only set for releases that have these flags: an unknown flag ends the process.
-    if version("jaxlib").startswith("0.10."):
+    # Only set for releases that have these flags: an unknown flag ends the process. Plugins are for other
+    # devices.
+    if version("jaxlib").startswith("0.10.") and not entry_points(group="jax_plugins"):
         os.environ.setdefault("XLA_FLAGS", _HASTE)
 
 
@@ -88,6 +90,14 @@ def release_sources() -> int:
         each.cache_clear()
     return len(known)
 
+
+def _from_host(array: Any) -> Callable[[NDArray[Any]], Any] | None:
+    if not isinstance(array, jax.Array) or isinstance(array, jax.core.Tracer):
+        return None
+    return partial(jax.device_put, device=array.sharding)
+
+
+FROM_HOST.append(_from_host)
 
 LIBRARY = Library(
     "jax",

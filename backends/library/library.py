@@ -17,6 +17,10 @@ Compiler = Callable[[Callable[..., Any]], Callable[..., Any]]
 #: Takes a function, its arrays and the cotangents of its outputs, and returns gradients.
 Differentiate = Callable[[Callable[..., Any], Sequence[Any], Sequence[Any]], Sequence[Any]]
 
+#: Functions that take an array. If its library compiles each change of axes for each shape, they return what
+#: makes an array on its device of one on the host, where the axes are changed; None for another library.
+FROM_HOST: list[Callable[[Any], Callable[[NDArray[Any]], Any] | None]] = []
+
 
 def _nothing() -> None:
     """Do nothing."""
@@ -101,6 +105,20 @@ def array_api_library(name: str, version: str, xp: Any, **more: Any) -> Library:
 def _put(xp: Any, array: NDArray[Any], device: str) -> Any:
     placed = xp.asarray(array)
     return array_api_compat.to_device(placed, device) if device else placed
+
+
+def permute(array: Any, order: Sequence[int], xp: Any) -> Any:
+    """Bring the axes of an array into another order."""
+    for maker in filter(None, (of(array) for of in FROM_HOST)):
+        return maker(np.asarray(array).transpose(order))
+    return xp.permute_dims(array, order) if hasattr(xp, "permute_dims") else array.transpose(order)
+
+
+def reshape(array: Any, shape: Sequence[int]) -> Any:
+    """Return an array in another shape."""
+    for maker in filter(None, (of(array) for of in FROM_HOST)):
+        return maker(np.asarray(array).reshape(shape))
+    return array.reshape(shape)
 
 
 def device_of(array: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import numpy as np
 from attnspec import OPERATIONS, Operation
 from attnspec.backends.captured import pass_on
 from attnspec.backends.errors import BackendError, Unsupported
-from attnspec.backends.library.library import device_of
+from attnspec.backends.library.library import device_of, permute, reshape
 from attnspec.backends.user.convention import (
     OF_FOUR_AXES,
     OTHER,
@@ -203,7 +203,7 @@ def _add_axes(call: dict[str, Any], axes: int | None) -> dict[str, Any]:
     if axes == 4:  # a batch axis may have been added
         for option in _BY_ENTRY:
             if getattr(call.get(option), "shape", None) is not None and call[option].ndim < 2:
-                call[option] = call[option].reshape((1, *call[option].shape))
+                call[option] = reshape(call[option], (1, *call[option].shape))
     return call
 
 
@@ -222,7 +222,7 @@ def _remove_axes(array: Any, outer: tuple[int, ...], axes: int | None) -> Any:
     added = 0 if axes is None else axes - 2 - len(outer)
     if added <= 0 or tuple(array.shape[:added]) != (1,) * added:
         return array
-    return array.reshape(tuple(array.shape[added:]))
+    return reshape(array, tuple(array.shape[added:]))
 
 
 def _add_mask_axes(call: dict[str, Any], axes: int | None) -> dict[str, Any]:
@@ -237,7 +237,7 @@ def _add_mask_axes(call: dict[str, Any], axes: int | None) -> dict[str, Any]:
 
 
 def _with_leading(array: Any, axes: int) -> Any:
-    return array.reshape((1,) * (axes - array.ndim) + tuple(array.shape))
+    return reshape(array, (1,) * (axes - array.ndim) + tuple(array.shape))
 
 
 def _check_packed(call: dict[str, Any], layout: str) -> None:
@@ -255,27 +255,23 @@ def _to_layout(array: Any, layout: str, xp: Any) -> Any:
     if layout == "BHSD" or array.ndim < (4 if layout in OF_FOUR_AXES else 3):
         return array
     if layout == POSITIONS_FIRST:
-        return _permuted(array, (2, 0, 1, 3), xp)
+        return permute(array, (2, 0, 1, 3), xp)
     array = _swapped(array, xp)  # (*B, S, H, D)
     if layout == PACKED:
-        return array.reshape((*array.shape[:-2], array.shape[-2] * array.shape[-1]))
+        return reshape(array, (*array.shape[:-2], array.shape[-2] * array.shape[-1]))
     return array
 
 
 def _from_layout(array: Any, layout: str, heads: int, xp: Any) -> Any:
     """Bring an output in a layout to (*B, Hq, L, Dv)."""
     if layout in OF_FOUR_AXES and array.ndim == 3 and heads and not array.shape[-1] % heads:
-        array = array.reshape((*array.shape[:-1], heads, array.shape[-1] // heads))
+        array = reshape(array, (*array.shape[:-1], heads, array.shape[-1] // heads))
         layout = "BSHD" if layout == PACKED else layout
     if layout == POSITIONS_FIRST and array.ndim == 4:
-        return _permuted(array, (1, 2, 0, 3), xp)
+        return permute(array, (1, 2, 0, 3), xp)
     if layout == "BSHD":
         return _swapped(array, xp)
     return array
-
-
-def _permuted(array: Any, order: Sequence[int], xp: Any) -> Any:
-    return xp.permute_dims(array, order) if hasattr(xp, "permute_dims") else array.transpose(order)
 
 
 def _swapped(array: Any, xp: Any) -> Any:
@@ -283,7 +279,7 @@ def _swapped(array: Any, xp: Any) -> Any:
     if array.ndim < 3:
         return array
     order = [*range(array.ndim - 3), array.ndim - 2, array.ndim - 3, array.ndim - 1]
-    return _permuted(array, order, xp)
+    return permute(array, order, xp)
 
 
 def call_each_entry(

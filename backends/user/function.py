@@ -146,6 +146,8 @@ def backend_of(name: str, target: Any, settings: Settings, library: str, attribu
         return with_settings(name, target, settings)
     settings = settings.over(getattr(target, "__attnspec__", Settings()))
     runs_on = _library(name, settings.array or library)
+    if not hasattr(target, "lower"):  # a function that JAX compiles as a whole is compiled as it is
+        runs_on.prepare_eager()
     function = as_function(name, target)
     if settings.conversion is not None:
         runs_on = settings.conversion.library_over(name, runs_on)

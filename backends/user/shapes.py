@@ -7,6 +7,7 @@ from typing import Any
 
 from attnspec import Operation
 from attnspec.backends.errors import BackendError
+from attnspec.backends.library.library import permute, reshape
 from attnspec.operations.letters import BATCH, HEADS, LETTERS
 
 #: The letters of arrays that are no weights.
@@ -33,8 +34,8 @@ def in_shape(array: Any, own: tuple[str, ...], shape: str, xp: Any) -> Any:
         return array
     order = [outer + letters.index(letter) for axis in _axes(shape) for letter in axis]
     sizes = [prod(array.shape[outer + letters.index(letter)] for letter in axis) for axis in _axes(shape)]
-    turned = xp.permute_dims(array, [*range(outer), *order])
-    return turned.reshape((*array.shape[:outer], *sizes))
+    turned = permute(array, [*range(outer), *order], xp)
+    return reshape(turned, (*array.shape[:outer], *sizes))
 
 
 def shapes_to_try(form: Operation) -> Iterator[dict[str, str]]:
