@@ -187,9 +187,14 @@ def number_that_is_none_in_a_form(draw: Draw, part: str) -> Iterator[Yielded]:
     for random, dtype, sizes in _in_both_turns(draw, *forms):
         call = draw_call(random, dtype, _EVERY[sizes.name].layers, sizes)
         name = next((own for own in _STORED[part] if own in call and call[own].dtype.kind not in "iu"), "")
+        tried: set[tuple[int, ...]] = set()
         for _ in range(_TRIALS if name else 0):
             array = call[name].copy()
-            array[tuple(random.integers(array.shape))] = np.nan
+            place = tuple(random.integers(array.shape))
+            array[place] = np.nan
+            if place[:-1] in tried:  # each feature of a key reaches the same rows
+                continue
+            tried.add(place[:-1])
             if _reaches_whole_heads(sizes.name, call | {name: array}, one=part == "query"):
                 call[name] = array
                 break
