@@ -307,7 +307,7 @@ def test_an_offset_that_is_no_past_is_declined():
             "encoding: expected int8 or e4m3fn or e5m2 or e4m3fnuz or e5m2fnuz or e2m1fn or e8m0fnu, got",
         ),
         ({"codes": "int8", "operation": "dequantize"}, "codes: expected float8, got 'int8'"),
-        ({"mask": "hide"}, "mask: expected attend or ignore, got 'hide'"),
+        ({"mask": "hide"}, "mask: expected attend or ignore or add, got 'hide'"),
         ({"returns": ("lse",)}, "returns: expected output, then some of lse, weights"),
         ({"axes": 2}, "axes: expected 3 or 4, got 2"),
         ({"axes": 3, "layout": "BS(HD)"}, "axes: expected 4 with the layout BS(HD), got 3"),

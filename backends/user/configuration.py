@@ -69,6 +69,7 @@ KEYS: Mapping[str, tuple[Any, str]] = {
     "profile": _STRING,
     "names": _TABLE,
     "ignore": _LIST,
+    "guesses": _LIST,
     "dialect": _TABLE,
     "companions": _TABLE,
     "deviations": _LIST,

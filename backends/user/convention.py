@@ -40,8 +40,8 @@ class Convention:
     layout: Layout = "BHSD"
     #: The layout of its output, if it is another one.
     output_layout: Layout | Literal[""] = ""
-    #: What True in a mask means to the function.
-    mask: Literal["attend", "ignore"] = "attend"
+    #: What True in a mask means to the function, or ``add`` if it adds a mask of numbers to the scores.
+    mask: Literal["attend", "ignore", "add"] = "attend"
     #: The number of axes that its arrays must have, if it takes only one number. Arrays with fewer get
     #: leading axes of length one; a call with more is unsupported.
     axes: int | None = None
@@ -132,7 +132,7 @@ def check_convention(name: str, convention: Convention, operation: str = "attent
     for what, got, expected in (
         ("layout", convention.layout, LAYOUTS),
         ("output_layout", convention.output_layout, ("", *LAYOUTS)),
-        ("mask", convention.mask, ("attend", "ignore")),
+        ("mask", convention.mask, ("attend", "ignore", "add")),
         ("window", convention.window, ("sides", "left", "keys", "both")),
         ("axes", convention.axes, (None, 2, 3, 4) if convention.loop else (None, 3, 4)),
         ("mask_axes", convention.mask_axes, (None, 2, 3, 4, 5)),

@@ -28,6 +28,7 @@ from attnspec.backends.user.signature import (
     operation_by_name,
     signature_of,
     unknown_parameters,
+    without_ignored,
 )
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -148,7 +149,7 @@ def backend_of(name: str, target: Any, settings: Settings, library: str, attribu
     runs_on = _library(name, settings.array or library)
     if not hasattr(target, "lower"):  # a function that JAX compiles as a whole is compiled as it is
         runs_on.prepare_eager()
-    function = as_function(name, target)
+    function = without_ignored(as_function(name, target), settings.fields.get("ignore", ()))
     if settings.conversion is not None:
         runs_on = settings.conversion.library_over(name, runs_on)
         function = settings.conversion.wrap(function)

@@ -18,12 +18,22 @@ from attnspec.backends.user.function import as_function, attribute_of
 from attnspec.backends.user.place import find
 from attnspec.backends.user.probe import probe
 from attnspec.backends.user.settings import settings_of_table
-from attnspec.backends.user.signature import check_pages, form_of, form_of_codes, operation_by_name
-from attnspec.backends.user.trials import UNCONFIRMED
+from attnspec.backends.user.signature import (
+    check_pages,
+    form_of,
+    form_of_codes,
+    operation_by_name,
+    without_ignored,
+)
+from attnspec.backends.user.trials import GUESSED, UNCONFIRMED
 
 #: The reason beside a key that was there before.
 AS_GIVEN = "as it was given"
-_PACKAGE = "the installed package whose version applies"
+#: The reasons beside keys that follow from no call.
+_NOTES = {
+    "library": "the installed package whose version applies",
+    "guesses": "the report says so; remove what you know is right",
+}
 #: The keys whose values are tables that are merged, and those that are written as sections.
 _TABLES = ("names", "sizes", "dialect")
 _SECTIONS = ("names", "dialect")
@@ -40,7 +50,8 @@ def infer_configuration(place: str, array: str = "", keys: Mapping[str, Any] = M
             f"backend {place}: expected a function, got a Backend, which needs no attnspec.toml"
         )
     settings = settings_of_table(f"backend {place}: {FILE}", place, keys)
-    function = as_function(place, target)
+    keys = {key: x for key, x in keys.items() if key != "guesses"}  # these are made anew
+    function = without_ignored(as_function(place, target), keys.get("ignore", ()))
     library = load_library(array or settings.array or library_of(module))
     package = package_of(module, library.name)
     named = "" if keys else operation_by_name(attribute_of(place), function)
@@ -54,7 +65,8 @@ def infer_configuration(place: str, array: str = "", keys: Mapping[str, Any] = M
     except Exception as error:
         if named:  # a call of it may need what no small call has
             seen = f"it has the name and the arguments; {_seen(error, place)}"
-            return _text(_head(place, library.name, package) | {"operation": named}, {"operation": seen})
+            table = {"operation": named, "guesses": ["operation"]}
+            return _text(_head(place, library.name, package) | table, {"operation": seen})
         if not isinstance(error, BackendError):
             raise
         # Pages or boundaries may be optional by the signature, and needed by this function.
@@ -63,7 +75,12 @@ def infer_configuration(place: str, array: str = "", keys: Mapping[str, Any] = M
             raise
         operation, inference = _infer(backend, other, function, known)
     table = _head(place, library.name, package) | _table(inference, operation)
-    return _text(_merge(table, keys), {**inference.why, "library": _PACKAGE} | dict.fromkeys(keys, AS_GIVEN))
+    if guesses := [key for key, why in inference.why.items() if why.startswith(GUESSED)]:
+        table["guesses"] = guesses
+    return _text(
+        _merge(table, keys),
+        {**inference.why, **_NOTES} | dict.fromkeys(keys, AS_GIVEN),
+    )
 
 
 def _seen(error: Exception, place: str) -> str:

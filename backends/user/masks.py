@@ -41,9 +41,18 @@ def with_own_mask(
         call = _merge_mask_and_bias(call, xp)
     call = _with_causality(call, convention, xp) if convention.causal_in_mask else call
     call = _with_mask_of_keys(call, taken, xp) if convention.mask_of_keys else call
-    if convention.mask == "ignore" and call.get("mask") is not None:
-        return call | {"mask": _inverted(call["mask"])}
+    if convention.mask != "attend" and call.get("mask") is not None:
+        add = convention.mask == "add"
+        return call | {"mask": _added(call, xp) if add else _inverted(call["mask"])}
     return call
+
+
+def _added(call: Mapping[str, Any], xp: Any) -> Any:
+    """Write a mask as numbers that are added to the scores (MASK-2)."""
+    if "bool" not in str(call["mask"].dtype):
+        raise Unsupported(f"the function adds a mask to the scores, and {call['mask'].dtype} is no mask")
+    of_query = {"dtype": call["query"].dtype, **device_of(call["query"])}
+    return xp.where(call["mask"], *(xp.asarray(x, **of_query) for x in (0.0, -float("inf"))))
 
 
 def _with_causality(call: dict[str, Any], convention: Convention, xp: Any) -> dict[str, Any]:

@@ -125,6 +125,13 @@ def _unknown_required(function: Callable[..., Any], known: Known) -> list[str]:
     ]
 
 
+def _turn_of(guesses: tuple[str, ...]) -> int:
+    """Return when a parameter has its turn: after what can only be a bias, what may be a mask or a bias."""
+    if not guesses:
+        return 3
+    return 2 if guesses[0] in _LAST else int(guesses == ("mask", "bias"))
+
+
 class _Probe(Calls):
     """Calls of one function, and what they have shown so far."""
 
@@ -185,7 +192,7 @@ class _Probe(Calls):
         limits = infer_limits(self, convention, self.why)
         convention = self.with_attributes(convention)
         ignored = []
-        for own, ours in sorted(self.guesses.items(), key=lambda pair: pair[1][:1] in [(x,) for x in _LAST]):
+        for own, ours in sorted(self.guesses.items(), key=lambda pair: _turn_of(pair[1])):
             if ours and ours[0] in _OPERATION.arrays:
                 continue
             confirmed = next(self.meanings(convention, own, ours), None)

@@ -19,6 +19,7 @@ from attnspec.backends.user.configuration import FUNCTION_KEYS, check_keys
 from attnspec.backends.user.convention import OTHER, Convention
 from attnspec.backends.user.place import find, near
 from attnspec.backends.user.scales import FLAT
+from attnspec.backends.user.signature import without_ignored
 from attnspec.dtypes import DTYPES
 from attnspec.operations.aliases import NO_COUNTERPART
 
@@ -143,8 +144,9 @@ def settings_of_keywords(where: str, name: str, keywords: Mapping[str, Any]) -> 
 
 def settings_of_table(where: str, name: str, table: Mapping[str, Any]) -> Settings:
     """Make settings from the keys that describe a function."""
+    ignore = tuple(table.get("ignore", ()))
     convention = Convention(
-        names=table.get("names", {}),
+        names={ours: own for ours, own in table.get("names", {}).items() if own not in ignore},
         layout=table.get("layout", "BHSD"),
         output_layout=table.get("output_layout", ""),
         mask=table.get("mask", "attend"),
@@ -175,13 +177,17 @@ def settings_of_table(where: str, name: str, table: Mapping[str, Any]) -> Settin
     as_it_is = ("accuracy", "profile", "versions", "dialect", "concurrent")
     fields: dict[str, Any] = {key: table[key] for key in as_it_is if key in table}
     fields |= {key: tuple(table[key]) for key in ("ignore", "claims") if key in table}
-    if untested := ", ".join(own for own in fields.get("ignore", ()) if own.lower() not in NO_COUNTERPART):
-        fields["notes"] = (f"not tested, because it is ignored: {untested}",)
-    if unnamed := [str(n) for n, name in enumerate(convention.returns, 1) if name == OTHER]:
-        note = f"not judged, because returns calls it {OTHER}: result {', '.join(unnamed)}"
-        fields["notes"] = (*fields.get("notes", ()), note)
+    notes = {
+        "a guess, which no call confirmed": table.get("guesses", ()),
+        "not tested, because it is ignored": [x for x in ignore if x.lower() not in NO_COUNTERPART],
+        f"not judged, because returns calls it {OTHER}": [
+            f"result {n}" for n, name in enumerate(convention.returns, 1) if name == OTHER
+        ],
+    }
+    if said := tuple(f"{note}: {', '.join(map(str, about))}" for note, about in notes.items() if about):
+        fields["notes"] = said
     if "companions" in table:
-        fields["companions"] = _companions(where, name, table["companions"])
+        fields["companions"] = _companions(where, name, table["companions"], ignore)
     if "deviations" in table:
         fields["deviations"] = deviations_of(where, name, table)
     constraints = _constraints(where, table)
@@ -258,7 +264,9 @@ def _operation(where: str, table: Mapping[str, Any]) -> str:
     return operation
 
 
-def _companions(where: str, name: str, table: Mapping[str, Any]) -> dict[str, Callable[..., Any]]:
+def _companions(
+    where: str, name: str, table: Mapping[str, Any], ignore: tuple[str, ...]
+) -> dict[str, Callable[..., Any]]:
     """Import the companions; a decorator gives them as functions."""
     known = tuple(operation for operation in OPERATIONS if operation != "attention")
     for operation in table:
@@ -268,7 +276,7 @@ def _companions(where: str, name: str, table: Mapping[str, Any]) -> dict[str, Ca
                 f"got {operation!r}{near(operation, known)}"
             )
     return {
-        operation: place if callable(place) else find(name, str(place))[1]
+        operation: without_ignored(place if callable(place) else find(name, str(place))[1], ignore)
         for operation, place in table.items()
     }
 

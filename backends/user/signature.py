@@ -12,6 +12,7 @@ from typing import Any
 
 from attnspec import OPERATIONS
 from attnspec.backends.backend import Backend
+from attnspec.backends.captured import pass_on
 from attnspec.backends.errors import BackendError
 from attnspec.operations import REQUIRED
 from attnspec.operations.aliases import (
@@ -41,6 +42,28 @@ def signature_of(name: str, function: Any) -> inspect.Signature:
             f"backend {name}: expected a function with a signature, got one of compiled code without it; "
             "wrap it: def attention(query, key, value, *, scale=None): return NAME(query, key, value, ...)"
         ) from error
+
+
+def without_ignored(function: Callable[..., Any], ignored: Collection[str]) -> Callable[..., Any]:
+    """Return a function without those of its parameters that are ignored and have a default."""
+    signature = inspect.signature(function)
+    bound = function.keywords if isinstance(function, functools.partial) else {}
+    left = [
+        parameter
+        for parameter in signature.parameters.values()
+        if parameter.name not in ignored or parameter.default is parameter.empty
+    ]
+    if len(left) == len(signature.parameters):
+        return function
+
+    def run(*arrays: Any, **options: Any) -> Any:
+        return function(*arrays, **options)
+
+    left = [parameter for parameter in left if parameter.name not in bound]
+    run.__wrapped__ = function  # type: ignore[attr-defined] # reports show where it is defined
+    run.__signature__ = signature.replace(parameters=left)  # type: ignore[attr-defined] # read by inspect
+    pass_on(run, function, lambda fresh: without_ignored(fresh, ignored))
+    return run
 
 
 def check_signature(name: str, function: Any) -> None:

@@ -23,6 +23,8 @@ _CLEAR = (
 )
 #: The reason to write beside such an argument if no call has the results of the reference.
 UNCONFIRMED = "by its name alone: no call gave the specified results"
+#: How the reasons begin of what no call confirmed.
+GUESSED = ("by its name alone", "no call computed")
 #: Arguments that need each other.
 PARTNERS = {"query_segment_ids": "key_segment_ids", "key_segment_ids": "query_segment_ids"}
 
@@ -69,6 +71,9 @@ def trials(named: Convention, ours: str, inputs: Inputs, opens: int | None = Non
         yield Trial(of_keys, given, given, {}, "of keys alone; True means: attend")
         inverted = replace(of_keys, mask="ignore")
         yield Trial(inverted, given, given, {}, "of keys alone; True means: do not attend")
+        if "bias" in named.names:  # without another bias it is itself the bias
+            given = {"mask": inputs.mask}
+            yield Trial(replace(named, mask="add"), given, given, {}, "it is added to the scores")
     elif ours in ("is_causal", "window"):
         yield from _of_alignments(named, ours, at_end)
         yield from _of_numbers(named, at_end, opens) if ours == "window" else ()

@@ -1,0 +1,121 @@
+"""Kernels of a kind that `attnspec init` describes by more than names and layout, from init to verdict."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from attnspec.backends import describe, load
+from attnspec.conformance import check
+from attnspec.conformance.cli.main import main
+from attnspec.reference import attention
+
+KERNELS = """
+import numpy as np
+from attnspec.reference import attention
+
+
+def t5(query, key, value, position_bias=None, mask=None):
+    zero = np.zeros((), query.dtype)
+    both = (zero if position_bias is None else position_bias) + (zero if mask is None else mask)
+    return attention(query, key, value, bias=both, dtype=query.dtype)
+
+
+def t5_mask_first(query, key, value, mask=None, position_bias=None):
+    return t5(query, key, value, position_bias, mask)
+
+
+def with_a_shifted_mask(query, key, value, mask=None):
+    mask = None if mask is None else np.roll(mask, 1, -1)
+    return attention(query, key, value, mask=mask, dtype=query.dtype)
+
+
+def capped(query, key, value, softcap=None, mask=None):
+    return attention(query, key, value, mask=mask, dtype=query.dtype)
+"""
+
+#: A call with a mask, and one with a bias.
+CASES = ["softmax-lse", "scores-bias-per-head"]
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    Path("kernels.py").write_text(KERNELS)
+    yield
+    sys.modules.pop("kernels", None)
+
+
+def init(name):
+    """Return what `attnspec init` writes for a kernel."""
+    run = CliRunner().invoke(main, ["init", f"./kernels.py:{name}"])
+    assert run.exit_code == 0, run.output
+    return Path("attnspec.toml").read_text()
+
+
+@pytest.mark.parametrize("name", ["t5", "t5_mask_first"])
+def test_a_mask_that_is_added_beside_a_bias_is_tried_as_one(name):
+    text = init(name)
+    assert 'mask = "add"  # it is added to the scores' in text
+    assert 'bias = "position_bias"' in text
+    assert "guesses" not in text
+    found = check(load("."), cases=CASES)
+    assert found.good, found.text
+    assert [verdict.status for verdict in found.report.results.verdicts].count("pass") > 1
+    assert "a guess" not in found.text
+
+
+def test_a_guess_is_called_a_guess_in_the_report():
+    assert 'guesses = ["mask"]' in init("with_a_shifted_mask")
+    found = check(load("."), cases=CASES)
+    assert not found.good
+    assert "a guess, which no call confirmed: mask\n" in found.text
+    Path("attnspec.toml").unlink()
+    assert 'guesses = ["softcap"]' in init("capped")
+
+
+@pytest.mark.parametrize("names", [{}, {"mask": "mask"}])
+def test_an_argument_that_is_ignored_is_not_passed(names):
+    lines = [f'names = {{ {x} = "{y}" }}' for x, y in names.items()]
+    Path("attnspec.toml").write_text("\n".join(["[backend]", 'ignore = ["mask"]', *lines]))
+    assert "mask = " not in init("t5").replace('{ mask = "mask" }', "").partition("[backend.names]")[0]
+    backend = load(".")
+    assert not backend.has("attention", "mask")
+    assert backend.has("attention", "bias")
+    found = check(backend, cases=CASES)
+    assert found.good, found.text
+    assert "not tested, because it is ignored: mask\n" in found.text
+
+
+def test_an_argument_of_a_companion_is_ignored_too():
+    def rotary(features, positions, *, base=10000.0, offset=0):
+        return features
+
+    ignore = ["offset", "base"]
+    backend = describe(attention, companions={"rotary": rotary}, ignore=ignore)
+    assert not backend.has("rotary", "base")
+
+
+OF_TORCH = """
+import torch
+
+
+def kernel(query, key, value, bias=None):
+    scores = query @ key.mT * query.shape[-1] ** -0.5
+    scores = scores if bias is None else scores + bias
+    weights = torch.softmax(scores, -1)
+    weights = torch.where(scores.isneginf().all(-1, keepdim=True), torch.zeros_like(weights), weights)
+    return weights @ value
+"""
+
+
+def test_gradients_that_are_nan_in_part_have_no_variant():
+    pytest.importorskip("torch")
+    Path("kernels.py").write_text(OF_TORCH)
+    assert "GRAD-10" not in init("kernel"), "only d_query and d_key are NaN"
+    sys.modules.pop("kernels")
+    Path("kernels.py").write_text(OF_TORCH.replace("    weights = torch.where", "    torch.where"))
+    Path("attnspec.toml").unlink()
+    assert 'GRAD-10 = "nan"' in init("kernel")
