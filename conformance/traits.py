@@ -24,6 +24,9 @@ LARGE = "large scores"
 ARBITRARY = "arbitrary numbers"
 #: How the names of groups of sized cases begin. A group of the suite may begin with the word.
 SIZED_GROUPS = "sizes: "
+#: Relations between sizes, besides `MORE_QUERIES`.
+FEWER_QUERIES, OTHER_QUERIES = "fewer queries", "another number of queries"
+BATCHED, HEADS = "several batch entries", "several heads"
 #: How traits of sizes begin, and what is in them.
 MORE_THAN, NOT_A_MULTIPLE = "more than ", " not a multiple of "
 #: A depth that vectors of eight numbers do not fill.

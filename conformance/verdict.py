@@ -98,8 +98,9 @@ class Difference:
     share: float = float("inf")
     count: int = 0  # the number of elements that differ
     size: int = 0  # the number of all elements
-    #: The wrong gradients, if others of the call are right.
+    #: The wrong outputs of the call, and the right ones.
     outputs: tuple[str, ...] = ()
+    right: tuple[str, ...] = ()
     #: The axes of an output that are right up to an index and wrong from it on, such as ``rows 16``, and
     #: `BATCH` if the first entry of the batch is right.
     starts: tuple[str, ...] = field(default=(), compare=False)
@@ -182,6 +183,9 @@ class Verdict:
         The traits of the call, as in `attnspec.conformance.judge.traits`.
     numbers : int
         The number of numbers in the arrays of its calls.
+    sizes : tuple of int
+        The batch entries, heads, key heads, queries, keys, features and features of values of its call. Empty
+        for several calls, and for one that has no queries and keys.
     code : str
         Why it has its status, as one of `CODES`.
 
@@ -218,6 +222,7 @@ class Verdict:
     probed: bool = False
     traits: tuple[str, ...] = ()
     numbers: int = 0
+    sizes: tuple[int, ...] = ()
     code: Code = ""
 
     @property
@@ -289,13 +294,13 @@ def from_json(entry: Mapping[str, Any]) -> Verdict:
         raise ValueError(f"status: expected one of {', '.join(STATUSES)}, got {plain.get('status')!r}")
     if plain.get("code", "") not in CODES:
         raise ValueError(f"code: expected one of {', '.join(CODES[1:])}, got {plain['code']!r}")
-    for name in ("rules", "declared", "traits", "lacks"):
+    for name in ("rules", "declared", "traits", "lacks", "sizes"):
         plain[name] = tuple(plain.get(name, ()))
     if "share" in plain:
         plain["share"] = _number(plain["share"])
     if plain.get("difference") is not None:
         given = {name: _number(value) for name, value in plain["difference"].items()}
-        lists = {name: tuple(given.get(name, ())) for name in ("element", "outputs", "starts")}
+        lists = {name: tuple(given.get(name, ())) for name in ("element", "outputs", "right", "starts")}
         plain["difference"] = Difference(**{**given, **lists})
     if plain.get("raised") is not None:
         plain["raised"] = Raise(**plain["raised"])

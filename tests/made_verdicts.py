@@ -33,10 +33,14 @@ DIFFERENCES = {
     "tiny": replace(TRACE, got=6e-29, expected=1e-30, share=9.0),
     "nan": NAN,
     "bits": replace(OFF, kind="bits"),
-    "d_key": replace(OFF, output="d_key", outputs=("d_key",)),
+    "d_key": replace(OFF, output="d_key", outputs=("d_key",), right=("d_query", "d_value")),
     "shape": Difference("shape", "output", got="(2, 4)", expected="(2, 5)"),
     "dtype": Difference("dtype", "output", got="float64"),
     "lse": Difference("pattern", "lse", (), 1.0, 2.0),
+    "output-alone": replace(OFF, outputs=("output",), right=("lse",)),
+    "weights-alone": replace(OFF, output="weights", right=("output", "lse")),
+    "lse-alone": replace(OFF, output="lse", outputs=("lse",), right=("output",)),
+    "all-gradients": replace(OFF, output="d_query", outputs=("d_query", "d_key", "d_value")),
     "lse-of-nothing": Difference("pattern", "lse", (), 1.0, -np.inf),
 }
 #: The values of fields that are no text.
@@ -84,6 +88,12 @@ def changed(number):
     return fail(number, "NUM-4", difference=None, reason="query: expected to be unchanged")
 
 
+def sizes_of(text):
+    """The sizes of a call from its queries and keys, such as ``3x5``."""
+    queries, keys = map(int, text.split("x"))
+    return 1, 2, 2, queries, keys, 4, 4
+
+
 KINDS = {"ok": ok, "half": half, "raise": error, "ended": ended, "refused": refused, "changed": changed}
 SIGNS = {"~": "difference", "@": "dtype", "#": "name"}
 
@@ -101,7 +111,7 @@ def verdicts(text):
                 fields[SIGNS[word[0]]] = DIFFERENCES.get(word[1:], word[1:])
             elif "=" in word:
                 name, _, value = word.partition("=")
-                fields[name] = VALUES.get(value, value)
+                fields[name] = sizes_of(value) if name == "sizes" else VALUES.get(value, value)
             elif kind in (ok, error) and word[0] != '"':
                 fields["rule"] = word
             else:

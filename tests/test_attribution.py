@@ -215,7 +215,21 @@ def test_wrong_gradients_are_named_if_others_are_right():
 
         verdict = judge(replace(PORTABLE, companions={"attention_vjp": gradients}), case)
         assert (verdict.difference.output, verdict.difference.outputs) == ("d_key", said)
+        assert {*said, *verdict.difference.right} == {"d_query", "d_key", "d_value"}
         assert from_json(to_json(verdict)) == verdict
+
+
+def test_wrong_and_right_outputs_are_named_but_no_weights_that_are_not_returned():
+    case = case_of("SOFT-1", PROBLEM.arguments)
+    off = judge(giving(lambda o, e, w: (o, e + 1, w)), case).difference
+    assert (off.outputs, off.right) == (("lse",), ("output", "weights"))
+
+    def attention(query, key, value, *, mask=None, return_lse=False):
+        output, lse = PORTABLE.attention(query, key, value, mask=mask, return_lse=True)
+        return (output * 2, lse) if return_lse else output * 2
+
+    off = judge(replace(PORTABLE, attention=attention), case).difference
+    assert (off.outputs, off.right) == (("output",), ("lse",))
 
 
 @pytest.mark.parametrize(("message", "named"), [("k: expected depth 4", True), ("keys do not fit", False)])

@@ -16,8 +16,9 @@ from attnspec.conformance.judge.budget import budgets_of
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.judge.traits import describe, numbers, traits
 from attnspec.conformance.render.finding import finding_text
+from attnspec.conformance.run.plan import index
 from attnspec.conformance.suite import find
-from attnspec.conformance.verdict import Verdict
+from attnspec.conformance.verdict import Verdict, from_json, to_json
 
 
 # A row has verdicts, and the kind, the rule and the number of failures of each finding.
@@ -134,6 +135,25 @@ def test_traits_of_numbers_and_sizes():
         ("quantization-attention-grouped-float32", "shared heads"),
     ):
         assert trait in describe(find(name))[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [
+        ("notation-oblong-1-float32", (1, 1, 1, 3, 5, 4, 4)),
+        ("heads-five-over-one-float32", (1, 5, 1, 3, 4, 2, 6)),
+        ("gradients-batch-float32", (2, 2, 2, 2, 3, 2, 2)),
+        ("heads-split-batch-float32", ()),
+        ("errors-refused-depth-of-0-in-alibi-bias-1-float32", ()),
+    ],
+)
+def test_sizes_of_calls_are_in_the_index_and_in_results(name, sizes):
+    item = find(name)
+    assert describe(item)[2] == sizes
+    (outline,) = (case for case in index() if case.name == name)
+    assert outline.sizes == sizes
+    verdict = replace(judge(PORTABLE, item), sizes=sizes)
+    assert from_json(to_json(verdict)) == verdict
 
 
 def test_a_row_rises_after_a_tile_if_its_largest_score_is_allowed_there():

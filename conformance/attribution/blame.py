@@ -10,6 +10,7 @@ from attnspec.conformance import traits
 from attnspec.conformance.attribution.common import traits_of
 from attnspec.conformance.attribution.finding import Common
 from attnspec.conformance.attribution.precision import is_rounding
+from attnspec.conformance.attribution.sizes import every_trait
 from attnspec.conformance.verdict import Verdict
 
 #: The rule that is broken if calls have a trait in common, unless the values determine it. Of two traits the
@@ -32,7 +33,7 @@ _LAST = {
     "key_positions": "MASK-14",
     "float64": "NUM-2",
     traits.NO_SCALE: "SCORE-2",
-    traits.MORE_QUERIES: "SHAPE-5",
+    **dict.fromkeys((traits.MORE_QUERIES, traits.FEWER_QUERIES, traits.OTHER_QUERIES), "SHAPE-5"),
 }
 #: Candidates if several rules are possible, the likeliest first.
 _AMONG: dict[tuple[str, ...], tuple[str, ...]] = {
@@ -160,7 +161,9 @@ def _rule_of_most_cases(failures: Sequence[Verdict], passing: Sequence[Verdict],
     # All calls of an implementation may have an option that masks.
     options = set.intersection(*map(traits_of, failures)) & _MASKING
     masks = [] if common.traits else [owners()[option] for option in sorted(options)]
-    likely = [rule for rule in (*masks, *_AMONG.get(common.traits, ())) if rule in share]
+    sized = set(common.traits) <= set(every_trait())
+    among = _AMONG.get(() if sized else common.traits, ())
+    likely = [rule for rule in (*masks, *among) if rule in share]
     if common.traits and traits.VIEWED not in common.traits:  # calls in plain memory fail too
         share = {rule: part for rule, part in share.items() if rule != owners()[traits.VIEWED]} or share
         likely = [rule for rule in likely if rule in share]

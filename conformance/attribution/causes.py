@@ -18,6 +18,7 @@ from attnspec.conformance.attribution.common import (
     calls_of,
     calls_of_usual_trait,
     clarity,
+    common_of_sizes,
     common_traits,
     count_of,
     if_significant,
@@ -148,6 +149,10 @@ def _causes(failures: Iterable[Verdict], judged: Sequence[Verdict]) -> list[Find
         return _exceptions(failing)
     unsteady = _unsteady(failing)
     separate = {} if unsteady else imprecise(failing)
+    # What one condition predicts in every dtype is no matter of the precision.
+    sized = common_of_sizes(calls_of([v for v in failing if v.difference]), _values(passing))
+    if separate and is_general(Finding("", tuple(failing), sized), passing):
+        separate = {v: key for v, key in separate.items() if not {*sized.traits} <= traits_of(v)}
     for verdict in failing:
         key = _key(verdict, unsteady)
         groups.setdefault(separate.get(verdict, key) if key == ("",) else key, []).append(verdict)
@@ -183,7 +188,7 @@ def _fewer(groups: Mapping[Key, list[Verdict]]) -> Groups:
 def _with_shapes(groups: Groups) -> Groups:
     """Merge wrong values into more numerous wrong shapes, because some shapes are right by chance."""
     shapes, values = groups.get(("shape",), []), groups.get(("",), [])
-    having = set.intersection(*map(traits_of, shapes)) if shapes else set()
+    having = set.intersection(*({*verdict.traits, verdict.dtype} for verdict in shapes)) if shapes else set()
     own = [verdict for verdict in values if having <= traits_of(verdict)] if len(shapes) > len(values) else []
     left = [verdict for verdict in values if verdict not in own]
     return {
@@ -350,8 +355,11 @@ def _cause(
     # A single call has too many traits that others lack.
     clear = len(failures) > 1 and (_separates(common) or common == _of_usual_trait(failures, passing))
     # NaN shows any bug, so that the rules about NaN come last.
-    plain = [verdict for verdict in failures if traits.SPECIAL not in verdict.traits]
-    shown_by = plain if plain and traits.SPECIAL not in common.traits else failures
+    # Gradients come last too: those of a wrong output are wrong.
+    shown_by = failures
+    for trait in (traits.SPECIAL, traits.GRADIENT):
+        plain = [verdict for verdict in shown_by if trait not in verdict.traits]
+        shown_by = plain if plain and trait not in common.traits else shown_by
     rule = broken_rule(shown_by, common if clear else Common(), passing)
     several = len({verdict.main_rule for verdict in failures}) > 1
     mixed = not kind and not clear and several and not is_uniform(failures)

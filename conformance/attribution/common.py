@@ -1,12 +1,14 @@
 """Finds traits that failing calls have in common and that passing calls lack."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
+from math import comb
 
 from attnspec.conformance import traits
 from attnspec.conformance.attribution.finding import Common
+from attnspec.conformance.attribution.sizes import conditions, traits_of_sizes
 from attnspec.conformance.verdict import Verdict
 
 #: Traits with less clarity than this are ignored.
@@ -33,7 +35,11 @@ Calls = Mapping[frozenset[str], int]
 
 
 def traits_of(verdict: Verdict) -> set[str]:
-    """Return the traits of a call, including its dtype."""
+    """Return the traits of a call, with its dtype and the conditions that its sizes meet."""
+    return {*_named(verdict), *traits_of_sizes(verdict.sizes)}
+
+
+def _named(verdict: Verdict) -> set[str]:
     return {*verdict.traits, verdict.dtype}
 
 
@@ -43,8 +49,9 @@ def common_traits(
     """Find the traits that best distinguish failing calls from passing ones.
 
     Of traits that distinguish them equally well, those whose owner (a rule) has more failing cases win.
+    A condition on sizes wins if it predicts better which calls fail.
     """
-    bad, good = _by_traits(failing), _by_traits(passing)
+    bad, good = _by_traits(failing, _named), _by_traits(passing, _named)
     single = _candidates(bad)
     failing_rules = Counter(verdict.rules[0] for verdict in failing if verdict.rules)
 
@@ -56,7 +63,25 @@ def common_traits(
     best = max((_count((), bad, good), *(_count((trait,), bad, good) for trait in single)), key=key)
     pairs = [_count(pair, bad, good) for pair in combinations(single, 2)]
     clearest = max(pairs, key=key, default=best)
-    return clearest if clarity(clearest) > clarity(best) + _CLEARER else best
+    best = clearest if clarity(clearest) > clarity(best) + _CLEARER else best
+    sized = common_of_sizes(failing, passing)
+    if not sized.traits:
+        return best
+    return sized if best.traits in ((), *_USUALS) or clarity(sized) > clarity(best) + _CLEARER else best
+
+
+def common_of_sizes(failing: Sequence[Verdict], passing: Sequence[Verdict]) -> Common:
+    """Find the condition on sizes, alone or beside another trait, that predicts which calls fail."""
+    # With no query or key, every implementation is right.
+    shown = [verdict for verdict in passing if traits.NOTHING not in verdict.traits]
+    bad, good = _by_traits(failing, traits_of), _by_traits(shown, traits_of)
+    counts = [_count(wanted, bad, good) for wanted in conditions(bad, _candidates(bad))] if bad else []
+    best = max(counts, key=clarity, default=Common())
+    enough = best.failing >= _FEW and best.others <= _RARE * best.of_others
+    # So many calls with the traits fail by chance, if any of the calls fail; and there are many conditions.
+    ways = comb(best.judged, best.failing) * comb(best.of_others, best.others)
+    chance = len(counts) * ways / comb(best.judged + best.of_others, best.failing + best.others)
+    return count_of(best.traits, failing, passing) if enough and chance < _CHANCE else Common()
 
 
 def calls_of(failures: Sequence[Verdict]) -> Sequence[Verdict]:
@@ -66,15 +91,15 @@ def calls_of(failures: Sequence[Verdict]) -> Sequence[Verdict]:
 
 def count_of(traits_: tuple[str, ...], failing: Sequence[Verdict], passing: Sequence[Verdict]) -> Common:
     """Count the calls with some traits, and the others."""
-    return _count(traits_, _by_traits(failing), _by_traits(passing))
+    return _count(traits_, _by_traits(failing, traits_of), _by_traits(passing, traits_of))
 
 
 def with_lacked(common: Common, failing: Sequence[Verdict], passing: Sequence[Verdict]) -> Common:
     """Add to a count of all calls the trait of the most passing calls that no failing call has."""
     if common.traits or not common.judged:
         return common
-    having = Counter(trait for verdict in passing for trait in traits_of(verdict))
-    lacked = {*having}.difference(*map(traits_of, failing))
+    having = Counter(trait for verdict in passing for trait in _named(verdict))
+    lacked = {*having}.difference(*map(_named, failing))
     trait = max(sorted(lacked), key=lambda trait: having[trait], default="")
     by_chance = (1 - having[trait] / common.judged) ** common.failing >= _CHANCE
     return common if by_chance else replace(common, lacked=(trait, having[trait]))
@@ -85,7 +110,7 @@ def pure_traits(failing: Sequence[Verdict], passing: Sequence[Verdict]) -> Commo
 
     Several causes together have no clear common traits, but each of them may have these.
     """
-    bad, good = _by_traits(failing), _by_traits(passing)
+    bad, good = _by_traits(failing, _named), _by_traits(passing, _named)
     single = _candidates(bad)
     sets = [(trait,) for trait in single] + list(combinations(single, 2))
     pure = [common for common in (_count(wanted, bad, good) for wanted in sets) if is_pure(common)]
@@ -147,8 +172,8 @@ def clarity(common: Common) -> float:
     return share * _USUAL if usual else share
 
 
-def _by_traits(verdicts: Sequence[Verdict]) -> Calls:
-    return Counter(frozenset(traits_of(verdict)) for verdict in verdicts)
+def _by_traits(verdicts: Sequence[Verdict], traits_: Callable[[Verdict], set[str]]) -> Calls:
+    return Counter(frozenset(traits_(verdict)) for verdict in verdicts)
 
 
 def _candidates(bad: Calls) -> list[str]:

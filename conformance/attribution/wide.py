@@ -7,10 +7,11 @@ from attnspec.conformance import traits
 from attnspec.conformance.attribution.common import calls_of, count_of, traits_of
 from attnspec.conformance.attribution.finding import Common, Finding
 from attnspec.conformance.attribution.precision import PRECISE
+from attnspec.conformance.attribution.sizes import every_trait
 from attnspec.conformance.verdict import Verdict
 from attnspec.dtypes import SHORT
 
-_TILES = (traits.TILED, traits.TILED_32, traits.TILED_64)
+_SIZES = {traits.TILED, traits.TILED_32, traits.TILED_64, *every_trait()}
 #: A cause takes calls in half precision with its traits if at least this share of its calls fails.
 _MOSTLY = 0.7
 #: Calls that seem imprecise have another cause if at least this share of them does.
@@ -38,7 +39,7 @@ def explained(causes: Sequence[Finding], passing: Sequence[Verdict]) -> list[Fin
 def is_general(cause: Finding, passing: Sequence[Verdict]) -> bool:
     """Whether most calls in wide dtypes with the traits of a cause of wrong values fail."""
     bad, good = _in_wide(cause.common, cause.failures, passing)
-    return not cause.kind and bool(cause.common.traits) and bad >= _MOSTLY * (bad + good)
+    return not cause.kind and bool(cause.common.traits) and 0 < bad >= _MOSTLY * (bad + good)
 
 
 def _in_wide(common: Common, failures: Sequence[Verdict], passing: Sequence[Verdict]) -> tuple[int, int]:
@@ -56,7 +57,7 @@ def is_predicted(failures: Sequence[Verdict], common: Common, passing: Sequence[
 
     Such a step is as short in calls of few keys, so that sizes do not count.
     """
-    kind = replace(common, traits=tuple(trait for trait in common.traits if trait not in _TILES))
+    kind = replace(common, traits=tuple(trait for trait in common.traits if trait not in _SIZES))
     bad, good = _in_wide(kind, failures, passing)
     return bad >= good
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from attnspec import OPERATIONS, Case, find_rule
+from attnspec import Case, find_rule
 from attnspec.backends import DTYPES, Backend, Broken, Deviation, Unsupported
 from attnspec.backends.backend import in_one_dtype
 from attnspec.backends.constraints import ANY, fits, other_encoding
@@ -273,8 +273,8 @@ def _judge_values(backend: Backend, case: Case, verdict: Verdict, observed: Outp
         if declares and not explained:
             explained = explain(backend, case, outputs, compared.output, [cause.rule])
         if not explained:
-            off = _some_gradients(case, differences(outputs, values, budgets, case.dtype, own_dtypes(case)))
-            difference = replace(compared, outputs=off)
+            every = differences(outputs, values, budgets, case.dtype, own_dtypes(case))
+            difference = _with_outputs(compared, backend, outputs, every)
             wrong = replace(verdict, status="fail", difference=difference, code="differs", **vars(cause))
             return _by_level(backend, wrong)
         deviations += explained
@@ -301,11 +301,15 @@ def _judge_values(backend: Backend, case: Case, verdict: Verdict, observed: Outp
     return verdict
 
 
-def _some_gradients(case: Case, results: Iterable[Difference | float]) -> tuple[str, ...]:
-    """Name the wrong gradients of a call. None are named if all are wrong, or no gradients were asked for."""
-    every = [*results] if OPERATIONS[case.operation].differentiates else []
-    off = tuple(result.output for result in every if isinstance(result, Difference))
-    return off if len(off) < len(every) else ()
+def _with_outputs(
+    compared: Difference, backend: Backend, outputs: Outputs, results: Iterable[Difference | float]
+) -> Difference:
+    """Name the wrong outputs of a call and the right ones in a difference."""
+    every = {name: isinstance(result, Difference) for name, result in zip(outputs, results, strict=True)}
+    if not backend.has("attention", "return_weights"):
+        every.pop("weights", None)  # they are determined from the output of other calls
+    wrong, right = (tuple(name for name in every if every[name] == is_wrong) for is_wrong in (True, False))
+    return replace(compared, outputs=wrong, right=right)
 
 
 def _expected_values(

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Iterable, Mapping
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -60,9 +61,20 @@ _OPTIONS = OPERATIONS["attention"].options
 _MASKING = OPERATIONS["attention"].names("masks")
 
 
-def describe(item: Case | Judgeable) -> tuple[tuple[str, ...], int]:
-    """Return the traits of what is judged, and how many numbers its arrays have."""
-    return (traits(item), numbers(item.calls)) if isinstance(item, Case) else (item.traits, item.numbers)
+def describe(item: Case | Judgeable) -> tuple[tuple[str, ...], int, tuple[int, ...]]:
+    """Return the traits of what is judged, how many numbers its arrays have, and the sizes of a call."""
+    if not isinstance(item, Case):
+        return item.traits, item.numbers, ()
+    return traits(item), numbers(item.calls), sizes_of(item)
+
+
+def sizes_of(case: Case) -> tuple[int, ...]:
+    """Return the sizes of a call in the order of `Verdict.sizes`, if it has queries and keys."""
+    found = bound(case.operation, case.arguments)[0]
+    letters = {"Hkv": found.letters.get("Hq", 1), **found.letters}
+    if case.must_raise or not {"Hq", "L", "S", "D", "Dv"} <= letters.keys():
+        return ()
+    return prod(found.batch or ()), *(letters[letter] for letter in ("Hq", "Hkv", "L", "S", "D", "Dv"))
 
 
 def traits(case: Case) -> tuple[str, ...]:

@@ -37,7 +37,11 @@ TRAITS = {
     traits.EMPTY: "with a row that has nothing to attend to",
     traits.SPECIAL: "with NaN or infinity",
     traits.LARGE: "with large scores",
-    traits.MORE_QUERIES: "with more queries than keys",
+    traits.MORE_QUERIES: "with more queries than keys (L > S)",
+    traits.FEWER_QUERIES: "with fewer queries than keys (L < S)",
+    traits.OTHER_QUERIES: "with another number of queries than keys (L != S)",
+    traits.BATCHED: "with several batch entries",
+    traits.HEADS: "with several heads",
     traits.OTHER_DEPTH: "with values of another depth than the queries",
     traits.TILED: "with more than 16 keys or queries",
     traits.TILED_32: "with more than 32 keys or queries",
@@ -130,8 +134,7 @@ def cause_lines(finding: Finding) -> Iterator[str]:
 
 def _result_lines(finding: Finding) -> Iterator[str]:
     """Describe which gradients are wrong, and which variants and other calls the results equal."""
-    if off := _wrong_gradients(finding.failures):
-        yield f"only {' and '.join(off)} {'is' if len(off) == 1 else 'are'} wrong"
+    yield from _outputs_line(finding.failures)
     variant = finding.variant
     if variant is not None and variant.equal < variant.compared:
         calls = f"{variant.equal} of {variant.compared} failing calls under {finding.rule}"
@@ -145,10 +148,27 @@ def _result_lines(finding: Finding) -> Iterator[str]:
             yield f"the result is the same without `{ignored.argument}` in {calls}"
 
 
-def _wrong_gradients(failures: Sequence[Verdict]) -> list[str]:
-    """Name the gradients that are wrong in some call, if each call has others that are right."""
-    off = [verdict.difference.outputs if verdict.difference else () for verdict in failures]
-    return list(dict.fromkeys(name for names in off for name in names)) if all(off) else []
+def _outputs_line(failures: Sequence[Verdict]) -> Iterator[str]:
+    """Name the wrong outputs and those that are right in every failing call that returns them."""
+    forward = [verdict for verdict in failures if traits.GRADIENT not in verdict.traits] or failures
+    differences = [verdict.difference for verdict in forward if verdict.difference]
+    # Weights that are determined from other calls are wrong because the output is.
+    own = [
+        verdict.difference for verdict in forward if verdict.difference and not verdict.probed
+    ] or differences
+    wrong = dict.fromkeys(name for off in own for name in off.outputs or (off.output,))
+    returned = Counter(name for off in differences for name in off.right if name not in wrong)
+    if returned and len(differences) == len(forward):
+        number = min(returned.values())
+        calls = (
+            "every failing call" if number == len(failures) else f"all {number} failing calls that return it"
+        )
+        yield f"only {_names(wrong)} wrong, {_names(returned)} right in {calls}"
+
+
+def _names(names: Iterable[str]) -> str:
+    listed = [*names]
+    return f"{' and '.join(listed)} {'is' if len(listed) == 1 else 'are'}"
 
 
 def _limit_line(finding: Finding) -> Iterator[str]:
@@ -201,7 +221,10 @@ def trait_text(trait: str) -> str:
         traits.zero(option): f"with `{option}` of 0",
         traits.by_entry(option): f"with `{option}` that differ between batch entries",
     }
-    if trait.startswith(traits.MORE_THAN) or traits.NOT_A_MULTIPLE in trait:
+    name, multiple, unit = trait.partition(traits.NOT_A_MULTIPLE)
+    if multiple:
+        return f"with a number of {name} that is no multiple of {unit}"
+    if trait.startswith(traits.MORE_THAN):
         return f"with {trait}"
     return TRAITS.get(trait) or numbers.get(trait, f"with `{trait}`")
 
@@ -214,7 +237,7 @@ def _common_line(common: Common) -> Iterator[str]:
         more = ", of every kind" if everywhere else none
         yield f"fails: {common.failing} of {common.judged} calls{more}"
     if common.traits and common.failing + common.others > 1:
-        calls = " ".join(map(trait_text, common.traits))
+        calls = " and ".join(map(trait_text, common.traits))
         others = f", {common.others} of {common.of_others} others" if common.of_others else ""
         yield f"fails: {common.failing} of {common.judged} calls {calls}{others}"
 
@@ -257,7 +280,7 @@ def _relation(finding: Finding) -> str:
         return "calls that must be rejected and are not"
     having = finding.common.traits
     if having and all({*having} <= traits_of(verdict) for verdict in finding.failures):
-        return f"all of them calls {' '.join(map(trait_text, having))}"
+        return f"all of them calls {' and '.join(map(trait_text, having))}"
     bug = finding.diagnosis
     if bug and not bug.path and bug.failing >= len(finding.failures):  # nothing is left for another cause
         return "consistent with it too"

@@ -205,8 +205,8 @@ def with_traits(verdict: Verdict, item: Item | SizedCase) -> Verdict:
     """Add the traits of a case to the verdict on it."""
     from attnspec.conformance.judge.traits import describe  # the index has most of them
 
-    traits, numbers = describe(item)
-    return replace(verdict, traits=traits, numbers=numbers)
+    traits, numbers, sizes = describe(item)
+    return replace(verdict, traits=traits, numbers=numbers, sizes=sizes)
 
 
 def _answers(pipe: int) -> Answer:

@@ -31,12 +31,12 @@ def encode() -> str:
     """Make the index again, from the cases.
 
     Each case is a list: its number in its group, or the id of a golden vector; its dtype; its rules, calls,
-    dtypes and traits by their places in lists that all cases share; how many numbers it has; letters for the
-    quick part (two if it comes later there), a relation and values of variants; and the argument at fault, if
-    there is one.
+    dtypes, traits and sizes by their places in lists that all cases share; how many numbers it has; letters
+    for the quick part (two if it comes later there), a relation and values of variants; and the argument at
+    fault, if there is one.
     """
     place = {item.name: number for number, item in enumerate(items(quick=True))}
-    shared: dict[str, dict[Any, int]] = {name: {} for name in ("rules", "calls", "dtypes", "traits")}
+    shared: dict[str, dict[Any, int]] = {name: {} for name in ("rules", "calls", "dtypes", "traits", "sizes")}
     by_group = groupby(items(), lambda item: (item.chapter, item.group))
     outlined = [(group, [outline_of(item) for item in own]) for (_, group), own in by_group]
     needed = calls_of_arguments([outline for _, outlines in outlined for outline in outlines], {*place})

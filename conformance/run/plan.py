@@ -141,6 +141,7 @@ class Outline(NamedTuple):
     variants: bool = False
     traits: tuple[str, ...] = ()
     numbers: int = 0
+    sizes: tuple[int, ...] = ()
     #: Whether it is in the quick part: 1, or 2 after the other cases of its group.
     quick: int = 0
 
@@ -342,11 +343,12 @@ def index(names: tuple[str, ...] = ()) -> tuple[Outline, ...]:
             "".join(fault),
             "v" in flags,
             document["traits"][traits],
-            size,
+            count,
+            document["sizes"][sizes],
             flags.count("q"),
         )
         for group in json.loads(f"[{','.join(groups)}]")
-        for number, dtype, rules, call, dtypes, traits, size, flags, *fault in group["cases"]
+        for number, dtype, rules, call, dtypes, traits, sizes, count, flags, *fault in group["cases"]
     )
 
 

@@ -161,7 +161,9 @@ class Worker:
             raise Ended("its process answered to another question", None, hung=False)
         try:
             verdict = from_json(thing)
-            return replace(verdict, traits=case.traits, numbers=case.numbers) if case.calls else verdict
+            if not case.calls:
+                return verdict
+            return replace(verdict, traits=case.traits, numbers=case.numbers, sizes=case.sizes)
         except (TypeError, ValueError):
             self.stop()
             raise Ended("its process wrote what is no verdict", None, hung=False) from None

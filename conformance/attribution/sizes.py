@@ -1,0 +1,66 @@
+"""Conditions on the sizes of calls, such as fewer queries than keys, that predict which calls fail."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from itertools import combinations
+
+from attnspec.conformance.traits import (
+    BATCHED,
+    FEWER_QUERIES,
+    HEADS,
+    MORE_THAN,
+    NOT_A_MULTIPLE,
+    OTHER_QUERIES,
+)
+
+#: The sizes of the tiles of kernels.
+_TILES = (16, 32, 64, 128)
+#: A condition holds for at least this share of the failing calls.
+_MOST = 0.8
+
+
+@cache
+def traits_of_sizes(sizes: tuple[int, ...]) -> frozenset[str]:
+    """Return the conditions that the sizes of a call meet."""
+    if not sizes:
+        return frozenset()
+    batch, heads, _, queries, keys, *_ = sizes
+    holds = {
+        FEWER_QUERIES: queries < keys,
+        OTHER_QUERIES: queries != keys,
+        BATCHED: batch > 1,
+        HEADS: heads > 1,
+    }
+    for tile in _TILES:
+        for name, size in (("keys", keys), ("queries", queries)):
+            holds |= {
+                f"{MORE_THAN}{tile} {name}": size > tile,
+                f"{name}{NOT_A_MULTIPLE}{tile}": size % tile > 0,
+            }
+    return frozenset(trait for trait, holds_here in holds.items() if holds_here)
+
+
+@cache
+def every_trait() -> tuple[str, ...]:
+    """Return every condition on sizes, the plainest first."""
+    plain = (FEWER_QUERIES, OTHER_QUERIES, BATCHED, HEADS)
+    tiles = (
+        trait
+        for tile in _TILES
+        for name in ("keys", "queries")
+        for trait in (f"{MORE_THAN}{tile} {name}", f"{name}{NOT_A_MULTIPLE}{tile}")
+    )
+    return *plain, *tiles
+
+
+def conditions(bad: Mapping[frozenset[str], int], others: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Yield each condition on sizes that nearly all failing calls meet, alone and beside another trait."""
+    enough = _MOST * sum(bad.values())
+
+    def are_common(*traits: str) -> bool:
+        return sum(number for kinds, number in bad.items() if {*traits} <= kinds) >= enough
+
+    own = [trait for trait in every_trait() if are_common(trait)]
+    yield from ((trait,) for trait in own)
+    yield from combinations(own, 2)
+    yield from ((trait, other) for trait in own for other in others if other not in own and are_common(other))
