@@ -1,8 +1,6 @@
-"""The marks of the tests, and the pages and folders that several of them use.
+"""The marks of the tests: which are exhaustive; and the pages and folders that several of them use."""
 
-The marks say what is exhaustive, and which parameters stand for the others.
-"""
-
+import sys
 from pathlib import Path
 
 import pytest
@@ -27,6 +25,20 @@ def here(tmp_path, monkeypatch):
     """An empty folder, which is the current one."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture
+def here_beside_tests(here, monkeypatch):
+    """An empty folder, which is the current one, from which the modules of the tests are found."""
+    monkeypatch.setattr(sys, "path", [*sys.path, str(Path(__file__).parent)])
+    return here
+
+
+@pytest.fixture
+def in_tests(monkeypatch):
+    """The folder of the tests, in which modules of a user's own are looked for."""
+    monkeypatch.chdir(Path(__file__).parent)
+    monkeypatch.setattr(sys, "path", list(sys.path))
 
 
 @pytest.fixture

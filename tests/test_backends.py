@@ -1,6 +1,5 @@
 """Backends are found by name or refused in one line; some have an environment of their own."""
 
-import os
 import re
 import runpy
 import sys
@@ -22,13 +21,7 @@ from attnspec.backends.user.signature import check_signature
 from attnspec.conformance.judge.dtypes import arguments_of
 from attnspec.conformance.judge.judge import judge
 
-TESTS = os.path.dirname(__file__)
-
-
-@pytest.fixture(autouse=True)
-def _here(monkeypatch):
-    """Modules of a user's own are looked for in the current folder."""
-    monkeypatch.chdir(TESTS)
+pytestmark = pytest.mark.usefixtures("in_tests")
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,13 +1,9 @@
-"""Functions with one realistic bug: the report names the cause first, on a page, with reproductions that run.
-
-Most are entries of the gallery. The others behave as no entry can: they raise, end the process, or roll dice.
-"""
+"""Functions with one realistic bug: a page names the cause first, with reproductions that run."""
 
 import subprocess
 import sys
 
 import pytest
-from test_cli import _here  # noqa: F401 - the modules are found here
 
 from attnspec.conformance.attribution.report import Report
 from attnspec.conformance.render.reproduction import reproduction
@@ -16,6 +12,7 @@ from attnspec.conformance.run import worker
 from attnspec.conformance.run.plan import Selection
 from attnspec.conformance.run.run import run_all
 
+pytestmark = pytest.mark.usefixtures("in_tests")
 #: The lines of a page.
 PAGE = 60
 #: The largest number of numbers in the arrays of the call that is shown first.

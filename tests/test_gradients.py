@@ -23,6 +23,7 @@ from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.run.offline import export_calls
 from attnspec.conformance.suite import find
 
+pytestmark = pytest.mark.usefixtures("in_tests")
 TESTS = Path(__file__).parent
 PLAIN = "gradients-random-cotangents-1-float32"
 GROUPED = "gradients-shared-heads-1-float32"
@@ -33,11 +34,6 @@ REASONS = {
     "Use tensor.detach().numpy() instead.",
     "unwritten": "RuntimeError: no backward pass",
 }
-
-
-@pytest.fixture(autouse=True)
-def _here(monkeypatch):
-    monkeypatch.chdir(TESTS)
 
 
 def judged(name, case):

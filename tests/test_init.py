@@ -1,42 +1,31 @@
 """`attnspec init` infers how a function is called, and the file that it writes passes."""
 
-import sys
-import tomllib
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from descriptions import CONVENTIONS, QKV
 from signatures import SIGNATURES
 from test_plug_in import conforms
+from tests_support import command, written
 
-from attnspec.backends import BackendError, describe, load
+from attnspec.backends import describe, load
 from attnspec.conformance import check
-from attnspec.conformance.cli.main import main
 from attnspec.reference import function
 
 #: Kernels over packed rows and pages.
 SERVED = Path(__file__).parent / "served.py"
 
-
-@pytest.fixture(autouse=True)
-def _here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path, str(Path(__file__).parent)])
+pytestmark = pytest.mark.usefixtures("here_beside_tests")
 
 
 @pytest.mark.parametrize("name", CONVENTIONS)
 @pytest.mark.sample(2)
 def test_a_convention_is_found_out_and_passes(name):
-    run = CliRunner().invoke(main, ["init", f"conventions:{name}"])
-    assert run.exit_code == 0, run.output
-    text = Path("attnspec.toml").read_text()
-    table = tomllib.loads(text)["backend"]
-    assert table.pop("function") == f"conventions:{name}"
-    assert table.pop("array") == "numpy"
-    expected = dict(CONVENTIONS[name])
+    command("init", f"conventions:{name}", status=0)
+    table, expected = written(), dict(CONVENTIONS[name])
+    assert (table.pop("function"), table.pop("array")) == (f"conventions:{name}", "numpy")
     names = table.get("names", {})
     assert expected.get("names", {}).items() <= names.items()
     assert {key: table[key] for key in expected} | {"names": 0} == expected | {"names": 0}
@@ -53,15 +42,14 @@ def test_a_convention_is_found_out_and_passes(name):
 
 
 def test_a_known_argument_that_is_ignored_is_named_in_the_report():
-    CliRunner().invoke(main, ["init", "conventions:of_two_alignments"])
-    written = Path("attnspec.toml").read_text()
-    assert "these do; no call confirmed window_size (window?)" in written
+    run = command("init", "conventions:of_two_alignments")
+    assert "these do; no call confirmed window_size (window?)" in run.output
     text = check(load("."), cases=["softmax-000"]).text
     assert "not tested, because it is ignored: window_size\n" in text
 
 
 def test_a_result_of_the_shape_of_an_lse_is_judged_although_it_is_another():
-    CliRunner().invoke(main, ["init", "conventions:of_another_lse"])
+    command("init", "conventions:of_another_lse")
     text = Path("attnspec.toml").read_text()
     assert 'returns = ["output", "lse"]  # result 2 has the shape of an lse, and other numbers' in text
     assert "fails: " in check(load("."), rules=["SOFT-6"], quick=True).text
@@ -71,13 +59,11 @@ def test_a_result_of_the_shape_of_an_lse_is_judged_although_it_is_another():
 
 
 def test_every_conclusion_has_its_reason():
-    CliRunner().invoke(main, ["init", "conventions:flash_attn_func"])
-    text = Path("attnspec.toml").read_text()
+    text = command("init", "conventions:flash_attn_func").output
     assert 'layout = "BSHD"  # the results are correct with heads after positions' in text
     assert 'MASK-3 = "bottom-right"  # its causal mask is aligned at the bottom right' in text
     assert "  # never passed, so no case tests what these do" in text
-    CliRunner().invoke(main, ["init", "conventions:unscaled", "--force"])
-    text = Path("attnspec.toml").read_text()
+    text = command("init", "conventions:unscaled", "--force").output
     assert 'SCORE-2 = "one"  # its default scale is 1, not 1 / sqrt(D)' in text
 
 
@@ -95,29 +81,25 @@ def test_the_package_that_a_file_imports_gives_the_version(imports, library):
     Path(f"{name}.py").write_text(
         f"import numpy as np\n{imports}\nfrom conventions import jax_nn as attention\n"
     )
-    run = CliRunner().invoke(main, ["init", f"./{name}.py:attention"])
-    assert run.exit_code == 0, run.output
-    table = tomllib.loads(Path("attnspec.toml").read_text())["backend"]
-    assert table.get("library") == library
+    command("init", f"./{name}.py:attention", status=0)
+    assert written().get("library") == library
     assert load(".").library == (library or "numpy")
 
 
 def test_a_file_that_is_there_is_not_written_over():
     Path("attnspec.toml").write_text("mine")
-    run = CliRunner().invoke(main, ["init", "conventions:jax_nn"])
-    assert run.exit_code == 2
+    run = command("init", "conventions:jax_nn", status=2)
     assert "expected attnspec.toml to be TOML" in run.output
     assert "--force overwrites it" in run.output
     assert Path("attnspec.toml").read_text() == "mine"
-    assert CliRunner().invoke(main, ["init", "conventions:jax_nn", "--force"]).exit_code == 0
+    command("init", "conventions:jax_nn", "--force", status=0)
     assert Path("attnspec.toml").read_text() != "mine"
-    run = CliRunner().invoke(main, ["init", "conventions:unscaled"])
-    assert run.exit_code == 2
+    run = command("init", "conventions:unscaled", status=2)
     assert "got those of another function" in run.output
 
 
 @pytest.mark.parametrize(
-    ("name", "keys", "written"),
+    ("name", "keys", "expected"),
     [
         ("of_a_depth_that_nobody_tries", "depths = [20]", {"depths": [20], "layout": "BHSD"}),
         ("with_what_nobody_has", 'names = { sinks = "workspace" }', {"names": QKV | {"sinks": "workspace"}}),
@@ -125,17 +107,15 @@ def test_a_file_that_is_there_is_not_written_over():
         ("flash_attn_func", "deviations = []\nconcurrent = false", {"deviations": [], "concurrent": False}),
     ],
 )
-def test_keys_that_are_there_are_kept_and_the_rest_is_inferred(name, keys, written):
+def test_keys_that_are_there_are_kept_and_the_rest_is_inferred(name, keys, expected):
     Path("attnspec.toml").write_text(f"[backend]\n{keys}\n")
-    run = CliRunner().invoke(main, ["init", f"conventions:{name}"])
-    assert run.exit_code == 0, run.output
-    table = tomllib.loads(Path("attnspec.toml").read_text())["backend"]
+    command("init", f"conventions:{name}", status=0)
+    table = written()
     assert table["function"] == f"conventions:{name}"
-    assert {key: table[key] for key in written} == written
+    assert {key: table[key] for key in expected} == expected
     assert load(".").not_understood == ()
-    again = Path("attnspec.toml").read_text()
-    assert CliRunner().invoke(main, ["init", f"conventions:{name}"]).exit_code == 0
-    assert tomllib.loads(again) == tomllib.loads(Path("attnspec.toml").read_text())
+    command("init", f"conventions:{name}", status=0)
+    assert written() == table
 
 
 @pytest.mark.parametrize(
@@ -151,18 +131,9 @@ def test_keys_that_are_there_are_kept_and_the_rest_is_inferred(name, keys, writt
     ],
 )
 def test_what_cannot_be_found_out(name, message):
-    run = CliRunner().invoke(main, ["init", f"conventions:{name}"])
-    assert run.exit_code == 2
+    run = command("init", f"conventions:{name}", status=2)
     assert message in run.output
     assert not Path("attnspec.toml").exists()
-
-
-def test_a_companion_with_the_name_and_the_arguments_is_described_as_that_operation():
-    Path("of_pages.py").write_text("from attnspec.reference import packed_attention\n")
-    run = CliRunner().invoke(main, ["init", "of_pages:packed_attention"])
-    assert run.exit_code == 0, run.output
-    assert 'operation = "packed_attention"' in Path("attnspec.toml").read_text()
-    assert load(".").has("packed_attention", "query_starts")
 
 
 @pytest.mark.parametrize(
@@ -182,11 +153,7 @@ def test_a_companion_with_the_name_and_the_arguments_is_described_as_that_operat
         ("unified", "packed_paged_attention", ['key_lengths = "seqused_k"']),
         ("unified_without_codes", "packed_paged_attention", ['ignore = ["k_scale", "v_scale"]']),
         ("decode", "paged_attention", ["axes = 4", 'scale = "sm_scale"']),
-        (
-            "paged_attention_v1",
-            "paged_attention",
-            ["one_query = true", 'slopes = "alibi_slopes"'],
-        ),
+        ("paged_attention_v1", "paged_attention", ["one_query = true", 'slopes = "alibi_slopes"']),
         ("flash_attn_with_kvcache", "paged_attention", ['new_key = "k"', 'is_causal = "causal"']),
         ("mla", "latent_attention", ['query = "q_nope"', 'key_weight = "w_uk"', 'scale = "sm_scale"']),
         ("mla_absorbed", "latent_attention", ['shapes = { key_weight = "Hq, D, Dc" }']),
@@ -201,18 +168,16 @@ def test_a_companion_with_the_name_and_the_arguments_is_described_as_that_operat
 )
 @pytest.mark.sample(5)
 def test_a_function_of_another_form_is_described_and_passes(name, operation, lines):
-    run = CliRunner().invoke(main, ["init", f"{SERVED}:{name}"])
-    assert run.exit_code == 0, run.output
+    run = command("init", f"{SERVED}:{name}", status=0)
     assert f'operation = "{operation}"' in run.output
     assert [line for line in lines if line not in run.output] == []
     assert "value_depth" not in run.output, "each takes values of another depth"
-    checked = CliRunner().invoke(main, ["check", "--smoke"])
-    assert checked.exit_code == 0, checked.output
+    command("check", "--smoke", status=0)
 
 
 def test_a_function_of_pages_with_scales_is_one_of_codes():
-    CliRunner().invoke(main, ["init", f"{SERVED}:unified_of_codes"])
-    backend = tomllib.loads(Path("attnspec.toml").read_text())["backend"]
+    command("init", f"{SERVED}:unified_of_codes")
+    backend = written()
     assert backend["operation"] == "packed_paged_quantized_attention"
     assert (backend["scales"], backend["names"]["key_scales"]) == ("tensor", "k_descale")
 
@@ -236,14 +201,13 @@ def test_weights_have_heads_first_in_every_layout():
 
 
 def test_the_smallest_calls_are_of_the_dtype_that_a_function_takes():
-    run = CliRunner().invoke(main, ["init", f"{SERVED}:of_half_precision"])
+    run = command("init", f"{SERVED}:of_half_precision")
     assert 'dtypes = ["float16"]' in run.output
-    checked = CliRunner().invoke(main, ["check", "--smoke"])
-    assert (checked.exit_code, " pass, " in checked.output) == (0, True), checked.output
+    assert " pass, " in command("check", "--smoke", status=0).output
 
 
 def test_check_says_how_a_function_of_packed_rows_is_described():
-    run = CliRunner().invoke(main, ["check", f"{SERVED}:flash_attn_varlen_func", "--smoke"])
+    run = command("check", f"{SERVED}:flash_attn_varlen_func", "--smoke")
     assert run.exit_code != 0
     for line in ("attnspec init", 'operation = "packed_attention"', 'query_starts = "cu_seqlens_q"'):
         assert line in run.output
@@ -253,10 +217,7 @@ def test_check_says_how_a_function_of_packed_rows_is_described():
 @pytest.mark.parametrize(
     ("source", "expected"),
     [
-        (
-            "q, k, v, cu_seqlens_q",
-            "required argument of packed_attention, got none for key_starts",
-        ),
+        ("q, k, v, cu_seqlens_q", "required argument of packed_attention, got none for key_starts"),
         ("q, k, v, cu_seqlens_q, cu_seqlens_k", 'layout = "BHSD"'),
     ],
 )
@@ -265,7 +226,7 @@ def test_what_is_found_out_of_the_names_and_the_layout(source, expected, tmp_pat
     head = "from attnspec.reference import packed_attention"
     path = tmp_path / "heads_first.py"
     path.write_text(f"{head}\ndef varlen({source}):\n    return packed_attention({call})\n")
-    assert expected in CliRunner().invoke(main, ["init", f"{path}:varlen"]).output
+    assert expected in command("init", f"{path}:varlen").output
 
 
 @pytest.mark.parametrize(
@@ -283,16 +244,10 @@ def test_a_flag_that_is_on_by_default_is_given_in_each_call(operation, parameter
     path = tmp_path / "causal.py"
     head = f"import numpy as np\nfrom attnspec.reference import {operation}"
     path.write_text(f"{head}\ndef kernel({parameters}):\n    return {operation}({call}, dtype=q.dtype)\n")
-    run = CliRunner().invoke(main, ["init", f"{path}:kernel"])
+    run = command("init", f"{path}:kernel")
     assert 'given = ["is_causal"]' in run.output, run.output
     assert 'is_causal = "causal"' in run.output
-    checked = CliRunner().invoke(main, ["check", "--smoke"])
-    assert checked.exit_code == 0, checked.output
-
-
-def test_keys_of_attention_alone_are_refused_beside_another_operation():
-    with pytest.raises(BackendError, match="packed_attention: expected no key of attention alone, got loop"):
-        describe(lambda q: q, operation="packed_attention", names={"query": "q"}, axes=4, loop=True)
+    command("check", "--smoke", status=0)
 
 
 @pytest.mark.parametrize(
@@ -306,8 +261,7 @@ def test_keys_of_attention_alone_are_refused_beside_another_operation():
     ],
 )
 def test_a_parameter_that_does_something_else_than_its_name_says_is_judged(wrong, rule):
-    run = CliRunner().invoke(main, ["init", f"{SERVED}:{wrong}"])
-    assert run.exit_code == 0, run.output
+    run = command("init", f"{SERVED}:{wrong}", status=0)
     assert ("open_side = -1" in run.output) == wrong.startswith("window")
     assert ("with two it did not agree" in run.output) == wrong.endswith("tiled_scales")
     assert "heads = " not in run.output
@@ -324,12 +278,9 @@ def test_a_function_with_a_wrong_scale_is_described_and_fails():
         "    scale = (q.shape[1] * q.shape[-1]) ** -0.5\n"
         "    return attention(q, k, v, scale=scale, dtype=q.dtype)\n"
     )
-    run = CliRunner().invoke(main, ["init", "of_features:kernel"])
-    assert run.exit_code == 0, run.output
+    command("init", "of_features:kernel", status=0)
     report = check(load("."), cases=["notation-batch-float32", "scores-default-scale-7-float32"])
-    assert "SCORE-2" in {verdict.rule for verdict in report.report.results.verdicts if verdict.bad}, (
-        report.text
-    )
+    assert "SCORE-2" in {x.rule for x in report.report.results.verdicts if x.bad}, report.text
 
 
 #: A rule that shows each argument that a written file says is tested.
@@ -351,42 +302,34 @@ SHOWS = {
 }
 
 
-def init_signature(name):
+def init_signature(name, status):
     """Write the function of a signature into this folder, and infer how it is called."""
     text = f"from signatures import SIGNATURES, emulate\n\ndef kernel({SIGNATURES[name].parameters}):\n"
     Path(f"of_{name}.py").write_text(f"{text}    return emulate(SIGNATURES[{name!r}], dict(locals()))\n")
-    return CliRunner().invoke(main, ["init", f"of_{name}:kernel"])
+    return command("init", f"of_{name}:kernel", status=status)
 
 
 @pytest.mark.parametrize("name", [name for name, signature in SIGNATURES.items() if not signature.refused])
 @pytest.mark.sample(3)
 def test_what_init_writes_is_judged_right_without_another_key(name):
     signature = SIGNATURES[name]
-    run = init_signature(name)
-    assert run.exit_code == 0, run.output
-    table = tomllib.loads(Path("attnspec.toml").read_text())["backend"]
+    run = init_signature(name, 0)
     backend = load(".")
     assert backend.not_understood == ()
     assert all(backend.has("attention", option) for option in signature.tested)
-    assert set(signature.untested) <= {*table.get("ignore", ())}
+    assert set(signature.untested) <= {*written().get("ignore", ())}
     assert not set(signature.untested) or "# never passed, so no case tests what these do" in run.output
     rules = ["SHAPE-9", *(SHOWS[option] for option in signature.tested)]
     dtype = "float32" if "float32" in backend.dtypes else backend.dtypes[0]
     report = check(backend, rules=rules, quick=True, dtypes=[dtype])
     assert report.good, report.text
-    passing = {
-        rule
-        for verdict in report.report.results.verdicts
-        if verdict.status == "pass"
-        for rule in verdict.rules
-    }
+    passing = {rule for x in report.report.results.verdicts if x.status == "pass" for rule in x.rules}
     assert passing >= {SHOWS[option] for option in signature.tested if option != "is_causal"}
 
 
 @pytest.mark.parametrize("name", [name for name, signature in SIGNATURES.items() if signature.refused])
 def test_what_init_cannot_describe_it_says(name):
-    run = init_signature(name)
-    assert run.exit_code == 2
+    run = init_signature(name, 2)
     assert SIGNATURES[name].refused in run.output
     assert 'value = "' not in run.output.partition("; write this")[0]
     assert not Path("attnspec.toml").exists()

@@ -26,13 +26,8 @@ from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.results_file import read
 from attnspec.conformance.suite import find
 
+pytestmark = pytest.mark.usefixtures("in_tests")
 TOML = Path(TESTS, "tables", "kernels.toml").read_text(encoding="utf-8")
-
-
-@pytest.fixture(autouse=True)
-def _here(monkeypatch):
-    monkeypatch.chdir(TESTS)
-    monkeypatch.setattr(sys, "path", list(sys.path))
 
 
 @pytest.fixture

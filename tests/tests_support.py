@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tomllib
 from functools import cache
 from pathlib import Path
 
@@ -41,6 +42,11 @@ def python(*words, cwd=TESTS, stdout=subprocess.PIPE, status=None, **environment
 def attnspec(*words, **options):
     """Run the command in a process of its own."""
     return python("-m", "attnspec.conformance.cli.main", *words, **options)
+
+
+def written():
+    """The keys of the configuration in the current folder."""
+    return tomllib.loads(Path("attnspec.toml").read_text())["backend"]
 
 
 def pairs(name):
