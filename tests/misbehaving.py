@@ -17,7 +17,6 @@ HELLOS = {
     "has_no_operations": HELLO | {"operations": {}},
     "has_unknown_options": HELLO | {"operations": {"attention": ["attn_mask"]}},
     "claims_two_rules": HELLO | {"claims": ["NUM-10", "INV-8"]},
-    "claims_a_must": HELLO | {"claims": ["MASK-1"]},
     "has_an_unknown_dialect": HELLO | {"dialect": {"MASK-6": "purple"}},
 }
 

@@ -12,7 +12,6 @@ from attnspec.backends import load
 from attnspec.backends.constraints import Constraints
 from attnspec.conformance.gallery import correct_entries, entry, invariance
 from attnspec.conformance.gallery.entry import entries_of
-from attnspec.conformance.judge.call import without
 from attnspec.conformance.judge.comparison import same_bits
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.relations.bits import ALL, Part, same_as_the_whole
@@ -84,20 +83,6 @@ def test_an_error_in_a_thread_is_one_of_the_call():
     assert judge(backend, item).status == "unsupported", "a MAY"
     claimed = judge(replace(backend, claims=("INV-8",)), item)
     assert (claimed.status, claimed.raised.message) == ("error", "not from here")
-
-
-@pytest.mark.parametrize(
-    ("name", "lacks"),
-    [
-        ("invariance-padding-key-lengths-1-float32", "key_lengths"),
-        ("invariance-chunks-causal-1-float32", "query_offset"),
-        ("invariance-decoding-growing-keys-1-float32", "is_causal"),
-    ],
-)
-def test_what_an_implementation_lacks_is_unsupported(name, lacks):
-    verdict = judge(without(PORTABLE, lacks), ITEMS[name])
-    assert (verdict.status, verdict.rule) == ("unsupported", "")
-    assert f"has no argument {lacks}" in verdict.reason
 
 
 def test_weights_are_not_asked_for():
