@@ -28,9 +28,7 @@ def verdicts(backend):
         verdict(backend, "masking-d", "MASK-6", "deviation", variant="uniform", declared=("MASK-6",)),
         verdict(backend, "masking-e", "MASK-13", "should not met", reason="NaN reaches other rows"),
         verdict(backend, "masking-f", "MASK-8", "unsupported", reason=f"{backend} has no argument window"),
-        verdict(
-            backend, "errors-a", "ERR-1", "error", raised=Raise("ValueError", HOSTILE, "mine.py", 3, "f")
-        ),
+        verdict(backend, "errors-a", "ERR-1", "error", raised=Raise("ValueError", HOSTILE, "m.py", 3, "f")),
         replace(verdict(backend, "invariance-a", "INV-4", "unsupported"), rule="INV-4"),
     ]
 
@@ -49,8 +47,7 @@ def write_run(path, backend="mine:f", version="1.0", judged=None, *, library="nu
 def write_all(folder):
     """Write a backend in two versions, one that passes, and one with a hostile name."""
     repaired = [
-        one if one.rule != "MASK-4" else verdict("mine:f", "masking-c", "MASK-4")
-        for one in verdicts("mine:f")
+        x if x.rule != "MASK-4" else verdict("mine:f", "masking-c", "MASK-4") for x in verdicts("mine:f")
     ]
     return [
         write_run(folder / "mine-1.0-2026-01-05.jsonl.xz"),

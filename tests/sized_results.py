@@ -10,14 +10,8 @@ PORTABLE = load("numpy-portable")
 right = PORTABLE.attention
 #: A causal problem with fewer queries than keys, more than 512 of them, an odd number.
 OPTIONS = {"is_causal": True, "query_offset": 561}
-ITEM = SizedCase(
-    "one",
-    "",
-    ("MASK-3", "SOFT-3"),
-    "sizes: one",
-    Formula(40, 601, 16, 8, batch=(2,), heads=4, key_heads=2, options=OPTIONS),
-    "float32",
-)
+FORMULA = Formula(40, 601, 16, 8, batch=(2,), heads=4, key_heads=2, options=OPTIONS)
+ITEM = SizedCase("one", "", ("MASK-3", "SOFT-3"), "sizes: one", FORMULA, "float32")
 
 
 def changed(change, **options):

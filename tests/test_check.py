@@ -225,14 +225,8 @@ def test_a_report_that_cannot_be_written_costs_neither_the_table_nor_the_others(
 def test_what_a_run_that_is_interrupted_has_found_is_kept_and_told(check, tmp_path, number):
     results = tmp_path / "r.jsonl"
     markdown = tmp_path / "m.md"
-    done = check(
-        "--results",
-        results,
-        "--markdown",
-        markdown,
-        verdicts=[PASS],
-        ends=lambda: signal.raise_signal(number),
-    )
+    words = ["--results", results, "--markdown", markdown]
+    done = check(*words, verdicts=[PASS], ends=lambda: signal.raise_signal(number))
     assert done.exit_code == 128 + number
     assert "the run was cut off" in done.stdout
     assert "conforms" not in markdown.read_text().splitlines()[0].replace("does not conform", "")
@@ -255,9 +249,7 @@ def test_only_what_failed_is_judged_again(check, tmp_path, monkeypatch):
 def test_the_first_failure_is_printed_in_a_line_while_the_suite_runs(check, monkeypatch):
     done = check()
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("first failure: ")]
-    assert line.startswith(
-        "first failure: MASK-6 A row with nothing to attend to gives zero: output[2, 0]: got"
-    )
+    assert line.startswith("first failure: MASK-6 A row with nothing to attend to gives zero: output[2, 0]:")
     assert line.endswith(": attnspec check m:f --case masking-empty-last-float32")
     assert "first failure" not in done.stdout
     assert "first failure" not in check(verdicts=[PASS]).stderr

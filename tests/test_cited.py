@@ -1,13 +1,17 @@
-"""A case or group that cites a rule is about it, as far as the data of operations can show."""
+"""A case that cites a rule is about it, and no rule is without a test."""
 
 import re
 from dataclasses import replace
 
 import pytest
+from tests_support import command
 
-from attnspec import OPERATIONS, cases, find_rule
+from attnspec import OPERATIONS, cases, find_case, find_rule, rules
+from attnspec.conformance.gallery import entry
+from attnspec.conformance.gallery.kills import Kill, read_kills
 from attnspec.conformance.relations.relation import Relation
 from attnspec.conformance.suite import items
+from attnspec.conformance.trace import gaps, rules_by_group, trace_lines, trace_rules, unneeded_vectors
 from attnspec.operations import REQUIRED
 from attnspec.operations.operation import primal
 
@@ -100,10 +104,7 @@ def unnamed(case):
 
 
 def unexplained(case):
-    """List the options of a generated call that neither its rules nor the name of its group mention.
-
-    A rule that speaks of allowed keys is about every option that masks.
-    """
+    """List the options of a generated call that neither its rules nor the name of its group mention."""
     form = OPERATIONS[case.operation].arguments
     on_masking = any(ON_MASKING.search(find_rule(rule).sentence) for rule in case.rules)
     left = unnamed(case)
@@ -122,9 +123,7 @@ def chapters(operation):
     """The prefixes of rules that can bear on an operation."""
     form = OPERATIONS[operation]
     rules = {rule for one in form.arguments.values() for rule in (one.rule, *one.refusals.values())}
-    rules |= {one.rule for one in form.results} | (
-        {"STACK-2"} if OPERATIONS[primal(operation)].layers else set()
-    )
+    rules |= {x.rule for x in form.results} | ({"STACK-2"} if OPERATIONS[primal(operation)].layers else set())
     return {rule.partition("-")[0] for rule in rules} | GENERAL | PARTS.get(operation, set())
 
 
@@ -153,9 +152,7 @@ def test_calls_that_must_be_rejected_and_all_others_cite_rules_that_bear_on_them
     malformed = [case for case in GENERATED if case.misuse is not None]
     assert malformed
     assert [case.name for case in malformed if not any(refuses(rule) for rule in case.rules)] == []
-    assert [
-        (case.name, found) for case in (*VECTORS, *GENERATED) if (found := of_other_operations(case))
-    ] == []
+    assert [(case.name, x) for case in (*VECTORS, *GENERATED) if (x := of_other_operations(case))] == []
     calls = [case for case in GENERATED if case.misuse is None]
     assert calls
     assert [(case.name, found) for case in calls if (found := unexplained(case))] == []
@@ -169,3 +166,52 @@ def test_what_is_not_about_its_rules_is_found():
     assert unexplained(replace(case, rules=("SHAPE-1",), group="capped by a softcap")) == ["scale"]
     assert not refuses("SCORE-5")
     assert refuses("SCORE-6")
+
+
+def test_there_is_no_gap_and_one_would_be_listed(monkeypatch):
+    assert gaps(trace_rules({})) == []
+    bare = replace(trace_rules({})[0], cases=(), groups=(), entries=())
+    killed = {name: kill for name, kill in read_kills().items() if name != "no_shift"}
+    killed["values_one_late"] = Kill("", quick=True)
+    assert gaps([bare], killed) == [
+        "SHAPE-1: no case",
+        "SHAPE-1: no wrong implementation in the gallery",
+        "no_shift: no case kills it",
+        "values_one_late: no case kills it",
+    ]
+    suites = {"masking: a": (), "masking: b": ("MASK-99",)}
+    monkeypatch.setattr("attnspec.conformance.trace.rules_by_group", lambda: suites)
+    missing = gaps([], {})
+    assert "masking: a: cites no rule" in missing
+    assert "masking: b: cites MASK-99, which is not a rule" in missing
+    assert "DROP-1" in rules_by_group()["errors: option past every tile: dropout"]
+
+
+def test_every_rule_is_traced_to_what_stands_for_it():
+    found = {one.rule: one for one in trace_rules({"mine": ["MASK-6"], "other": []})}
+    assert list(found) == [rule.id for rule in rules()]
+    one = found["MASK-6"]
+    assert one.chapter == "masking"
+    assert "masking-no-keys" in one.cases
+    assert any(name.startswith("masking: empty row") for name in one.groups)
+    assert "empty_rows_are_nan" in one.entries
+    assert one.backends == ("mine",)
+
+
+def test_a_rule_is_written_in_a_line_or_whole_and_the_command_lists_all():
+    one = next(one for one in trace_rules({}) if one.rule == "HEAD-2")
+    assert len(trace_lines(one, whole=False)) == 1
+    names = "heads_left_over, any_number_of_key_heads_taken, fewer_value_heads_repeated, "
+    assert f"  gallery: {names}spare_key_heads_dropped" in trace_lines(one, whole=True)
+    ended = command("trace", "--no-backends", status=0)
+    assert len(ended.output.splitlines()) == len(rules())
+    one = command("trace", "--no-backends", "mask-3")
+    assert "causal_bottom_right" in one.output
+
+
+def test_a_vector_that_no_entry_fails_is_not_needed(monkeypatch):
+    case = find_case("masking-empty-window-last")
+    monkeypatch.setattr("attnspec.conformance.trace.cases", lambda: (case,))
+    for name, left in (("empty_rows_are_nan", []), ("softcap_without_effect", [case.id])):
+        monkeypatch.setattr("attnspec.conformance.trace.wrong_entries", lambda name=name: (entry(name),))
+        assert unneeded_vectors() == left

@@ -118,9 +118,7 @@ def test_what_a_function_needs_has_its_specified_default(operation, expected, by
 
     kind = inspect.Parameter
     default = {} if by == "required" else {"default": 17}
-    named = [
-        kind(name, kind.KEYWORD_ONLY, **({} if name in call else default)) for name in (*call, *expected)
-    ]
+    named = [kind(x, kind.KEYWORD_ONLY, **({} if x in call else default)) for x in (*call, *expected)]
     kernel.__signature__ = inspect.Signature(named)
     keys = {"given": [*expected]} if by == "given" else {"names": {"query": "query"}}
     backend = describe(kernel, operation=operation, **keys)

@@ -12,10 +12,7 @@ from attnspec.conformance.verdict import Verdict
 SUBJECT = Subject("k", "numpy", "2")
 PASS = Verdict("k", "a-1-float32", "a", ("QUANT-8",), "pass", "float32", "quantized_attention")
 ONE_QUERY = replace(
-    PASS,
-    status="unsupported",
-    reason="k takes one query of each sequence, got 5",
-    code="not applicable",
+    PASS, status="unsupported", reason="k takes one query of each sequence, got 5", code="not applicable"
 )
 LACKS = replace(PASS, status="unsupported", reason="k has no argument mask", lacks=("argument mask",))
 OPERATION = replace(LACKS, reason="k has no rotary", lacks=("operation rotary",), operation="rotary")

@@ -169,11 +169,7 @@ def test_nothing_but_numpy_is_loaded_early():
     name = "|".join(set(LIBRARIES) - {"numpy"})
     compared = re.compile(rf'(==|!=|\bin\b)[^\n]*"({name})"|"({name})"\s*(==|!=|in\b)')
     # The server of untrusted code imports nothing of this package, so it has its own conversions.
-    sources = [
-        path
-        for path in BACKENDS.rglob("*.py")
-        if path.stem not in LIBRARIES and path.parent.name != "untrusted"
-    ]
+    sources = [x for x in BACKENDS.rglob("*.py") if x.stem not in LIBRARIES and x.parent.name != "untrusted"]
     assert len(sources) > 20
     assert [path.name for path in sources if compared.search(path.read_text(encoding="utf-8"))] == []
     assert compared.search('if library == "torch":')

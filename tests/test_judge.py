@@ -15,7 +15,6 @@ from attnspec.conformance.judge.failure import Failure, Missing
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.judge.layout import LAYOUTS, OF_ANY_NUMBERS, SURROUNDED
 from attnspec.conformance.suite import find
-from attnspec.conformance.verdict import Raise
 from attnspec.reference import attention
 from attnspec.reference.budget.budget import budget
 
@@ -170,7 +169,6 @@ def test_bad_results_are_told_apart(name, rule, said):
 def test_an_implementation_that_raises(name, raised):
     verdict = judge(backend_of(name), golden("softmax-000"))
     assert (verdict.status, verdict.rule) == ("error", "SOFT-1")
-    assert isinstance(verdict.raised, Raise)
     assert (verdict.raised.type, verdict.raised.message) == raised
     assert verdict.raised.file.endswith("broken.py")
     assert verdict.raised.function == name
@@ -203,9 +201,7 @@ def test_an_error_where_one_is_due_passes_unless_each_call_raises():
     def helpful(tokens, weight, *, convention):
         return weight.T @ tokens
 
-    lenient = Backend(
-        "lenient", PORTABLE.array_library, PORTABLE.attention, companions={"projection": helpful}
-    )
+    lenient = Backend("mild", PORTABLE.array_library, PORTABLE.attention, companions={"projection": helpful})
     verdict = judge(lenient, case)
     assert (verdict.status, verdict.rule) == ("fail", "PROJ-4")
     assert verdict.reason == "expected an error, got projected of shape (2, 3)"
@@ -230,10 +226,7 @@ def test_lengths_outside_of_their_axis_that_are_accepted_disallow_what_they_say(
         return attention(query, key, value, key_lengths=lengths).astype(query.dtype)
 
     backend = replace(PORTABLE, name="unchecked", attention=unchecked, companions={})
-    verdicts = [
-        judge(backend, find(f"errors-{name}-float32"))
-        for name in ("key-lengths-above", "key-lengths-negative")
-    ]
+    verdicts = [judge(backend, find(f"errors-key-lengths-{of}-float32")) for of in ("above", "negative")]
     assert (status, rule) in {(verdict.status, verdict.rule) for verdict in verdicts}
     assert status == "fail" or {verdict.status for verdict in verdicts} == {status}
 
@@ -245,12 +238,8 @@ def test_weights_are_seen_where_none_are_returned():
         return PORTABLE.attention(query, key, value)
 
     mute = Backend("mute", PORTABLE.array_library, without)
-    random = np.random.default_rng(0)
-    arguments = {
-        "query": random.normal(size=(2, 3, 4)),
-        "key": random.normal(size=(2, 7, 4)),
-        "value": random.normal(size=(2, 7, 3)),
-    }
+    random, shapes = np.random.default_rng(0), {"query": (2, 3, 4), "key": (2, 7, 4), "value": (2, 7, 3)}
+    arguments = {name: random.normal(size=shape) for name, shape in shapes.items()}
     seen = observe(mute, asked("SOFT-3", arguments))
     assert seen["weights"].shape == (2, 3, 7)
     returned = call(PORTABLE, "attention", arguments)
@@ -283,9 +272,7 @@ def test_any_input_that_is_changed_is_noticed(name):
         {"query": query, "mask": mask, "bias": bias}[name][...] = 0
         return output
 
-    one = {key: np.ones((2, 2)) for key in ("query", "key", "value", "bias")} | {
-        "mask": np.ones((2, 2), bool)
-    }
+    one = dict.fromkeys(("query", "key", "value", "bias"), np.ones((2, 2))) | {"mask": np.ones((2, 2), bool)}
     backend = Backend("changing", PORTABLE.array_library, changing)
     verdict = judge(backend, asked("MASK-1", one))
     assert (verdict.status, verdict.rule) == ("fail", "NUM-4")

@@ -25,12 +25,8 @@ OF_NO_VALUES = {("NUM-2", "float32"), ("NUM-5", "storage"), ("SOFT-7", "finite")
 
 
 def test_every_variant_has_a_case():
-    covered = {
-        (other.rule, other.variant)
-        for item in whole_suite()
-        for case in item.calls
-        for other in case.alternatives
-    }
+    calls = [case for item in whole_suite() for case in item.calls]
+    covered = {(other.rule, other.variant) for case in calls for other in case.alternatives}
     declared = {(rule.id, variant.name) for rule in rules() for variant in rule.variants}
     assert declared - covered == OF_NO_VALUES
     assert covered <= declared
@@ -58,10 +54,8 @@ def test_the_pages_name_one_release_of_each_library_which_the_table_has():
     assert len(named) >= 6
     for library, (release, *others) in named.items():
         assert not others, (library, release, *others)
-        assert re.search(rf"^\| {library}[^|]*\| {re.escape(release)}\b", table, re.MULTILINE), (
-            library,
-            release,
-        )
+        row = rf"^\| {library}[^|]*\| {re.escape(release)}\b"
+        assert re.search(row, table, re.MULTILINE), (library, release)
         pinned = TABLE.get(library.lower(), {}).get("requires", [""])[0].partition("==")[2]
         assert pinned in {"", release}, library
 
@@ -107,17 +101,13 @@ def test_a_markdown_parser_finds_the_same_headings_and_sentences():
         tokens = MarkdownIt().parse(text)
         parts = [level._without_links(" ".join(token.content.split())) for token in tokens]
         headings = [place for place, token in enumerate(tokens, 1) if token.type == "heading_open"]
-        of_parser = {
-            parts[place]: parts[place + 3] for place in headings if re.match("[A-Z]+-", parts[place])
-        }
+        of_parser = {parts[at]: parts[at + 3] for at in headings if re.match("[A-Z]+-", parts[at])}
         assert {f"{rule.id} {rule.title}": rule.sentence for rule in parse(chapter, text)} == of_parser
 
 
 def test_malformed_lists_links_and_variants_are_read():
     sentence = "It MUST ([A-2], [words](README.md#words)) give `x[i]`."
-    (rule,) = parse(
-        "chapter", f"### A-1 Title\n\n{sentence}\n\nVariants:\n\n- `a`: [JAX 0.10.2][releases].\n"
-    )
+    (rule,) = parse("chapter", f"### A-1 Title\n\n{sentence}\n\nVariants:\n- `a`: [JAX 0.10.2][releases].\n")
     assert rule.sentence == "It MUST (A-2, words) give `x[i]`."
     assert [variant.text for variant in rule.variants] == ["JAX 0.10.2."]
     (rule,) = parse("chapter", "### A-1 Title\n\nIt MUST.\n\nFor example:\n\n- this\n- that\n")
@@ -178,10 +168,7 @@ def verdict(bears_on, status, **fields):
 
 def perfect(**changes):
     """A pass for every rule, in the tightest class, but for those that are changed."""
-    return [
-        verdict((rule.id,), changes.get(rule.id.replace("-", "_"), "pass"), accuracy="full")
-        for rule in rules()
-    ]
+    return [verdict((x.id,), changes.get(x.id.replace("-", "_"), "pass"), accuracy="full") for x in rules()]
 
 
 def reached(verdicts):

@@ -3,19 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from reported import (
-    ACCEPTED,
-    ERROR,
-    FAIL,
-    KNOWN,
-    PASS,
-    PERFECT,
-    RESULTS,
-    SUBJECT,
-    UNSUPPORTED,
-    perfect,
-    rows,
-)
+from reported import ACCEPTED, ERROR, FAIL, KNOWN, PASS, PERFECT, RESULTS, SUBJECT, UNSUPPORTED, perfect, rows
 
 from attnspec import levels
 from attnspec.conformance import traits
@@ -141,9 +129,7 @@ def test_conforms_is_said_of_no_run_that_is_not_good(report):
 
 QUICK, CORE = (Header("1", "quick"),), (Header("1", "level", level="core"),)
 LAME = tuple(verdict for verdict in PERFECT.verdicts if verdict.rules != ("MASK-7",))
-DEVIATING = tuple(
-    replace(verdict, status="deviation", rule="SOFT-1", variant="other") for verdict in PERFECT.verdicts
-)
+DEVIATING = tuple(replace(x, status="deviation", rule="SOFT-1", variant="other") for x in PERFECT.verdicts)
 ALL_BUT_CACHED = ", ".join(level.name for level in levels() if level.name != "cached")
 COMPANIONS = (
     "projected, multi-head, paged, paged-attention, packed, merged, latent, selective, stacked, sharded, "
@@ -280,10 +266,7 @@ def test_the_lines_of_budgets_counts_and_time():
     cast = replace(PASS, case="a-float16", dtype="float16", share=0.9, accuracy="cast")
     tight, none = replace(cast, share=0.1, accuracy="full"), replace(PASS, share=0.99, accuracy="")
     for verdicts, line in (
-        (
-            [PASS, cast, tight, none],
-            f"float16 0.90 (cast), float32 0.50; most in a-float16{CAST}",
-        ),
+        ([PASS, cast, tight, none], f"float16 0.90 (cast), float32 0.50; most in a-float16{CAST}"),
         ([PASS, replace(PASS, accuracy="tf32")], "float32 0.50 (tf32)"),
         ([PASS], "float32 0.50"),
     ):
@@ -300,9 +283,7 @@ def test_the_lines_of_budgets_counts_and_time():
         ([PASS], ""),
     ):
         assert summary.time_line(verdicts) == line
-    assert "the slowest, 1.50 s: slow-float32" in screen(
-        Report(replace(RESULTS, verdicts=(slow,))), width=200
-    )
+    assert "slowest, 1.50 s: slow-float32" in screen(Report(replace(RESULTS, verdicts=(slow,))), width=200)
 
 
 @pytest.mark.parametrize(
