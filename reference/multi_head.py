@@ -30,11 +30,13 @@ def self_attention_of(call: Call, **arguments: Any) -> Array:
     for name in PROJECTED:
         weight, bias = arguments[f"{name}_weight"], arguments[f"{name}_bias"]
         result = project(call, name, tokens, weight, bias, arguments["convention"])
-        rows.append(call.xp.matrix_transpose(result) if columns else result)
+        rows.append(call.xp.matrix_transpose(result)[..., None, :, :] if columns else result[..., None, :, :])
     depth, other = rows[0].shape[-1], rows[1].shape[-1]
     need("key_weight", other == depth, f"{depth} features as query_weight has", other, "SHAPE-6")
     options = {name: arguments[name] for name in ("scale", "mask", "is_causal")}
-    output = attention_of(call, *rows, **options)  # (*B, L, Dv)
+    if getattr(options["mask"], "ndim", 0) > 2:
+        options["mask"] = options["mask"][..., None, :, :]
+    output = attention_of(call, *rows, **options)[..., 0, :, :]  # (*B, L, Dv), of one head
     return narrow(call, call.xp.matrix_transpose(output) if columns else output, out_dtype(call, tokens))
 
 

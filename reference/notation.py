@@ -190,5 +190,7 @@ def largest(xp: Any, array: Array, *, axis: int) -> Array:
 def reshape(xp: Any, array: Array, shape: Shape) -> Array:
     """Reshape an array. An array without elements is created anew, because Dask cannot reshape it."""
     if 0 in shape:
-        return xp.zeros(shape, dtype=array.dtype, device=device(array))
+        none = xp.zeros(shape, dtype=array.dtype, device=device(array))
+        # The sum is 0, and gradients of 0 pass through it.
+        return none + xp.sum(array, dtype=array.dtype) if xp.isdtype(array.dtype, "real floating") else none
     return xp.reshape(array, shape)

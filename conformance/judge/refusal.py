@@ -4,6 +4,7 @@ import re
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -120,7 +121,7 @@ def judge_refusal(backend: Backend, case: Case) -> Outputs | None:
         got = ", ".join(f"{name} of shape {array.shape}" for name, array in outputs.items())
         reason = f"expected an error, got {got}"
         raise Failure(case.rules[0], reason, code="not refused", outputs=outputs)
-    _require_fitting(backend, case.operation)
+    _require_fitting(backend, case)
     if case.rules[0] == "ERR-12":
         _require_named(message, _with_own(backend, (case.misuse.argument, *case.misuse.named)))
     return None
@@ -143,23 +144,29 @@ def _with_own(backend: Backend, arguments: tuple[str, ...]) -> tuple[str, ...]:
     return (*arguments, *(names[name] for name in arguments if name in names))
 
 
-def _require_fitting(backend: Backend, operation: str) -> None:
+def _require_fitting(backend: Backend, case: Case) -> None:
     """Make a valid call. A function that raises for it does not refuse invalid ones."""
-    function = backend.function(operation)
+    function = backend.function(case.operation)
     if not any(known is function for known in _FIT):
+        valid = fitting_call(backend, case.operation, case.arguments)
         try:
-            call(backend, operation, in_dtype(fitting_call(backend, operation), backend.dtypes[0]))
+            call(backend, case.operation, in_dtype(valid, backend.dtypes[0]))
         except Raised as raised:
             raised.valid = True
             raise
         _FIT.append(function)
 
 
-def fitting_call(backend: Backend, operation: str) -> Mapping[str, Any]:
-    """Return a valid call of an operation that fits the constraints of a backend."""
+def fitting_call(
+    backend: Backend, operation: str, arguments: Mapping[str, Any] = MappingProxyType({})
+) -> Mapping[str, Any]:
+    """Return a valid call of an operation that fits the constraints of a backend.
+
+    The call of a stack that must be rejected is valid in one dtype.
+    """
     if primal(operation) != "attention":
         coded = backend.constraints.encoding if "encoding" in OPERATIONS[operation].arguments else ""
-        return {**FITTING_CALLS[operation], **({"encoding": coded} if coded else {})}
+        return {**FITTING_CALLS.get(operation, arguments), **({"encoding": coded} if coded else {})}
     limits = backend.constraints
     queries, keys = (3 + -3 % multiple for multiple in limits.multiple)
     depth = limits.depths[0] if limits.depths else 4

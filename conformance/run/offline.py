@@ -133,7 +133,11 @@ class _Recorder:
                 # After a refusal, the judge makes a valid call, to see whether the function computes.
                 for dtype in backend.dtypes:
                     with suppress(Unsupported, Raised, Failure):
-                        call(backend, case.operation, in_dtype(fitting_call(backend, case.operation), dtype))
+                        call(
+                            backend,
+                            case.operation,
+                            in_dtype(fitting_call(backend, case.operation, case.arguments), dtype),
+                        )
 
     def run(self, operation: str, arguments: Mapping[str, Any]) -> NDArray[Any] | tuple[NDArray[Any], ...]:
         """Record a call once, and return an array with the shape of the result."""

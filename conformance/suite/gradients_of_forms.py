@@ -16,9 +16,12 @@ from attnspec.conformance.suite.drawn_stacks import (
     options_of,
     with_batch_axes,
 )
+from attnspec.conformance.suite.gradients import beyond_the_head, cotangents, spoil
 from attnspec.conformance.suite.gradients_numerics import long_sums_of_one_sign
-from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
-from attnspec.conformance.suite.problem import grid
+from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
+from attnspec.conformance.suite.heads import tokens_and_weights
+from attnspec.conformance.suite.orders import Mesh, split
+from attnspec.conformance.suite.problem import GROUPED, grid
 from attnspec.conformance.suite.stacks import FOUR, STORED, TILES, UNEVEN
 from attnspec.conformance.suite.stacks_at_sizes import WIDE, far_window
 from attnspec.conformance.suite.words import draw_in_turn
@@ -84,6 +87,25 @@ def scale_of_a_form(draw: Draw, form: str) -> Iterator[Yielded]:
         asked = _cotangents(random, call) | {"return_d_scale": True}
         rules = ("GRAD-24", "GRAD-6", _RULES[form], *OPTIONS[option][0][:1])
         yield Call(call | asked, rules, operation=f"{form}_vjp", outputs=("d_query", "d_scale"))
+
+
+@chapter.group("GRAD-18")
+def nan_in_a_query_of_a_form(draw: Draw) -> Iterator[Yielded]:
+    """NaN in a query, or in a token, reaches no gradient of another query, head or batch entry."""
+    calls: dict[str, dict[str, Any]] = {}
+    for random, dtype, sizes in draw_in_turn(draw, *(replace(UNEVEN, name=name) for name in _RULES)):
+        call = draw_call(random, dtype, STORED[sizes.name].layers, sizes)
+        calls[f"{sizes.name}_vjp"] = call | _cotangents(random, call)
+    problem = draw.problem(GROUPED[0], "float32")
+    own = problem.arguments | cotangents(problem)
+    calls |= {"sharded_attention_vjp": split(problem, Mesh(2)) | cotangents(problem)}
+    calls |= {"seeded_dropout_attention_vjp": own | {"dropout_p": 0.0, "seed": 1}}
+    tokens = tokens_and_weights(problem.random, "float32", 4, 2)
+    calls |= {"multi_head_attention_vjp": tokens | {"d_output": np.ones((2, 3, 4), np.float32)}}
+    for operation, clean in calls.items():
+        name = "tokens" if "tokens" in clean else "query"
+        pair = (clean, clean | {name: spoil(clean[name])})
+        yield Calls(tuple(Call(call, operation=operation) for call in pair), beyond_the_head)
 
 
 @chapter.group("PACK-7", "MASK-8")

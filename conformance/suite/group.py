@@ -10,7 +10,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from attnspec import Case
+from attnspec import OPERATIONS, Case
 from attnspec.backends.constraints import ANY, FITTED, Constraints
 from attnspec.case import Alternative, Misuse
 from attnspec.conformance.relations.relation import Found, Relation
@@ -19,6 +19,7 @@ from attnspec.conformance.suite.fitted_forms import fit_form
 from attnspec.conformance.suite.problem import GROUPED, MASKED, SHAPES, Problem, Shape, fitted, problem_of
 from attnspec.dtypes import DTYPES
 from attnspec.operations.operation import primal
+from attnspec.operations.stacks import FORMS, STACKS
 
 Item = Case | Relation
 Arguments = Mapping[str, Any]
@@ -28,6 +29,10 @@ Arguments = Mapping[str, Any]
 _TURN = ("float16", "float64", "bfloat16")
 _AMPLITUDES = (1.0, 0.125, 4.0)
 _SHARED = (*SHAPES, *GROUPED, *MASKED)
+
+
+#: The operations that are no form, and of which no call is drawn as that of a stack.
+COMPANIONS = tuple(name for name in OPERATIONS if name not in {"attention", *FORMS, *STACKS})
 
 
 @dataclass(frozen=True)
@@ -266,3 +271,16 @@ def _second(function: Callable[..., Iterator[Yielded]], value: Any, draw: Draw) 
 
 def _word(value: Any) -> str:
     return " and ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def drawn_cases(operation: str, seed: int) -> Iterator[Case]:
+    """Draw the valid cases of an operation, of the groups of its own, or else of those about its rule."""
+    from attnspec.conformance.suite import groups  # imports this module
+
+    rules = {output.rule for output in OPERATIONS[operation].results}
+    own = [group for group in groups() if group.operation == operation]
+    for item in (
+        item for group in own or groups() if own or rules & {*group.rules} for item in group.items(seed)
+    ):
+        if isinstance(item, Case) and item.operation == operation and not (item.misuse or item.alternatives):
+            yield item

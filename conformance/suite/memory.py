@@ -5,12 +5,14 @@ plans and compiled code do so on their paths for long problems.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from attnspec import OPERATIONS
 from attnspec.case import Misuse
+from attnspec.conformance.judge.traits import numbers
 from attnspec.conformance.relations.memory import (
     beside_a_refused_call,
     capture_and_replay,
@@ -23,7 +25,7 @@ from attnspec.conformance.relations.memory import (
 )
 from attnspec.conformance.relations.relation import Found
 from attnspec.conformance.suite.drawn_stacks import Sizes, draw_call
-from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
+from attnspec.conformance.suite.group import COMPANIONS, Call, Calls, Chapter, Draw, Yielded, drawn_cases
 from attnspec.conformance.suite.options import OPTIONS, Options, biased, draw_option, sinks
 from attnspec.conformance.suite.problem import Problem, Shape
 from attnspec.conformance.suite.words import few_words
@@ -186,6 +188,22 @@ def results_of_forms_kept_by_the_caller(draw: Draw) -> Iterator[Yielded]:
         yield _relate(
             keep_results_of_calls, *(Call(call, operation=name, outputs=("output",)) for call in calls)
         )
+
+
+@chapter.group("ERR-13", each=COMPANIONS)
+def results_of_companions_kept_by_the_caller(draw: Draw, operation: str) -> Iterator[Yielded]:
+    """The arrays that a call of another operation returned keep their numbers while it is called again."""
+    form = OPERATIONS[operation]
+    cases = (case for case in drawn_cases(operation, draw.number()) if case.dtype == "float32")
+    case = max(islice(cases, 12), key=lambda case: numbers([case]))
+    other = {
+        name: np.flip(x) if isinstance(x, np.ndarray) and not form.arguments[name].ascending else x
+        for name, x in case.arguments.items()
+    } | ({"base": 500.0} if "base" in form.arguments else {})
+    calls = (case.arguments, other, case.arguments)
+    yield _relate(
+        keep_results_of_calls, *(Call(call, operation=operation, outputs=case.outputs) for call in calls)
+    )
 
 
 @chapter.group("ERR-13", each=("nothing", *OPTIONS))

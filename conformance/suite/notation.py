@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from attnspec import OPERATIONS
 from attnspec.case import Alternative, Misuse
 from attnspec.conformance.judge.expected import exact
 from attnspec.conformance.suite.drawn_stacks import Sizes, draw_call
-from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
+from attnspec.conformance.suite.group import COMPANIONS, Call, Chapter, Draw, Yielded, drawn_cases
 from attnspec.conformance.suite.problem import GROUPED, SHAPES, Shape
 from attnspec.conformance.suite.words import draw_in_turn
+from attnspec.operations.letters import BATCH
 from attnspec.operations.stacks import FORMS, STACKS
 
 chapter = Chapter("notation")
@@ -111,6 +113,23 @@ def nothing_to_compute_in_a_form(draw: Draw, empty: str) -> Iterator[Yielded]:
     for random, dtype, own in draw_in_turn(draw, *sizes):
         call = draw_call(random, dtype, forms[own.name].layers, own)
         yield Call(call, operation=own.name, outputs=("output", "lse"))
+
+
+@chapter.group("SHAPE-7", each=tuple(name for name in COMPANIONS if "packed" not in name))
+def no_batch_entries(draw: Draw, operation: str) -> Iterator[Yielded]:
+    """With no batch entries the results of another operation have the right shapes."""
+    form = OPERATIONS[operation].arguments
+    for case in drawn_cases(operation, draw.number()):
+        arrays = {name: x for name, x in case.arguments.items() if np.ndim(x) and BATCH in form[name].shape}
+        none = {}
+        for name, x in arrays.items():
+            axis, axes = form[name].shape.index(BATCH), x.ndim - len(form[name].shape) + 1
+            if axes > 0 or (axes == 0 and not form[name].broadcasts):
+                none[name] = np.empty((*x.shape[:axis], 0, *x.shape[axis + min(axes, 1) :]), x.dtype)
+        whole = none and all(name in none or form[name].broadcasts for name in arrays)
+        if whole and case.dtype == "float32":
+            yield Call({**case.arguments, **none}, operation=operation, outputs=case.outputs)
+            return
 
 
 @chapter.group("SHAPE-6", each=tuple(_MISFITS))

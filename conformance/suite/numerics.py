@@ -17,12 +17,14 @@ from attnspec.conformance.judge.layout import LAYOUTS
 from attnspec.conformance.relations.relation import Found
 from attnspec.conformance.relations.rounding_bias import signed_mean
 from attnspec.conformance.suite.datasets import DATASETS
-from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
+from attnspec.conformance.suite.drawn_stacks import Sizes, draw_call
+from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded, drawn_cases
 from attnspec.conformance.suite.options import OPTIONS, Options, biased, draw_option
 from attnspec.conformance.suite.problem import MASKED, SHAPES, Problem, Shape
-from attnspec.conformance.suite.words import in_two_dtypes
+from attnspec.conformance.suite.words import draw_in_turn, in_two_dtypes
 from attnspec.dtypes import SHORT, numpy_dtype
 from attnspec.operations.operation import primal
+from attnspec.operations.stacks import STACKS
 from attnspec.reference.budget.budget import budget
 
 chapter = Chapter("numerics")
@@ -323,7 +325,7 @@ _OTHERS = tuple(
     for name, form in OPERATIONS.items()
     if len(form.layers) < 2
     and primal(name) != "attention"
-    and name not in ("self_attention", "split_heads", "merge_heads", "rotary_frequencies")
+    and name != "rotary_frequencies"
     and any(len(argument.shape) > 2 for argument in form.positional)
 )
 
@@ -331,16 +333,21 @@ _OTHERS = tuple(
 @chapter.group("NUM-8", each=_OTHERS)
 def arrays_column_by_column(draw: Draw, operation: str) -> Iterator[Yielded]:
     """A call of another operation gives the same result if its arrays are stored column by column."""
-    from attnspec.conformance.suite import groups  # imports this module
-
-    # Of another seed, so that no call stands in two chapters.
-    drawn = [item for own in groups() if own.operation == operation for item in own.items(draw.number())]
-    valid = [case for case in drawn if isinstance(case, Case) and not (case.misuse or case.alternatives)]
+    valid = [*drawn_cases(operation, draw.number())]  # of another seed: no call stands in two chapters
     first = {(case.dtype == "float32"): case for case in reversed(valid)}
     for like in first.values():
         case = max((case for case in valid if case.dtype == like.dtype and not case.layout), key=_depth)
         laid = {name: "column major" for name, x in case.arguments.items() if np.ndim(x) > 1}
         yield Call(case.arguments, ("NUM-8", like.rules[0]), operation, outputs=case.outputs, layout=laid)
+
+
+@chapter.group("NUM-8")
+def stacks_column_by_column(draw: Draw) -> Iterator[Yielded]:
+    """A call of several forms gives the same result if its arrays are stored column by column."""
+    for random, dtype, sizes in draw_in_turn(draw, *(Sizes(name=name, encoding="int8") for name in STACKS)):
+        call = draw_call(random, dtype, STACKS[sizes.name].layers, sizes)
+        laid = {name: "column major" for name, x in call.items() if np.ndim(x) > 1}
+        yield Call(call, operation=sizes.name, outputs=("output",), layout=laid)
 
 
 def _depth(case: Case) -> int:

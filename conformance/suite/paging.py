@@ -6,9 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from attnspec.case import Misuse
+from attnspec.conformance.suite import drawn_stacks
+from attnspec.conformance.suite.drawn_stacks import draw_call
 from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
 from attnspec.conformance.suite.problem import grid
 from attnspec.conformance.suite.words import Sizes, draw_in_turn
+from attnspec.operations.stacks import FORMS, STACKS
 
 chapter = Chapter("paging")
 
@@ -16,6 +20,13 @@ _PAGED = "paged_attention"
 Arguments = dict[str, Any]
 #: The number in positions that no query reads.
 _GARBAGE = 1000
+
+
+#: The dtypes of the queries and of the cache, whose numbers the first dtype does or does not hold.
+_WIDTHS: Mapping[str, tuple[tuple[str, str], ...]] = {
+    "wider": (("float16", "float32"), ("bfloat16", "float32")),
+    "narrower": (("float32", "float16"), ("float32", "bfloat16")),
+}
 
 
 @dataclass(frozen=True)
@@ -242,3 +253,21 @@ def causal_with_an_offset(draw: Draw, offset: str) -> Iterator[Yielded]:
         }
         own = offsets.get(offset, {})
         yield _draw_call(random, dtype, cache, **{"is_causal": True, **own})
+
+
+@chapter.group("ERR-1", each=tuple(_WIDTHS))
+def cache_of_another_dtype(draw: Draw, width: str) -> Iterator[Yielded]:
+    """A cache of a wider or a narrower dtype than the queries is refused, or used at its values."""
+    forms = {name: form for name, form in {**FORMS, **STACKS}.items() if "paged" in form.layers}
+    for index, (name, form) in enumerate(forms.items()):
+        if "quantized" in form.layers:
+            continue
+        random, (dtype, other) = np.random.default_rng(draw.number(index)), _WIDTHS[width][index % 2]
+        call = draw_call(random, dtype, form.layers, drawn_stacks.Sizes(name=name))
+        pages = [own for own in call if own.endswith("_pages")]
+        for own in pages:
+            call[own] = call[own].astype(other)
+        if width == "wider":  # what the shorter dtype rounds away is common to the keys
+            call["key_rotary_pages" if "latent" in form.layers else "key_pages"][..., 0] += 1000
+        misuse = Misuse(pages[0], tuple(pages[1:]), allowed=True)
+        yield Call(call, operation=name, outputs=("output",), misuse=misuse)

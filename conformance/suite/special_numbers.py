@@ -1,12 +1,11 @@
 """The chapter `numerics`: NaN and infinity where they are attended to."""
 
 from collections.abc import Iterator, Mapping
-from itertools import chain, pairwise, product
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.judge.expected import exact
 from attnspec.conformance.suite.drawn_stacks import Sizes, draw_call
 from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
 from attnspec.conformance.suite.options import sinks
@@ -176,36 +175,54 @@ _STORED: Mapping[str, tuple[str, ...]] = {
     "query": ("query",),
     "key": ("key", "key_pages", "key_scales"),
     "value": ("value", "value_pages", "value_scales"),
+    "latent": ("latent", "latent_pages", "latent_scales"),
 }
 _EVERY = {**FORMS, **STACKS}
 
 
-@chapter.group("NUM-11", "NUM-12", each=tuple(_STORED))
+@chapter.group("NUM-11", "NUM-12", each=tuple(_STORED)[:-1])
 def number_that_is_none_in_a_form(draw: Draw, part: str) -> Iterator[Yielded]:
     """NaN in a query, a key or a value of a form reaches rows of its head and its sequence, and no other."""
-    forms = [Sizes(name=name, encoding="int8") for name in _EVERY if "latent" not in name]
-    for random, dtype, sizes in _in_both_turns(draw, *forms):
-        call = draw_call(random, dtype, _EVERY[sizes.name].layers, sizes)
-        name = next((own for own in _STORED[part] if own in call and call[own].dtype.kind not in "iu"), "")
-        tried: set[tuple[int, ...]] = set()
-        for _ in range(_TRIALS if name else 0):
-            array = call[name].copy()
-            place = tuple(random.integers(array.shape))
-            array[place] = np.nan
-            if place[:-1] in tried:  # each feature of a key reaches the same rows
-                continue
-            tried.add(place[:-1])
-            if _reaches_whole_heads(sizes.name, call | {name: array}, one=part == "query"):
-                call[name] = array
+    yield from _with_nan(draw, part, ("NUM-12",) if part == "value" else ("NUM-11",), turns=(0, 1))
+
+
+@chapter.group("NUM-11", "LATENT-1", each=("query", "latent"))
+def number_that_is_none_in_a_latent_form(draw: Draw, part: str) -> Iterator[Yielded]:
+    """NaN in a query reaches its row, and in a latent vector all rows of its sequence that attend to it."""
+    yield from _with_nan(draw, part, ("NUM-11", "LATENT-1"), turns=(0,))
+
+
+def _with_nan(draw: Draw, part: str, rules: tuple[str, ...], turns: tuple[int, ...]) -> Iterator[Call]:
+    """Put NaN into one array of a call of each form, with or without latent vectors."""
+    latent = "LATENT-1" in rules
+    forms = [Sizes(name=name, encoding="int8") for name in _EVERY if latent == ("latent" in name)]
+    for random, dtype, sizes in (drawn for turn in turns for drawn in draw_in_turn(draw, *forms, turn=turn)):
+        for _ in range(_DRAWS if latent else 1):
+            call = draw_call(random, dtype, _EVERY[sizes.name].layers, sizes)
+            if _put_nan(random, sizes.name, call, part):
                 break
-        rules = ("NUM-12",) if part == "value" else ("NUM-11",)
         yield Call(call, rules, operation=sizes.name, outputs=("output",))
 
 
-def _in_both_turns(draw: Draw, *sizes: Sizes) -> Iterator[tuple[np.random.Generator, str, Sizes]]:
-    return chain.from_iterable(draw_in_turn(draw, *sizes, turn=turn) for turn in (0, 1))
+def _put_nan(random: np.random.Generator, operation: str, call: dict[str, Any], part: str) -> bool:
+    """Put NaN at a place of one array of a call. Return whether there is a place that fits."""
+    name = next((own for own in _STORED[part] if own in call and call[own].dtype.kind not in "iu"), "")
+    tried: set[tuple[int, ...]] = set()
+    for _ in range(_TRIALS if name else 0):
+        array = call[name].copy()
+        place = tuple(random.integers(array.shape))
+        array[place] = np.nan
+        if place[:-1] in tried:  # each feature of a key reaches the same rows
+            continue
+        tried.add(place[:-1])
+        if _reaches_whole_heads(operation, call | {name: array}, one=part == "query"):
+            call[name] = array
+            return True
+    return False
 
 
+#: How often a call of a form with latent vectors is drawn.
+_DRAWS = 20
 #: How often a place is drawn. Most keys are in no list of a query, or in those of some queries only. A call
 #: in which none fits stays as it is, so that each seed draws as many calls.
 _TRIALS = 40
@@ -221,22 +238,3 @@ def _reaches_whole_heads(name: str, call: Mapping[str, Any], *, one: bool) -> bo
     parts = [none[..., start:end] for start, end in pairwise(starts) if end > start]
     whole = all((part.all(axis=-1) == part.any(axis=-1)).all() for part in parts)
     return bool(none.any() and not none.all() and (none.sum() == 1 if one else whole))
-
-
-@chapter.group("NUM-11")
-def query_that_is_none_in_a_latent_form(draw: Draw) -> Iterator[Yielded]:
-    """NaN in a query makes its row NaN, and every other row is that of the call without it."""
-    names = (
-        "latent_attention",
-        "packed_paged_latent_attention",
-        "packed_paged_quantized_listed_latent_attention",
-    )
-    for random, dtype, sizes in _in_both_turns(draw, *(Sizes(name=name, encoding="int8") for name in names)):
-        call = draw_call(random, dtype, _EVERY[sizes.name].layers, sizes)
-        values = exact(sizes.name, call)
-        row = tuple(random.choice(np.argwhere(np.isfinite(values["lse"]))))
-        query, output = call["query"].copy(), values["output"].copy()
-        query[(*row, 0)] = output[row] = np.nan
-        yield Call(
-            call | {"query": query}, operation=sizes.name, outputs=("output",), expected={"output": output}
-        )

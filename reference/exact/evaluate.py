@@ -7,12 +7,12 @@ increases until both ends of each ball round to the same number. See
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from flint import arb, arb_mat, fmpq, fmpq_mat
-from numpy.typing import NDArray
 
 from attnspec.operations import OPERATIONS
 from attnspec.reference.exact.attention import attend, evaluate_attention, evaluate_scores, head_of
@@ -88,9 +88,9 @@ def _self_attention(arguments: Mapping[str, Any], variant: str | None, dtype: st
         shape = (*tokens.shape[:-2], 1, query.nrows(), key.nrows())
         head = head_of(query, key, arguments, (*index, 0), shape, variant, None)
         settled = attend([(head, value)], (query.nrows(),), key.nrows(), value.ncols(), variant, dtype)
-        results.append(settled["output"])
-    values = np.array([proof.values.T if columns else proof.values for proof in results])
-    return {"output": _stack(results, values.reshape(*tokens.shape[:-2], *values.shape[1:]))}
+        output = settled["output"]
+        results.append(replace(output, values=output.values.T) if columns else output)
+    return {"output": _stack(results, arguments, "value_weight")}
 
 
 def _multi_head_attention(
@@ -111,8 +111,7 @@ def _multi_head_attention(
             q, k, v = block(query, h, count), block(key, other, key_count), block(value, other, key_count)
             heads.append((head_of(q, k, arguments, (*index, h), shape, variant, None), v))
         results.append(_project_heads(heads, arguments, variant, dtype))
-    values = np.array([proof.values for proof in results])
-    return {"output": _stack(results, values.reshape(*tokens.shape[:-2], *values.shape[1:]))}
+    return {"output": _stack(results, arguments, "output_weight")}
 
 
 def _project_heads(
@@ -169,14 +168,19 @@ def _settle_batches(arguments: Mapping[str, Any], dtype: str) -> Settled:
     for index in np.ndindex(*tokens.shape[:-2]):
         exact = project(arguments, tokens[index])
         values = [nearest(Fraction(int(x.p), int(x.q)), dtype) for x in exact.entries()]
-        results.append(np.array(values, dtype=np.float64).reshape(exact.nrows(), exact.ncols()))
-    stacked = np.array(results)
-    return Settled(stacked.reshape(*tokens.shape[:-2], *stacked.shape[1:]), 53, None)
+        results.append(Settled(np.array(values, dtype=np.float64), 53, None))
+    return _stack(results, arguments, "weight")
 
 
-def _stack(results: list[Settled], values: NDArray[np.float64]) -> Settled:
+def _stack(results: list[Settled], arguments: Mapping[str, Any], weight: str) -> Settled:
+    """Put the results of the batch entries together, of which there may be none."""
+    *batch, rows, columns = np.shape(arguments["tokens"])
+    convention = arguments.get("convention", "row")
+    features = np.shape(arguments[weight])[-1 if convention == "row" else 0]
+    shape = (features, columns) if convention == "column" else (rows, features)
+    values = np.array([proof.values for proof in results]).reshape(*batch, *shape)
     radii = [proof.radius for proof in results if proof.radius is not None]
-    return Settled(values, max(proof.bits for proof in results), max(radii, default=None))
+    return Settled(values, max((proof.bits for proof in results), default=53), max(radii, default=None))
 
 
 def _scores(arguments: Mapping[str, Any], variant: str | None, dtype: str) -> dict[str, Settled]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from flint import arb, arb_mat, ctx, fmpq, fmpq_mat
+from numpy.typing import NDArray
 
 from attnspec.reference.exact.attention import attend, head_of
 from attnspec.reference.exact.backward import Balls, Part, balls_of, clean, factor, part_of
@@ -14,12 +15,19 @@ from attnspec.reference.exact.balls import Settled, settle
 from attnspec.reference.exact.gradients import put_nan, settle_gradients
 from attnspec.reference.exact.gradients_of_companions import exactly
 from attnspec.reference.exact.head import matrix, rational
+from attnspec.reference.exact.non_finite import special_of
 
 Index = tuple[int, ...]
 
 
 def attend_latent(arguments: Mapping[str, Any], variant: str | None, dtype: str) -> dict[str, Settled]:
     """Attend over projected keys and values, which are not rounded (LATENT-1)."""
+    pairs = (("query", "query_rotary"), ("latent", "key_rotary"))
+    of_rows, of_keys = (_none(arguments[own]) + _none(arguments[rotary]) for own, rotary in pairs)
+    of_keys = of_keys[..., None, :, :]  # of one head
+    depth = np.shape(arguments["value_weight"])[-1]
+    special = special_of(of_rows, of_keys, np.zeros((*of_keys.shape[:-1], depth)), arguments, variant)
+    arguments = {**arguments, **{name: _without(arguments[name]) for names in pairs for name in names}}
     query, latent = np.asarray(arguments["query"]), np.asarray(arguments["latent"])
     shape = (*query.shape[:-1], latent.shape[-2])  # (*B, Hq, L, S)
     heads = []
@@ -29,11 +37,19 @@ def attend_latent(arguments: Mapping[str, Any], variant: str | None, dtype: str)
         own = shared * matrix(arguments["key_weight"][h])
         key = _join(own, matrix(arguments["key_rotary"][tuple(batch)]))
         q = _join(matrix(query[index]), matrix(arguments["query_rotary"][index]))
-        head = head_of(q, key, arguments, index, shape, variant, None)
+        head = head_of(q, key, arguments, index, shape, variant, special)
         heads.append((head, shared * matrix(arguments["value_weight"][h])))
-    depth = np.asarray(arguments["value_weight"]).shape[-1]
     maxima = bool(arguments.get("return_max", False))
-    return attend(heads, query.shape[:-1], shape[-1], depth, variant, dtype, maxima=maxima)
+    return attend(heads, query.shape[:-1], shape[-1], depth, variant, dtype, special, maxima=maxima)
+
+
+def _none(array: Any) -> NDArray[np.float64]:
+    """Return NaN for each row of an array that holds NaN, and else 0."""
+    return np.where(np.isnan(array).any(axis=-1, keepdims=True), np.nan, 0.0)
+
+
+def _without(array: Any) -> NDArray[Any]:
+    return np.where(np.isnan(array), 0, array)
 
 
 def _join(left: fmpq_mat, right: fmpq_mat) -> fmpq_mat:

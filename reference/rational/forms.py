@@ -16,6 +16,7 @@ from attnspec.operations import OPERATIONS
 from attnspec.reference.rational.attention import attention, head, indices, maximum
 from attnspec.reference.rational.gradients import attention_vjp, gradient_variants, heads_of, run
 from attnspec.reference.rational.numbers import Matrix, combine, dot, exact, to_float
+from attnspec.reference.rational.scores import sources
 from attnspec.reference.rational.tape import Head
 
 Arguments = Mapping[str, Any]
@@ -177,6 +178,7 @@ def attend_latent(arguments: Arguments, dialect: Dialect) -> Arrays:
     shape = (*query.shape[:-1], latent.shape[-2])
     result = {"output": np.zeros((*query.shape[:-1], weight.shape[-1])), "lse": np.zeros(shape[:-1])}
     result |= {"weights": np.zeros(shape), "max": np.zeros(shape[:-1])}
+    _check_finite(arguments, dialect, shape)
     depth = query.shape[-1] + rotary.shape[-1]
     given = {name: x for name, x in arguments.items() if name in OPERATIONS["attention"].options}
     for index in indices(shape):
@@ -199,10 +201,25 @@ def attend_latent(arguments: Arguments, dialect: Dialect) -> Arrays:
     return result
 
 
+def _check_finite(arguments: Arguments, dialect: Dialect, shape: Index) -> None:
+    """Refuse numbers whose result depends on the form (LATENT-1)."""
+    for name in ("key_weight", "value_weight"):
+        if not np.isfinite(arguments[name]).all():
+            raise ValueError(f"{name}: expected finite numbers, got others [unspecified]")
+    query, latent = (np.isinf(arguments[name]).any(axis=-1) for name in ("query", "latent"))
+    for index in indices(shape) if query.any() or latent.any() else ():
+        allowed = sources(arguments, dialect, shape, index)
+        for i, j in itertools.product(*map(range, shape[-2:])):
+            if (query[(*index, i)] or latent[(*index[:-1], j)]) and allowed.allow(i, j):
+                raise ValueError(
+                    f"latent: expected no infinity for query {i} and key {j}, got one [unspecified]"
+                )
+
+
 def _product(left: Matrix, right: Matrix) -> Matrix:
     columns = list(zip(*right.rows, strict=True))
-    rows = [[dot(row, column, finite=True) for column in columns] for row in left.rows]
-    return Matrix(rows, right.depth, left.exponent + right.exponent, True)
+    rows = [[dot(row, column, finite=left.finite) for column in columns] for row in left.rows]
+    return Matrix(rows, right.depth, left.exponent + right.exponent, left.finite)
 
 
 def _join(left: Matrix, right: Matrix) -> Matrix:
@@ -213,7 +230,7 @@ def _join(left: Matrix, right: Matrix) -> Matrix:
         [one * x for x in own] + [other * x for x in beside]
         for own, beside in zip(left.rows, right.rows, strict=True)
     ]
-    return Matrix(rows, left.depth + right.depth, exponent, True)
+    return Matrix(rows, left.depth + right.depth, exponent, left.finite and right.finite)
 
 
 def sharded_attention(arguments: Arguments, dialect: Dialect) -> Arrays:
