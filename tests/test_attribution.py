@@ -132,6 +132,33 @@ def test_what_a_should_leaves_open_is_no_breach_of_a_must():
     assert (verdict.status, verdict.rule, verdict.variant) == ("should not met", "MASK-13", "")
 
 
+def test_an_overflow_of_a_disallowed_key_is_said_in_words():
+    def adding(query, key, value, *, bias=None):
+        scores = query @ np.swapaxes(key, -1, -2) * np.float32(0.5) + (0 if bias is None else bias)
+        weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        return weights / weights.sum(axis=-1, keepdims=True) @ value
+
+    own = replace(PORTABLE, attention=adding, companions={})
+    verdict = judge(own, find("masking-finite-garbage-bias-and-largest-1-float32"))
+    assert (verdict.status, verdict.rule, verdict.difference.kind) == ("fail", "MASK-12", "bits")
+    held = "the keys that `bias` disallows hold 3.4e+38, and 0 in the call with the expected weights"
+    why = "their product with a query overflows, and infinity with minus infinity added is NaN"
+    assert verdict.reason == f"{held}: {why}"
+    assert "Difference(" not in verdict_text(verdict)
+
+    def full(query, key, value, *, bias=None):
+        return np.where(np.abs(key).max() > 1e4, np.float32(np.nan), adding(query, key, value, bias=bias))
+
+    def zero(query, key, value, *, bias=None):
+        return np.nan_to_num(adding(query, key, value, bias=bias))
+
+    for attention, most, shown in ((full, "large", "3e+04"), (zero, "largest", "3.4e+38")):
+        verdict = judge(
+            replace(own, attention=attention), find(f"masking-finite-garbage-bias-and-{most}-1-float32")
+        )
+        assert verdict.reason == held.replace("3.4e+38", shown)
+
+
 @pytest.mark.parametrize(
     ("rule", "status"), [("MASK-1", "error"), ("NUM-9", "should not met"), ("NUM-10", "unsupported")]
 )
@@ -198,7 +225,7 @@ def test_a_valid_call_that_raises_beside_a_refused_one_is_said_to_be_valid():
     assert (verdict.status, verdict.raised.valid) == ("error", True)
     text = verdict_text(verdict)
     assert "\nthe same call with valid arguments raised TypeError: four axes\n" in text
-    assert ".raised)" in text, "the reproduction makes both calls"
+    assert "verdict_line(judge(" in text, "the reproduction makes both calls"
     assert from_json(to_json(verdict)) == verdict
 
 

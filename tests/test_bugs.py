@@ -69,4 +69,4 @@ def shows(finding):
     if verdict.difference is None or verdict.difference.kind == "dtype":
         return ran.returncode == 0 and ran.stdout.strip() not in ("", "None")
     lines = [line.split() for line in ran.stdout.splitlines()]
-    return any(len(line) > 1 and line[0] != line[-1] for line in lines) or "Difference(" in ran.stdout
+    return any(len(line) > 1 and line[0] != line[-1] for line in lines) or ": got " in ran.stdout

@@ -42,13 +42,13 @@ def _program(verdict: Verdict, backend: str, case: str) -> tuple[list[str], list
     compared = ["from attnspec.conformance import expected, find, observe"]
     difference = verdict.difference
     if _is_judged_again(verdict):
-        shown = "difference" if difference else "raised" if verdict.raised else "reason"
         # Imported from the module, because the folder of the judge has the same name.
         judging = [
             "from attnspec.conformance import find",
             "from attnspec.conformance.judge.judge import judge",
+            "from attnspec.conformance.render.text import verdict_line",
         ]
-        return judging, [f"print(judge({backend}, {case}).{shown})"]
+        return judging, [f"print(verdict_line(judge({backend}, {case})))"]
     if difference is None:
         return seen, [f"print(observe({backend}, {case}))"]
     if ARBITRARY in verdict.traits and difference.element:

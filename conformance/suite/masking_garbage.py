@@ -11,7 +11,7 @@ from attnspec import Case
 from attnspec.backends import Backend
 from attnspec.conformance.judge.call import observe
 from attnspec.conformance.judge.comparison import same_bits
-from attnspec.conformance.judge.failure import Missing
+from attnspec.conformance.judge.failure import Failure, Missing
 from attnspec.conformance.judge.judge import judge_outputs
 from attnspec.conformance.relations.relation import Found
 from attnspec.conformance.suite.group import Calls, Chapter, Draw, Yielded
@@ -69,8 +69,23 @@ def _same_weights(backend: Backend, calls: tuple[Case, ...]) -> Found:
     if "is_causal" in calls[0].arguments and "MASK-3" in backend.dialect:
         raise Missing(f"{backend.name} disallows other keys, by its declared variant of MASK-3")
     first, *others = [observe(backend, case)["weights"] for case in calls]
-    difference = next(filter(None, (same_bits("weights", other, first) for other in others)), None)
-    return difference and _if_repeatable(backend, calls[0], difference)
+    for case, other in zip(calls[1:], others, strict=True):
+        if difference := same_bits("weights", other, first):
+            difference = _if_repeatable(backend, calls[0], difference)
+            raise Failure("MASK-12", _what_happens(case, difference), difference)
+    return None
+
+
+def _what_happens(case: Case, difference: Difference) -> str:
+    """Say what the disallowed keys of a call hold, and how they give NaN."""
+    most = float(np.abs(case.arguments["key"]).max())
+    source = " and ".join(f"`{name}`" for name in case.arguments if name not in ("query", "key", "value"))
+    held = f"the keys that {source} disallows hold {most:.3g}, and 0 in the call with the expected weights"
+    with np.errstate(over="ignore"):
+        overflows = not np.isfinite(case.arguments["query"].sum(axis=-1) * most).all()
+    if not overflows or difference.got == difference.got:
+        return held
+    return f"{held}: their product with a query overflows, and infinity with minus infinity added is NaN"
 
 
 def _if_repeatable(backend: Backend, case: Case, difference: Difference) -> Difference:
