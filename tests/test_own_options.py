@@ -187,6 +187,7 @@ def test_a_mask_of_keys_has_the_lengths_too():
 
     wrong = check(describe(of_the_first_entry, dtypes=["float32"], **keys), rules=["MASK-9"])
     assert not wrong.good
+    assert "`key_lengths` (`key_padding_mask`) that differ" in str(wrong)
     arrays = np.ones((3, 1, 2, 3, 2), np.float32)
     arrays[2] = np.arange(3)[:, None]
     random = np.array([[True, False, True], [True, True, True], [True, True, True]])

@@ -278,12 +278,18 @@ def test_the_lines_of_budgets_counts_and_time():
     assert totals([]) == ["no verdict"]
     slow = replace(PASS, case="slow-float32", seconds=1.5)
     for verdicts, line in (
-        ([replace(PASS, seconds=0.5), slow], "time: 2.0 s for 2 cases; the slowest, 1.50 s: slow-float32"),
-        ([slow] * 9, "time: 13.5 s for 9 cases"),  # each took as long
+        (
+            [replace(PASS, seconds=0.5), slow],
+            "time: 2.0 s to judge 2 cases; the slowest, 1.50 s: slow-float32",
+        ),
+        ([slow] * 9, "time: 13.5 s to judge 9 cases"),  # each took as long
+        ([PASS, slow, UNSUPPORTED], "time: 1.5 s to judge 1 case; the slowest, 1.50 s: slow-float32"),
         ([PASS], ""),
     ):
         assert summary.time_line(verdicts) == line
-    assert "slowest, 1.50 s: slow-float32" in screen(Report(replace(RESULTS, verdicts=(slow,))), width=200)
+    report = Report(replace(RESULTS, verdicts=(slow,)), seconds=8.84)
+    assert "the slowest, 1.50 s: slow-float32" in screen(report, width=200)
+    assert ", in 8.8 s from start to end\n" in screen(report, width=200)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import re
 import sys
 from dataclasses import replace
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -130,13 +130,17 @@ def test_what_else_is_known_is_said_in_a_line(changes, line):
     assert line not in verdict_text(FAIL).splitlines()
 
 
+#: What judging a failure again gives.
+OTHER = replace(FAIL, difference=Difference("bits", "output", (1,), 3.0, 1.0))
+
+
 @pytest.mark.parametrize(
     ("difference", "shown"),
     [
         (Difference("shape", "output"), "(2,) (2,)"),
         (Difference("dtype", "output"), "float32"),
         (Difference("value", "output", (1,), 4.0, 2.0), "4.0 2.0"),
-        (Difference("bits", "output", (1,)), "judged"),
+        (Difference("bits", "output", (1,), 3.0, 1.0), verdict_line(OTHER)),
     ],
 )
 def test_a_reproduction_prints_what_it_shows(difference, shown, capsys, monkeypatch):
@@ -146,13 +150,13 @@ def test_a_reproduction_prints_what_it_shows(difference, shown, capsys, monkeypa
     suite.find = lambda name, seed=None: (name, seed)
     suite.observe = lambda *_: {"output": np.array([1, 4], "float32")}
     suite.expected = lambda *_: {"output": np.array([1.0, 2.0])}
-    judging.judge = lambda *_: SimpleNamespace(difference="judged")
+    judging.judge = lambda *_: OTHER
     for module in (suite, backends, judging):
         monkeypatch.setitem(sys.modules, module.__name__, module)
     program = reproduction(replace(FAIL, difference=difference))
     exec(program)
     assert capsys.readouterr().out == f"{shown}\n"
-    assert len(program.splitlines()) <= 4
+    assert len(program.splitlines()) <= 5
 
 
 def test_reproductions_of_relations_seeded_runs_and_nothing():

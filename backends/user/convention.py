@@ -99,9 +99,15 @@ class Convention:
     from_end: bool = False
 
     @property
-    def options(self) -> list[str]:
-        """The options that the function expresses by parameters for others."""
-        return [*(["bias"] if self.slopes else []), *(["key_lengths"] if self.mask_of_keys else [])]
+    def options(self) -> dict[str, str]:
+        """The options that the function expresses by parameters for others, and these parameters."""
+        lengths = {"key_lengths": self.names.get("mask", "mask")} if self.mask_of_keys else {}
+        return {"bias": self.slopes, **lengths} if self.slopes else lengths
+
+    @property
+    def own_names(self) -> dict[str, str]:
+        """The parameters that have other names than the arguments that they take."""
+        return {ours: own for ours, own in {**self.names, **self.options}.items() if ours != own}
 
     @property
     def applied(self) -> dict[str, Any]:

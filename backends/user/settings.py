@@ -180,8 +180,8 @@ def settings_of_table(where: str, name: str, table: Mapping[str, Any]) -> Settin
     notes = {
         "a guess, which no call confirmed": table.get("guesses", ()),
         "not tested, because it is ignored": [x for x in ignore if x.lower() not in NO_COUNTERPART],
-        f"not judged, because returns calls it {OTHER}": [
-            f"result {n}" for n, name in enumerate(convention.returns, 1) if name == OTHER
+        f"results that are not judged, because `returns` has {OTHER} for them": [
+            number for number, name in enumerate(convention.returns, 1) if name == OTHER
         ],
     }
     if said := tuple(f"{note}: {', '.join(map(str, about))}" for note, about in notes.items() if about):

@@ -76,10 +76,11 @@ def findings(
     *,
     seed: int | None = None,
     diagnoses: Mapping[str, Mapping[str, Diagnosis]] | None = None,
+    names: Mapping[str, str] | None = None,
 ) -> list[Finding]:
     """Group the failures of each backend by cause, the most important first.
 
-    The diagnoses are those of a backend by the rule of a cause.
+    The diagnoses are those of a backend by the rule of a cause, and the names its own ones of arguments.
     """
     judged = _by_backend(verdicts)
     found: list[Finding] = []
@@ -91,7 +92,8 @@ def findings(
         by_rule, diagnosed = (diagnoses or {}).get(backend, {}), diagnosed_causes(causes)
         for cause in causes:
             diagnosis = by_rule.get(cause.rule) if cause in diagnosed else None
-            named = _with_rule_of_bug(replace(cause, seed=seed, diagnosis=diagnosis))
+            described = replace(cause, seed=seed, diagnosis=diagnosis, names=(names or {}).get(backend, ""))
+            named = _with_rule_of_bug(described)
             found.append(named.with_variant_first())
     return found
 

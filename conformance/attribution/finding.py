@@ -108,6 +108,7 @@ class Finding:
     further: tuple[Common, ...] = ()  # common traits of other calls that fail under the same rule
     mixed: bool = False  # whether other causes left its failures over, so that they may have several causes
     seed: int | None = None  # the seed of the generated cases, which a reproduction needs
+    names: str = ""  # the backend's own names of arguments, as in `Subject.names`
     #: The diagnosis of the cause, if it is one of the first of its backend and is about values.
     diagnosis: Diagnosis | None = None
 

@@ -54,7 +54,7 @@ class Report:
     JUnit lists unsupported cases if `unsupported` says so.
 
     `pages` is the first page of the folder of pages that was written for the same run. `diagnoses` are those
-    of the causes of a backend, by its name and the rule of the cause.
+    of the causes of a backend, by its name and the rule of the cause. `seconds` is the time of the whole run.
     """
 
     results: Results
@@ -63,6 +63,7 @@ class Report:
     pages: Path | None = None
     diagnoses: Mapping[str, Mapping[str, Diagnosis]] = field(default_factory=dict)
     unsupported: bool = False
+    seconds: float = 0.0
 
     @cached_property
     def reported(self) -> Results:
@@ -116,7 +117,9 @@ class Report:
     @cached_property
     def findings(self) -> list[Finding]:
         """The causes of the new failures of each backend, the most important first."""
-        return findings(self.failures.new, self.results.verdicts, seed=self.seed, diagnoses=self.diagnoses)
+        names = {subject.name: subject.names for subject in self.results.subjects}
+        verdicts, diagnoses = self.results.verdicts, self.diagnoses
+        return findings(self.failures.new, verdicts, seed=self.seed, diagnoses=diagnoses, names=names)
 
     @cached_property
     def accepted_findings(self) -> list[Finding]:

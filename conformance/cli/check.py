@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -50,6 +51,7 @@ def judge_all(
     from attnspec.conformance.render.screen import screen, wants_color
     from attnspec.conformance.run.run import run_all
 
+    started = time.monotonic()
     wanted = [(formats.find_format(option, path), path) for option, path in reports.items() if path]
     selection = replace(selection, names=cases)
     check_required(require, selection.part, selection.level)
@@ -81,7 +83,8 @@ def judge_all(
         show=_show_first,
     )
     pages = html / "index.html" if html and runs.results.subjects else None
-    report = Report(runs.results, known, require or VALUES, pages, runs.diagnoses, junit_unsupported)
+    seconds = time.monotonic() - started
+    report = Report(runs.results, known, require or VALUES, pages, runs.diagnoses, junit_unsupported, seconds)
     try:
         click.echo(screen(report, color=wants_color(), every=every), nl=False)
     finally:  # the pipe that standard output goes to may be closed

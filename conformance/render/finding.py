@@ -105,7 +105,11 @@ _LIMITS = {traits.SHARED: 'heads = "equal"', traits.OTHER_DEPTH: 'value_depth = 
 def finding_details(finding: Finding, most: int | None = None) -> str:
     """Describe a finding without its title."""
     named = [diagnosis_text(finding.diagnosis)] if finding.diagnosis else []
-    return details(finding.verdict, finding.seed, [*named, *cause_lines(finding)], other_lines(finding, most))
+    text = details(finding.verdict, finding.seed, [*named, *cause_lines(finding)], other_lines(finding, most))
+    for pair in filter(None, finding.names.split(",")):
+        ours, _, own = pair.partition("=")
+        text = text.replace(f"`{ours}`", f"`{ours}` (`{own}`)", 1)
+    return text
 
 
 def cause_lines(finding: Finding) -> Iterator[str]:

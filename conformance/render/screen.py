@@ -161,7 +161,8 @@ def _end(report: Report, *, every: bool) -> Iterator[tuple[str, str]]:
     # With only one backend, each line is about it.
     alone = len(report.results.subjects) == 1
     yield from () if _only_raises(report) else _unmet(report, every=every)
-    yield run_line(report.results), ""
+    ended = f", in {report.seconds:.1f} s from start to end" if report.seconds else ""
+    yield run_line(report.results) + ended, ""
     for subject in report.results.subjects:
         named = "" if alone else f"{subject.name}: "
         yield named + "; ".join(totals(report.verdicts(subject), report.marks)), ""

@@ -165,7 +165,13 @@ def subject_of(name: str, backend: Backend) -> Subject:
     unknown, notes = explain_unknown_parameters(backend), "; ".join(backend.notes)
     problem = f"backend {name}: {unknown}" if unknown else ""
     kind, claims = class_of(name, backend), ",".join(backend.claims)
-    return Subject(name, backend.library, backend.version, problem, notes, kind, backend.profile, claims)
+    own: dict[str, str] = {}
+    for function in (*backend.companions.values(), backend.attention):
+        own |= function.convention.own_names if hasattr(function, "convention") else {}
+    names = ",".join(f"{ours}={parameter}" for ours, parameter in own.items())
+    return Subject(
+        name, backend.library, backend.version, problem, notes, kind, backend.profile, claims, names
+    )
 
 
 def _once(backend: Backend, item: Item | SizedCase) -> Verdict:
