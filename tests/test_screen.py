@@ -283,7 +283,7 @@ def test_the_lines_of_budgets_counts_and_time():
             "time: 2.0 s to judge 2 cases; the slowest, 1.50 s: slow-float32",
         ),
         ([slow] * 9, "time: 13.5 s to judge 9 cases"),  # each took as long
-        ([PASS, slow, UNSUPPORTED], "time: 1.5 s to judge 1 case; the slowest, 1.50 s: slow-float32"),
+        ([PASS, slow, UNSUPPORTED], "time: 1.5 s to judge 2 cases; the slowest, 1.50 s: slow-float32"),
         ([PASS], ""),
     ):
         assert summary.time_line(verdicts) == line

@@ -120,12 +120,12 @@ def dtypes_line(verdicts: Iterable[Verdict]) -> str:
 
 def time_line(verdicts: Sequence[Verdict]) -> str:
     """Return the time of judging, and a case that took a large part of it."""
-    verdicts = [verdict for verdict in verdicts if verdict.seconds]
     seconds = sum(verdict.seconds for verdict in verdicts)
+    judged = sum(verdict.status != "unsupported" for verdict in verdicts)
     if not seconds:
         return ""
     slowest = max(verdicts, key=lambda verdict: verdict.seconds)
-    line = f"time: {seconds:.1f} s to judge {number_of(len(verdicts), 'case')}"
+    line = f"time: {seconds:.1f} s to judge {number_of(judged, 'case')}"
     if slowest.seconds < _SLOW * seconds:
         return line
     return f"{line}; the slowest, {slowest.seconds:.2f} s: {slowest.case}"
