@@ -118,7 +118,7 @@ OWN = ("/me/a.py", 9, "f")
     ("frames", "own", "place"),
     [
         (
-            [("/me/a.py", 1, "f"), ("/me/b.py", 2, "g"), ("/lib/numpy/x.py", 3, "dot")],
+            [("/me/a.py", 1, "f"), ("/me/b.py", 2, "g"), ("/lib/np/x.py", 3, "dot")],
             None,
             ("/me/b.py", 2, "g"),
         ),
@@ -126,11 +126,7 @@ OWN = ("/me/a.py", 9, "f")
         ([("/me/a.py", 1, "f"), ("/mean/x.py", 3, "dot")], None, ("/me/a.py", 1, "f")),
         ([("<frozen os>", 1, "f")], None, ("<frozen os>", 1, "f")),
         ([], None, ("", 0, "")),
-        (
-            [("/lib/x.py", 3, "grad"), ("/me/b.py", 2, "g"), ("/lib/x.py", 4, "dot")],
-            OWN,
-            ("/me/b.py", 2, "g"),
-        ),
+        ([("/lib/x.py", 3, "grad"), ("/me/b.py", 2, "g"), ("/lib/x.py", 4, "d")], OWN, ("/me/b.py", 2, "g")),
         ([("/lib/torch/x.py", 3, "grad")], OWN, OWN),
         ([], OWN, OWN),
     ],

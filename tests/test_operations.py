@@ -64,10 +64,7 @@ def test_a_call_without_a_required_argument_names_the_operation():
 
 
 def test_every_public_function_of_the_reference_is_an_operation():
-    """But for parts of attention, which take the scores or their shape, and what makes them all.
-
-    Operations that combine forms have no names in the package.
-    """
+    """But for parts of attention, which take the scores or their shape, what makes them all, and stacks."""
     functions = {name for name in reference.__all__ if callable(getattr(reference, name))} - {"ArgumentError"}
     single = {name for name, form in OPERATIONS.items() if not form.stacked}
     assert functions - {"allowed_keys", "function", "functions", "softmax"} == single
@@ -130,9 +127,7 @@ def test_what_may_be_empty_is_taken(sized):
         arrays = {one.name: value_for(operation, one, sized) for one in form.positional}
         lists = [one for one in form.named if one.required and "W" in one.shape]  # -1 is no key
         arrays |= {one.name: value_for(operation, one, sized) + one.bounds.least for one in lists}
-        arrays |= {
-            one.name: value_for(operation, one, sized) for one in form.named if one.covers and one.required
-        }
+        arrays |= {x.name: value_for(operation, x, sized) for x in form.named if x.covers and x.required}
         if any(arrays[name].shape != given[name].shape for name in arrays):
             seen = True
             call = given | arrays

@@ -91,8 +91,7 @@ LOW, HIGH, THIRD = 1.0, 1.0 + 2**-52, 1 / 3
 #: Arrays, and the output, whatever the precision at which a ball around it settles.
 SETTLED = {
     "balls around 0 never shrink to it": ([[0.0]], [1.0, 2.0, 3.0], [1.0, -2.0, 1.0], 0.0),
-    "groups of equal scores, each with the mean 0": (
-        [[1.0]], [1.0, 1.0, 2.0, 2.0], [1.0, -1.0, 3.0, -3.0], 0.0),
+    "groups of equal scores, with the mean 0": ([[1.0]], [1.0, 1.0, 2.0, 2.0], [1.0, -1.0, 3.0, -3.0], 0.0),
     "half way between two numbers, ties go to even": ([[0.0]], [0.0, 0.0], [LOW, HIGH], 1.0),
     "half way, upwards": ([[0.0]], [0.0, 0.0], [HIGH, 1.0 + 2**-51], 1.0 + 2**-51),
     "equal values come back whatever the weights": ([[1.0]], [0.1, 0.7, -2.0], [THIRD] * 3, THIRD),
@@ -145,9 +144,7 @@ def test_ends_of_balls_are_rounded_as_rationals_are(dtype):
         exponent = int(random.integers(lowest - 80, highest + 10))
         with flint.ctx.workprec(128):
             end = flint.arb(mantissa) * flint.arb(2) ** exponent
-        assert balls._nearest_dyadic(end, dtype) == nearest(
-            Fraction(mantissa) * Fraction(2) ** exponent, dtype
-        )
+        assert balls._nearest_dyadic(end, dtype) == nearest(mantissa * Fraction(2) ** exponent, dtype)
 
 
 @pytest.mark.parametrize(
