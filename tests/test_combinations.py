@@ -1,11 +1,10 @@
 """A matrix of backends and options: each combination is a backend, and each process has an environment."""
 
 import pytest
-from click.testing import CliRunner
+from tests_support import command
 
 from attnspec.backends import BackendError, expand, load
 from attnspec.backends.names import environment_of, expand_matrix
-from attnspec.conformance.cli.main import main
 from attnspec.conformance.render.reproduction import check_command
 from attnspec.conformance.results_file import read
 from attnspec.conformance.verdict import Verdict
@@ -50,8 +49,7 @@ def names_of(folder, *, blocks=("64", "128")):
 
 def test_a_matrix_has_a_page_of_all_combinations_and_a_device_for_each_process(folder):
     words = ["check", "-n", "2", *WORDS, "--results", "results.jsonl", "--html", "pages"]
-    ended = CliRunner().invoke(main, words)
-    assert ended.exit_code == 1, ended.output
+    command(*words, status=1)
     results = read([folder / "results.jsonl"])
     assert [subject.name for subject in results.subjects] == names_of(folder)
     wrong = {verdict.backend for verdict in results.verdicts if verdict.status == "fail"}
@@ -64,9 +62,9 @@ def test_a_matrix_has_a_page_of_all_combinations_and_a_device_for_each_process(f
 
 def test_shards_of_a_matrix_have_the_results_of_one_run(folder):
     words = ["check", "--config", "attnspec.toml", *WORDS, "--quick", "--results"]
-    CliRunner().invoke(main, [*words, "whole.jsonl"])
+    command(*words, "whole.jsonl")
     for shard in ("1", "2"):
-        CliRunner().invoke(main, [*words, f"{shard}.jsonl", "--shard", f"{shard}/2"])
+        command(*words, f"{shard}.jsonl", "--shard", f"{shard}/2")
     whole, shards = read([folder / "whole.jsonl"]), read([folder / "1.jsonl", folder / "2.jsonl"])
     assert shards.subjects == whole.subjects
     assert {(x.backend, x.case, x.status) for x in shards.verdicts} == {

@@ -61,13 +61,9 @@ def test_the_gradient_of_the_scale_over_ranks_is_exactly_zero_for_cotangents_of_
     """GRAD-13: the absolute error of a sum of parts is that of parts that are not 0."""
     ones, shards = np.ones((2, 4, 1), np.float32), np.array([0, 2, 4])
     arrays = dict.fromkeys(("query", "key", "value"), ones) | {"query_shards": shards, "key_shards": shards}
-    zero, some = (
-        budget("sharded_attention_vjp", arrays | {"d_output": x, "return_d_scale": True}, "float32")[
-            "d_scale"
-        ]
-        for x in (0 * ones, ones)
-    )
-    assert zero == 0 < some
+    calls = [arrays | {"return_d_scale": True, "d_output": x} for x in (0 * ones, ones)]
+    zero, some = (budget("sharded_attention_vjp", call, "float32") for call in calls)
+    assert zero["d_scale"] == 0 < some["d_scale"]
 
 
 def test_a_part_of_a_gradient_of_another_dtype_is_rounded_to_its_own():
@@ -87,14 +83,8 @@ def test_integers_of_the_range_of_the_text_are_used_at_their_values():
 
 @pytest.mark.parametrize("operation", ["sharded_attention", "quantized_listed_attention"])
 def test_forms_without_an_axis_of_heads_are_refused(operation):
-    one = np.ones((2, 1))
-    call = {
-        "query": one,
-        "key": one,
-        "value": one,
-        "query_shards": np.array([0, 2]),
-        "key_shards": np.array([0, 2]),
-    }
+    one, ends = np.ones((2, 1)), np.array([0, 2])
+    call = {"query": one, "key": one, "value": one, "query_shards": ends, "key_shards": ends}
     if operation != "sharded_attention":
         codes = np.ones((2, 1), np.int8)
         call = {"query": one, "key_codes": codes, "value_codes": codes, "key_indices": np.zeros((2, 1), int)}
@@ -138,22 +128,17 @@ def test_every_change_of_a_normative_page_changes_its_digest(monkeypatch, page, 
 )
 def test_empty_axes_give_empty_results(operation, shapes, options, shape):
     arrays = dict(zip(attnspec.OPERATIONS[operation].arrays, map(np.ones, shapes), strict=False)) | options
-    values = (
-        evaluate(operation, arrays),
-        budget(operation, arrays, "float64"),
-        {name: x.values for name, x in exactly(operation, arrays).items()},
-    )
+    values = evaluate(operation, arrays), budget(operation, arrays, "float64")
     results = [x for each in values for x in each.values()]
+    results += [x.values for x in exactly(operation, arrays).values()]
     assert {x.shape for x in (*results, function(operation)(**arrays))} == {shape}
 
 
 def test_the_positions_of_an_entry_of_no_page_are_not_compared():
     """CACHE-5: the standard does not define them."""
     call = {"pages": np.arange(6.0).reshape(3, 1, 1, 2), "block_table": np.array([1, -1])}
-    allowed, exact = (
-        budget("gather_pages", call, "float64")["gathered"],
-        evaluate("gather_pages", call)["gathered"],
-    )
+    allowed = budget("gather_pages", call, "float64")["gathered"]
+    exact = evaluate("gather_pages", call)["gathered"]
     for number, verdict in ((np.nan, 0.0), (7.0, 0.0)):
         got = np.array([[[2.0, 3.0], [number, number]]])
         assert compare("gathered", got, exact, allowed, "float64") == verdict
@@ -190,11 +175,7 @@ def test_an_infinite_value_of_a_weight_that_may_underflow_is_not_compared(
     operation, dtype, profile, score, defined
 ):
     """NUM-13: 0 times infinity is NaN. QUANT-11 permits weights that are rounded to 0 earlier."""
-    call = {
-        "query": [[[1.0]]],
-        "key": [[[0.0], [score]]],
-        "value": [[[1.0, 1.0, 1.0], [np.inf, np.nan, 2.0]]],
-    }
+    call = {"query": [[[1.0]]], "key": [[[0], [score]]], "value": [[[1.0, 1.0, 1.0], [np.inf, np.nan, 2.0]]]}
     call = {name: np.array(x, dtype) for name, x in call.items()} | {"scale": 1.0}
     ends = {"query_shards": np.array([0, 1]), "key_shards": np.array([0, 2])}
     call |= ends if operation != "attention" else {}
@@ -251,11 +232,8 @@ def test_a_bias_of_the_lowest_number_is_in_range():
 def test_a_list_that_breaks_a_should_alone_is_no_failure(main):
     call = {"scores": np.array([[2, -np.inf, 1, np.nan]], np.float32), "top_k": 2}
     case = Case("selection-own-1", "", "selection", "select_keys", (main,), call, group="own")
-    for listed, status, rule in (
-        ([0, 3], "should not met", "SELECT-6"),
-        ([1, 2], "fail", "SELECT-1"),
-        ([2, 0], "pass", ""),
-    ):
+    lists = ([0, 3], "should not met", "SELECT-6"), ([1, 2], "fail", "SELECT-1"), ([2, 0], "pass", "")
+    for listed, status, rule in lists:
         verdict = judge_outputs(load("numpy-portable"), case, {"key_indices": np.array([listed], np.int32)})
         expected = main if status == "fail" and main in ("SELECT-1", "SELECT-3") else rule
         assert (verdict.status, verdict.rule) == (status, expected)
@@ -277,11 +255,7 @@ def test_results_that_depend_on_nan_and_have_no_rule_are_not_compared():
 
 def test_a_disallowed_value_whose_product_overflows_leaves_a_gradient_its_budget():
     """GRAD-9: any finite number at a disallowed place."""
-    call = {
-        "query": np.ones((1, 1)),
-        "key": np.array([[1.0], [2.0], [3.0]]),
-        "d_output": np.full((1, 1), 10.0),
-    }
+    call = {"query": np.ones((1, 1)), "key": np.array([[1.0], [2.0], [3.0]]), "d_output": np.array([[10.0]])}
     call |= {"value": np.array([[1.0], [2.0], [1e308]]), "mask": np.array([True, True, False])}
     less = {name: call[name][:2] for name in ("key", "value", "mask")}
     whole, part = (budget("attention_vjp", x, "float64") for x in (call, call | less))
@@ -291,10 +265,8 @@ def test_a_disallowed_value_whose_product_overflows_leaves_a_gradient_its_budget
 def test_new_positions_of_another_dtype_are_rounded_once():
     """CACHE-1: the cache of float16 holds the number that is nearest."""
     call = {"cache": np.ones((2, 2), np.float16), "new": np.array([[0.1, 0.5]], np.float32), "lengths": 1}
-    exact, allowed = (
-        evaluate("append_cache", call)["appended"],
-        budget("append_cache", call, "float16")["appended"],
-    )
+    exact = evaluate("append_cache", call)["appended"]
+    allowed = budget("append_cache", call, "float16")["appended"]
     got = exact.astype(np.float16)
     assert compare("appended", got, exact, allowed, "float16") <= 1
     for element in np.ndindex(2, 2):
@@ -332,21 +304,13 @@ def test_a_truncated_output_exceeds_the_signed_mean_with_budgets_of_the_class_fu
         text = (PAGES / f"{page}.md").read_text("utf-8").partition(f"### The {section}\n")[2]
         assert "_budget` is that of the class `full` here" in text.partition("```")[0].replace("\n", " ")
     rng, kind = np.random.default_rng(0), FORMATS[dtype]
-    call = {name: rng.normal(size=(48, 32)) for name in ("query", "key")} | {
-        "value": 1 + rng.random((48, 32))
-    }
+    size = (48, 32)
+    call = {"query": rng.normal(size=size), "key": rng.normal(size=size), "value": 1 + rng.random(size)}
     call = {name: x.astype(bfloat16 if dtype == "bfloat16" else dtype) for name, x in call.items()}
     exact = evaluate("attention", call)
     unit = 2.0 ** (1 - kind.digits)  # of numbers from 1 to 2
     truncated = np.floor(exact["output"] / unit) * unit
-    shares = [
-        signed_mean(
-            truncated,
-            exact["output"],
-            budget("attention", call, dtype, accuracy=accuracy)["output"],
-            dtype=dtype,
-            cast=(exact["weights"], call["value"].astype(float)),
-        )
-        for accuracy in ("full", "cast")
-    ]
+    cast = (exact["weights"], call["value"].astype(float))
+    budgets = [budget("attention", call, dtype, accuracy=name)["output"] for name in ("full", "cast")]
+    shares = [signed_mean(truncated, exact["output"], x, dtype=dtype, cast=cast) for x in budgets]
     assert shares[0] > 1 > shares[1]

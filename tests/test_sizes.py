@@ -25,11 +25,7 @@ DTYPES = ("float32", "bfloat16", "float16", "float64")
 @cache
 def sample(group, dtype):
     """Some cases of a group and a dtype, with different options, that take no long time."""
-    fits = [
-        one
-        for one in sized_cases()
-        if one.group == f"sizes: {group}" and one.dtype == dtype and one.work <= 2**31
-    ]
+    fits = [x for x in sized_cases() if x.group == f"sizes: {group}" and x.dtype == dtype and x.work <= 2**31]
     if group == "sampled":  # an exact row takes a time that grows with the keys, and not with the work
         found = {one.named: one for one in fits if one.formula.keys <= 300}
     else:
@@ -206,10 +202,8 @@ def test_time_and_its_own_limit_leave_a_case_out(machine):
     assert found.reason_to_skip(item(16)) == "left out: 0 s are left (--within)"
     found = limits(machine, seconds=6000.0, each=300.0)
     ran(found, machine, item(4096), 10.0)
-    assert (
-        found.reason_to_skip(item(2**15))
-        == "left out: it needs about 640 s, and may take 300 s (--time-limit)"
-    )
+    reason = "left out: it needs about 640 s, and may take 300 s (--time-limit)"
+    assert found.reason_to_skip(item(2**15)) == reason
     found = limits(machine)
     ran(found, machine, item(4096), 1.0)
     assert not found.reason_to_skip(item(8192))  # 4 s
@@ -233,10 +227,8 @@ def test_the_time_of_a_kind_grows_as_it_did(machine):
 def test_scores_count_until_a_large_case_shows_that_none_are_kept(machine):
     found = limits(machine)
     large = item(2**16)
-    assert (
-        found.reason_to_skip(large)
-        == "left out: it needs about 48.2 GiB of memory, and may use 32.0 (--memory)"
-    )
+    reason = "left out: it needs about 48.2 GiB of memory, and may use 32.0 (--memory)"
+    assert found.reason_to_skip(large) == reason
     assert found.undecided(large)
     ran(found, machine, item(8192), 0.0)
     assert not found.undecided(large)

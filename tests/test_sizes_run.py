@@ -153,16 +153,8 @@ def test_a_failure_that_the_fresh_process_leaves_out_does_not_pass_there():
     assert not again._compare(FAILING).alone
 
 
-WHOLE = Formula(
-    3000,
-    3100,
-    8,
-    4,
-    batch=(2,),
-    heads=4,
-    key_heads=2,
-    options={"is_causal": True, "window": (700, None), "query_offset": 50, "sinks": True},
-)
+OPTIONS = {"is_causal": True, "window": (700, None), "query_offset": 50, "sinks": True}
+WHOLE = Formula(3000, 3100, 8, 4, batch=(2,), heads=4, key_heads=2, options=OPTIONS)
 SHARDS = [(range(0), range(700)), (range(1500), range(700, 700)), (range(1500, 3000), range(700, 3100))]
 
 
@@ -212,7 +204,5 @@ def test_a_problem_with_other_options_is_refused():
 @pytest.mark.exhaustive
 def test_four_processes_judge_themselves():
     program = Path(__file__).parent.parent / "examples" / "ring" / "million.py"
-    run = python(
-        "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 4, program, 8192, status=0
-    )
+    run = python("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=4", program, 8192, status=0)
     assert run.stdout.count(": right, ") == 4

@@ -1,4 +1,4 @@
-"""The README and the ten-minute page work as written: kernel, commands, edits, output."""
+"""The README and the pages of ten minutes and of ranks work as written: commands, edits, output."""
 
 import re
 import shlex
@@ -55,9 +55,8 @@ def kernel(tmp_path):
 @pytest.mark.exhaustive
 def test_from_fails_to_passes_by_the_page_alone(kernel):
     """Every command, file and edit of its third to sixth sections, in order; each text is shown."""
-    walk = BLOCKS[
-        [name for name, _ in BLOCKS].index("python") + 1 : [name for name, _ in BLOCKS].index("yaml")
-    ]
+    languages = [language for language, _ in BLOCKS]
+    walk = BLOCKS[languages.index("python") + 1 : languages.index("yaml")]
     shown, outcomes = "", []
     for language, text in walk:
         if language == "sh":
@@ -175,10 +174,7 @@ def test_commands_and_options_of_a_page_exist(page):
     text = (ROOT / page).read_text(encoding="utf-8")
     lines = "\n".join(re.findall(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)).splitlines()
     lines += [
-        " ".join(code.split())
-        for code in re.findall(
-            r"`([^`]+)`", re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
-        )
+        " ".join(code.split()) for code in re.findall(r"`([^`]+)`", re.sub(r"(?ms)^```.*?^```$", "", text))
     ]
     for line in lines:
         if not line.startswith("attnspec ") or line.split()[1].startswith("-"):
@@ -200,3 +196,68 @@ def test_the_results_are_of_every_backend_and_name_levels():
     for text in reached.values():
         words = set(re.findall(r"(?<![A-Z])[a-z][a-z-]+", text))
         assert words - {"all", "but", "and", "none", "no", "deviate", "deviates"} <= known
+
+
+RANKS_PAGE = (ROOT / "conformance" / "ranks.md").read_text(encoding="utf-8")
+RANKS_BLOCKS = re.findall(
+    r"^```(\w+)\n(.*?)^```$", RANKS_PAGE.partition("## What a rank")[0], re.MULTILINE | re.DOTALL
+)
+RINGS = ROOT / "examples" / "ring"
+
+
+@pytest.fixture
+def ring(tmp_path):
+    """The function of the page, in a folder of its own."""
+    path = tmp_path / "my_ring.py"
+    path.write_text(RANKS_BLOCKS[0][1])
+    return path
+
+
+@pytest.mark.exhaustive
+def test_from_three_bugs_to_none_by_the_page_alone(ring):
+    """Every command and edit in order. What is shown is printed by a command before it."""
+    shown, statuses = "", []
+    for language, text in RANKS_BLOCKS[1:]:
+        if language == "sh":
+            run = attnspec(*shlex.split(text)[1:], cwd=ring.parent)
+            shown += run.stdout
+            statuses.append(run.returncode)
+        elif language == "diff":
+            assert removed(text) in ring.read_text()
+            ring.write_text(edited(ring.read_text(), text))
+        else:
+            for line in text.splitlines():
+                assert line in shown or line in " ".join(shown.split())
+    assert statuses == [1, 1, 1, 1, 0]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("torch_ring:ring", "--ranks", "4"), ("jax_ring:sharded_attention",), ("dask_tree:sharded_attention",)],
+)
+@pytest.mark.sample(2)
+def test_an_example_conforms(words):
+    """Some calls of each: in an order, with empty shards, and for gradients."""
+    cases = "sharding-in-order-zigzag", "sharding-shards-of-sizes-neither", "sharding-gradients-over-ranks-4"
+    chosen = [word for case in cases for word in ("-k", case)]
+    run = attnspec("check", *words, *chosen, cwd=RINGS, status=0)
+    assert re.search(r"[1-9][0-9]* pass", run.stdout)
+
+
+def test_a_ring_takes_parts_of_the_heads():
+    """The ranks with a part of the heads are a ring of their own; a part may have no head."""
+    cases = [f"sharding-heads-over-ranks-{parts}" for parts in ("whole-groups", "parts-without-heads")]
+    chosen = [word for case in cases for word in ("-k", case)]
+    run = attnspec("check", "torch_ring:ring", "--ranks", "4", *chosen, cwd=RINGS)
+    assert run.returncode == 0, run.stdout
+    assert "values: 4 pass" in run.stdout
+
+
+@pytest.mark.exhaustive
+def test_the_ring_of_pytorch_gives_its_order_and_its_gradients():
+    """It declines shards of other sizes and depths, which are most cases."""
+    order = "contiguous", "zigzag"
+    cases = [f"sharding-gradients-in-order-{name}-1-bfloat16" for name in order]
+    chosen = [word for case in cases for word in ("--case", case)]
+    run = attnspec("check", "torch_context_parallel:ring", "--ranks", "4", *chosen, cwd=RINGS, status=0)
+    assert "2 pass" in run.stdout

@@ -241,19 +241,12 @@ def test_every_printed_number_is_a_figure_of_some_case(example):
 
 def everything(case):
     """Arguments, expected outputs and those of the alternatives, and how far each may be off."""
-    dtype = (
-        "float32"
-        if any(str(getattr(x, "dtype", "")) == "float32" for x in case.arguments.values())
-        else "float64"
-    )
+    dtypes = {str(getattr(x, "dtype", "")) for x in case.arguments.values()}
+    dtype = "float32" if "float32" in dtypes else "float64"
     values = {**case.arguments, **case.expected}
-    values |= {
-        f"{other.variant}/{name}": x for other in case.alternatives for name, x in other.expected.items()
-    }
+    values |= {f"{one.variant}/{name}": x for one in case.alternatives for name, x in one.expected.items()}
     errors = budget(case.operation, case.arguments, dtype)
-    errors |= {
-        f"{other.variant}/{name}": errors[name] for other in case.alternatives for name in other.expected
-    }
+    errors |= {f"{one.variant}/{name}": errors[name] for one in case.alternatives for name in one.expected}
     return values, errors
 
 
