@@ -81,7 +81,7 @@ def test_a_key_of_score_minus_infinity_counts_as_a_disallowed_one(operation):
     ends = {"query": np.array([0, 1]), "key": np.array([0, 3])}
     boundary = {"packed_attention": "starts", "sharded_attention": "shards"}.get(operation)
     arguments |= (
-        {f"{name}_{boundary}": x for name, x in ends.items()} if boundary else {"d_output": query[..., :1]}
+        {f"{key}_{boundary}": x for key, x in ends.items()} if boundary else {"d_output": query[..., :1]}
     )
     finite = np.where(np.isinf(key), 0, key)
     found = budget(operation, arguments, "float32")
@@ -325,11 +325,8 @@ def test_faults_are_beyond(name):
 def test_what_is_cast_is_not_full():
     [trial] = trials([problem("plain", SMALL, "float16", 0)], {"cast": BACKWARDS["cast in tiles"]})
     given = trial.problem.arguments
-    got, expected, allowed = (
-        run(BACKWARDS["cast in tiles"], given),
-        exact(given, "float16"),
-        of(given, "float16"),
-    )
+    got = run(BACKWARDS["cast in tiles"], given)
+    expected, allowed = exact(given, "float16"), of(given, "float16")
     assert trial.most() <= 1
     assert any((np.abs(got[name] - expected[name]) > allowed[name]).any() for name in got)
     for name in [*BACKWARDS, *GRADIENT_FAULTS, *EXCEEDING]:
@@ -340,9 +337,7 @@ def test_what_is_cast_is_not_full():
 def test_the_table_of_allowed_errors_has_the_budgets_of_its_inputs():
     page = Path(attnspec.__file__).with_name("derivation.md").read_text(encoding="utf-8")
     table = page.partition("## Allowed errors, by example")[2].partition("\n## ")[0]
-    rows = [
-        [cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines() if "|" in line
-    ]
+    rows = [[x.strip() for x in line.strip("|").split("|")] for line in table.splitlines() if "|" in line]
     assert [int(row[0]) for row in rows[2:]] == [64, 256, 1024, 2048, 4096, 16384]
     for keys, size, *cells in rows[2:]:
         rng = np.random.default_rng(0)

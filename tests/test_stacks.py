@@ -159,12 +159,8 @@ def test_arrays_of_float32_are_computed_in_float64_too(name):
 
 def test_no_list_of_a_case_holds_a_key_twice():
     """Where one does, SPARSE-8 alone is judged, which is no MUST."""
-    drawn = (
-        item
-        for name in ("sparsity", "stacks", "gradients")
-        for group in groups_of(name)
-        for item in group.items()
-    )
+    chapters = ("sparsity", "stacks", "gradients")
+    drawn = (item for name in chapters for group in groups_of(name) for item in group.items())
     lists = {
         case.name: np.sort(case.arguments["key_indices"])
         for case in (*cases(), *drawn)
@@ -183,9 +179,8 @@ def test_no_list_of_a_case_holds_a_key_twice():
     ],
 )
 def test_the_oracles_agree_on_a_variant_of_packed_rows(name, rule, variant, option):
-    drawn = draw_form(
-        np.random.default_rng(5), "packed_attention", Sizes(keys=(3, 2, 4), rest=(2, 1)), option
-    )
+    sizes = Sizes(keys=(3, 2, 4), rest=(2, 1))
+    drawn = draw_form(np.random.default_rng(5), "packed_attention", sizes, option)
     call = {argument: x for argument, x in drawn.items() if argument in OPERATIONS[name].arguments}
     plain, first = (exact.evaluate(name, call, shown) for shown in (None, variant))
     second = rational.evaluate(name, call, {rule: variant})
@@ -198,9 +193,8 @@ def test_packed_rows_take_no_other_sequence():
     call = draw_form(np.random.default_rng(5), "packed_attention", Sizes(), "nothing")
     with pytest.raises(OracleError, match="variant: expected one that keeps"):
         exact.evaluate("packed_attention_vjp", call, "uniform")
-    draws = [
-        draw_form(np.random.default_rng(5), "packed_attention", Sizes(rest=(2, 0)), "sinks") for _ in "ab"
-    ]
+    sizes = Sizes(rest=(2, 0))
+    draws = [draw_form(np.random.default_rng(5), "packed_attention", sizes, "sinks") for _ in "ab"]
     draws[1]["d_lse"][..., -2:] = draws[1]["d_output"][..., -2:, :] = 1e6
     budgets = [budget("packed_attention_vjp", call, "float64") for call in draws]
     for name, allowed in budgets[0].items():

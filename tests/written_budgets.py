@@ -148,12 +148,8 @@ def indexer_by_page(dtype, accuracy, profile):
         found = budget("indexer_scores", given, dtype, accuracy=accuracy, profile=profile)["index_scores"]
         for i, j in np.ndindex(*found.shape):
             dot = np.maximum(size * query[:, i] @ key[j], 0)
-            known = {
-                "index_query": size * query[:, i],
-                "index_key": key[j],
-                "index_weights": weight * weights[:, i],
-            }
-            known |= {"dot": dot, "D": 6, "H": 2, "index_score": weight * weights[:, i] @ dot}
+            known = {"index_query": size * query[:, i], "index_key": key[j], "dot": dot, "D": 6, "H": 2}
+            known |= {"index_weights": weight * weights[:, i], "index_score": weight * weights[:, i] @ dot}
             numbers = Numbers(symbols(dtype, accuracy, profile) | known, formulas(CODES))
             yield found[i, j], numbers["index_budget"]
 
@@ -183,11 +179,8 @@ def merging_by_page(dtype, accuracy, profile):
         share = np.exp(lses[:, 0] - lse)
         known = {"outputs": outputs[:, 0], "lses": lses[:, 0], "lse": lse, "share": share, "M": parts}
         known |= {"held": len(held), "output": share @ outputs[:, 0]}
-        far = (
-            {}
-            if len(held) == parts
-            else {"far": np.where(np.isfinite(lses[:, 0]), np.abs(lses[:, 0] - lse), 0)}
-        )
+        distances = np.where(np.isfinite(lses[:, 0]), np.abs(lses[:, 0] - lse), 0)
+        far = {} if len(held) == parts else {"far": distances}
         numbers = Numbers(symbols(dtype, accuracy) | known | far, formulas("Merging of partial results"))
         yield found["output"], elements("output_budget", numbers, (2,))[None]
         yield found["lse"], numbers["lse_budget"]
@@ -224,10 +217,7 @@ def positions_by_page(dtype, accuracy, profile):
                 value = rotary(size * features, **options, **more)
                 for row in range(3):
                     pos, own = row + options.get("offset", 0), options | more
-                    yield (
-                        found[row],
-                        rotated(size * features[row], value[row], pos, own, dtype, accuracy),
-                    )
+                    yield (found[row], rotated(size * features[row], value[row], pos, own, dtype, accuracy))
     query, key = random(2, 3, 1), random(2, 4, 1)
     for slopes in (None, np.array([0.3, 0.2])):
         value = alibi_bias(query, key, slopes=slopes)
@@ -253,10 +243,7 @@ def rotated(features, value, pos, options, dtype, accuracy):
 
 
 def frequencies_by_page(dtype, accuracy, profile):
-    factors = {
-        "short_factors": np.array([1.0, 1.5, 2.0, 4.0]),
-        "long_factors": np.array([2.0, 3.0, 4.0, 8.0]),
-    }
+    factors = {"short_factors": np.array([1, 1.5, 2, 4]), "long_factors": np.array([2.0, 3, 4, 8])}
     stretched = {"factor": 4.0, "original_length": 64, "length": 100}
     for depth, options in (
         (8, {"scaling": "none"}),
