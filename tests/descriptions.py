@@ -102,12 +102,7 @@ CONVENTIONS = {
         "names": {"window": "window_left"},
         "dialect": {"MASK-3": "bottom-right"},
     },
-    "of_both_sides": {
-        "layout": "BHSD",
-        "window": "both",
-        "open_side": 0,
-        "names": {"window": "window_size"},
-    },
+    "of_both_sides": {"layout": "BHSD", "window": "both", "open_side": 0, "names": {"window": "window_size"}},
     "of_window_that_closes": {"layout": "BHSD", "window": "keys", "names": {"query": "q"}},
     "of_some_depths": {"layout": "BHSD", "depths": [64, 128], "names": {"query": "q", "scale": "sm_scale"}},
 }

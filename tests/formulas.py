@@ -52,9 +52,7 @@ def sections():
     found = {}
     for part in re.split(r"^#{2,4} ", PAGE, flags=re.MULTILINE)[1:]:
         blocks = [re.sub(r"\n(?=[ )])", " ", block).splitlines() for block in _BLOCK.findall(part)]
-        found[part.partition("\n")[0]] = [
-            [_FORMULA.fullmatch(line).groups() for line in lines] for lines in blocks
-        ]
+        found[part.partition("\n")[0]] = [[_FORMULA.fullmatch(x).groups() for x in lines] for lines in blocks]
     return found
 
 

@@ -69,10 +69,7 @@ def unit(dtype):
 
 
 def bounds(node, least=0.0):
-    """How far each output may be off, by the counts of the chapter `numerics` taken at the largest numbers.
-
-    `least` is the coarsest unit roundoff of an implementation that does not keep to the node's dtypes.
-    """
+    """How far each output may be off, by `numerics` at the largest numbers; `least` is the coarsest unit."""
     given, attributes = node.inputs, node.attributes
     numbers = {name: np.abs(a.astype(float)) for name, a in given.items() if a.dtype.kind not in "bi"}
     largest = {name: np.where(np.isfinite(a), a, 0).max(initial=0) for name, a in numbers.items()}

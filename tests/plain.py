@@ -60,9 +60,7 @@ STEPS = {
 
 def plain(*variants, operation="attention"):
     """Make a function of attention, or of its gradients, with the steps of some variants."""
-    return reference.functions({name: step for one in variants for name, step in STEPS[one].items()})[
-        operation
-    ]
+    return reference.functions({name: step for x in variants for name, step in STEPS[x].items()})[operation]
 
 
 def in_storage(*short):

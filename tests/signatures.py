@@ -31,9 +31,7 @@ class Signature:
 
 _LONG = ("query", "key", "value")
 SIGNATURES = {
-    name: Signature(
-        **{field: tuple(thing) if isinstance(thing, list) else thing for field, thing in row.items()}
-    )
+    name: Signature(**{key: tuple(thing) if isinstance(thing, list) else thing for key, thing in row.items()})
     for name, row in tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")).items()
 }
 

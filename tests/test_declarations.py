@@ -91,9 +91,7 @@ def off(arguments, name, change):
 
 def zero_if(condition):
     """Make everything 0 if a condition on the arguments holds."""
-    return lambda a, outputs: (
-        {name: np.zeros_like(x) for name, x in outputs.items()} if condition(a) else outputs
-    )
+    return lambda a, found: {key: np.zeros_like(x) for key, x in found.items()} if condition(a) else found
 
 
 def drop(*names):

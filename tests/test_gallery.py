@@ -242,9 +242,7 @@ def _apart(got, wanted):
         return np.inf
     if not np.isfinite(got[finite]).all():
         return np.inf
-    return np.abs(got[finite] - wanted[finite]).max(initial=0.0) / max(
-        np.abs(wanted[finite]).max(initial=0.0), 1
-    )
+    return np.abs(got[finite] - wanted[finite]).max(initial=0) / max(np.abs(wanted[finite]).max(initial=0), 1)
 
 
 @pytest.mark.parametrize("options", AT_EDGES)

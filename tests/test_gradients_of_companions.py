@@ -1,17 +1,34 @@
-"""The gradients of merging, rotary embedding and multi-head attention."""
+"""The gradients of merging, rotary embedding, multi-head and latent attention, the scale and slopes."""
+
+from dataclasses import replace
+from functools import wraps
+from itertools import product
 
 import numpy as np
 import pytest
 import torch
 from tests_support import converted
 
-from attnspec import OPERATIONS, Case
+from attnspec import OPERATIONS, Case, find_case
 from attnspec.backends import load
-from attnspec.conformance.judge.dtypes import in_dtype
+from attnspec.conformance.judge.dtypes import in_dtype, in_each
+from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.suite import find, groups
+from attnspec.conformance.suite.latent import SIZES, problem
 from attnspec.dtypes import FORMATS, numpy_dtype
-from attnspec.reference import functions
+from attnspec.reference import (
+    ArgumentError,
+    alibi_bias,
+    alibi_bias_vjp,
+    attention,
+    attention_vjp,
+    functions,
+    latent_attention,
+    latent_attention_vjp,
+)
+from attnspec.reference.budget.arithmetic import PLAIN, Arithmetic
 from attnspec.reference.budget.budget import budget
+from attnspec.reference.budget.gradients import gradient_budget
 from attnspec.reference.exact.balls import OracleError
 from attnspec.reference.exact.evaluate import evaluate as exact
 from attnspec.reference.rational.evaluate import evaluate as rational
@@ -142,10 +159,8 @@ def in_storage(call):
     heads, key_heads = call["heads"], call.get("key_heads", call["heads"])
     source = given.get("memory", given["tokens"])
     query = split(rows(given["tokens"], "query"), heads)
-    key, value = (
-        split(rows(source, name), key_heads).repeat_interleave(heads // key_heads, -3)
-        for name in ("key", "value")
-    )
+    of_key_heads = (split(rows(source, name), key_heads) for name in ("key", "value"))
+    key, value = (x.repeat_interleave(heads // key_heads, -3) for x in of_key_heads)
     scores = query @ key.mT * call.get("scale", query.shape[-1] ** -0.5)
     allowed = torch.ones(scores.shape[-2:], dtype=torch.bool)
     allowed = allowed.tril() if call.get("is_causal") else allowed
@@ -175,9 +190,124 @@ def test_an_algorithm_in_storage_keeps_the_budget(dtype):
 @pytest.mark.parametrize("name", ["d_memory", "d_value_bias", "d_output_bias", "d_query_weight"])
 def test_a_gradient_that_is_left_out_exceeds_the_budget(name, dtype):
     calls = [in_dtype(call, dtype) for call in CALLS if name.removeprefix("d_") in call]
-    least = 1e-300  # where nothing is allowed
-    shares = [
-        (np.abs(rational(VJP, call)[name]) / np.maximum(budget(VJP, call, dtype)[name], least)).max()
-        for call in calls
-    ]
+    exact = [np.abs(rational(VJP, call)[name]) for call in calls]
+    # Nothing is allowed where the least number stands.
+    allowed = [np.maximum(budget(VJP, call, dtype)[name], 1e-300) for call in calls]
+    shares = [(x / most).max() for x, most in zip(exact, allowed, strict=True)]
     assert np.median(shares) > 10
+
+
+STEP = 1e-5
+LATENT_VJP = OPERATIONS["latent_attention_vjp"]
+
+
+def latent_call(seed, **options):
+    """A call in float64, with cotangents of output and lse."""
+    random, sizes = np.random.default_rng(seed), SIZES[seed % len(SIZES)]
+    call = problem(random, "float64", sizes)
+    rows = call["query"].shape[:-1]
+    call |= {"d_output": random.normal(size=(*rows, sizes.values)), "d_lse": random.normal(size=rows)}
+    return call | options
+
+
+def slope(run, call, cotangents, name, direction):
+    """The derivative of the sum of results times cotangents along a direction, from two calls."""
+    ends = []
+    for sign in (1, -1):
+        results = run(**call | {name: call[name] + sign * STEP * direction})
+        results = results if isinstance(results, tuple) else (results,)
+        ends.append(sum((x * d).sum() for x, d in zip(results, cotangents, strict=True)))
+    return (ends[0] - ends[1]) / (2 * STEP)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_gradients_of_a_latent_are_the_slopes_of_the_forward_pass(seed):
+    call = latent_call(seed, scale=0.3, softcap=2.0, is_causal=True, query_offset=1)
+    given = LATENT_VJP.wanted(call | {"return_d_scale": True})
+    gradients = dict(zip(given, latent_attention_vjp(**call, return_d_scale=True), strict=True))
+    cotangents = [call.pop("d_output"), call.pop("d_lse")]
+    random = np.random.default_rng(seed)
+    for name, found in gradients.items():
+        direction = random.normal(size=found.shape) if found.ndim else 1.0
+        own = slope(
+            latent_attention, call | {"return_lse": True}, cotangents, name.removeprefix("d_"), direction
+        )
+        assert own == pytest.approx((found * direction).sum(), rel=1e-6, abs=1e-8), name
+
+
+def test_a_latent_that_is_not_used_may_be_nan():
+    call = latent_call(0, key_lengths=np.array([2, 6]))
+    plain = latent_attention_vjp(**call)
+    for name in ("latent", "key_rotary"):
+        call[name][0, 2:] = np.nan
+    assert all(map(np.array_equal, latent_attention_vjp(**call), plain))
+
+
+def test_gradients_of_the_scale_and_of_slopes_are_slopes_of_the_forward_pass():
+    random = np.random.default_rng(3)
+    sizes = {"query": (2, 4, 3, 5), "key": (2, 2, 6, 5), "value": (2, 2, 6, 3), "d_output": (2, 4, 3, 3)}
+    call = {name: random.normal(size=size) for name, size in sizes.items()} | {"scale": 0.4}
+    *_, found = attention_vjp(**call, return_d_scale=True)
+    cotangent = call.pop("d_output")
+    assert slope(attention, call, [cotangent], "scale", 1.0) == pytest.approx(found, rel=1e-6)
+    random = np.random.default_rng(4)
+    call = {"query": np.ones((2, 4, 3, 1)), "key": np.ones((2, 2, 6, 1)), "slopes": random.normal(size=4)}
+    call["query_offset"] = np.array([2, -1])
+    cotangent, direction = random.normal(size=(2, 4, 3, 6)), random.normal(size=4)
+    found = alibi_bias_vjp(**call, d_bias=cotangent)
+    own = slope(alibi_bias, call, [cotangent], "slopes", direction)
+    assert own == pytest.approx((found * direction).sum(), rel=1e-6)
+
+
+@pytest.mark.parametrize("library", ["torch", "jax"])
+def test_a_library_computes_the_gradient_of_the_scale_beside_its_own(library):
+    backend = load(f"{library}-portable")
+    for name in ("gradients-d-scale-softcap", "latent-gradients-scale"):
+        (case,) = in_each(find_case(name), ("float32",))
+        assert judge(backend, case).status == "pass"
+    assert not backend.has("seeded_dropout_attention_vjp", "return_d_scale")
+
+
+@pytest.mark.parametrize("given", [1, None, "yes"])
+def test_the_flag_is_a_flag(given):
+    one = np.ones((2, 3))
+    with pytest.raises(ArgumentError, match="return_d_scale"):
+        attention_vjp(one, one, one, one, return_d_scale=given)
+
+
+@pytest.mark.parametrize("part", ["bias", "d_lse"])
+def test_a_function_without_the_gradient_of_a_part_is_unsupported_there(part):
+    whole = load("numpy-portable")
+
+    @wraps(whole.function("latent_attention_vjp"))
+    def run(*arrays, **options):
+        if options.get(part) is not None:
+            raise TypeError(f"no gradient of {part}")
+        return whole.function("latent_attention_vjp")(*arrays, **options)
+
+    backend = replace(whole, companions=dict(whole.companions) | {"latent_attention_vjp": run})
+    random = np.random.default_rng(1)
+    call = latent_call(0)
+    if part == "bias":
+        del call["d_lse"]
+        call["bias"] = random.normal(size=(*call["query"].shape[:-1], call["latent"].shape[-2]))
+    case = Case("latent-own-float64", "", "latent", "latent_attention_vjp", ("LATENT-5",), call)
+    assert judge(backend, case).status == "unsupported"
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_budget_holds_for_keys_that_are_off_by_their_errors_beside_a_softcap(seed):
+    """Stored keys move the slope of the softcap too, as in latent attention."""
+    random, work = np.random.default_rng(seed), FORMATS["float64"]
+    query, key, g = (random.normal(size=(1, 2, depth)) for depth in (3, 3, 2))
+    value, off = np.array([[[5.0, 0.0], [-5.0, 0.0]]]), 1e-3
+    call = {"query": query, "key": key, "value": value, "d_output": g, "softcap": 1.0}
+    words = dict.fromkeys(("uniform_rows", "capped_bias", "capped_infinity"), False)
+    errors = np.zeros(query.shape), np.full(key.shape, off), np.zeros(value.shape), np.zeros(g.shape)
+    arithmetic = Arithmetic(work, work, work, "full", PLAIN)
+    allowed = gradient_budget(call | words, {}, arithmetic, errors)
+    wanted = attention_vjp(**call)
+    for signs in product((-1, 1), repeat=key.size):
+        found = attention_vjp(**call | {"key": key + off * np.array(signs).reshape(key.shape)})
+        for name, one, other in zip(("d_query", "d_key"), found, wanted, strict=False):
+            assert (np.abs(one - other) <= allowed[name]).all()

@@ -4,14 +4,7 @@ import inspect
 
 import numpy as np
 import pytest
-from conventions import (
-    of_both_sides,
-    of_keys,
-    of_keys_and_one,
-    of_left,
-    of_window_that_closes,
-    with_padding,
-)
+from conventions import of_both_sides, of_keys, of_keys_and_one, of_left, of_window_that_closes, with_padding
 from descriptions import BY_KEYS, BY_LEFT, QKV
 from tests_support import command
 
@@ -63,11 +56,8 @@ def test_slopes_of_a_kernel_are_judged(wrong):
 
 def test_slopes_are_those_of_the_bias_of_alibi():
     query, key = np.ones((2, 6, 3, 4)), np.ones((2, 6, 5, 4))
-    for given in (
-        {},
-        {"query_offset": np.array([2, 9])},
-        {"key_positions": np.tile([4, 0, 9, 9, 1], (2, 1))},
-    ):
+    positions = np.tile([4, 0, 9, 9, 1], (2, 1))
+    for given in ({}, {"query_offset": np.array([2, 9])}, {"key_positions": positions}):
         bias = alibi_bias(query, key, slopes=2.0 ** -np.arange(6), **given)
         call = {"query": query, "key": key, "bias": bias, **given}
         assert slopes_of(call).tolist() == [1, 0.5, 0.25, 0.125, 0.0625, 0.03125]

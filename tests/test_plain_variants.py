@@ -166,10 +166,8 @@ CASES = cases()[::2]
 
 def verdicts(variants, dialect, items):
     """Judge gradients with the steps of some variants under a dialect."""
-    options = {
-        "companions": {"attention_vjp": plain(*variants, operation="attention_vjp")},
-        "dialect": dialect,
-    }
+    companions = {"attention_vjp": plain(*variants, operation="attention_vjp")}
+    options = {"companions": companions, "dialect": dialect}
     backend = Backend("mine", load_library("numpy"), plain(), ("float32", "float64"), **options)
     return [judge(backend, item) for item in items]
 
@@ -203,10 +201,8 @@ def at_the_end(query, key, value, *, query_starts, key_starts, is_causal=False, 
 
 def test_a_row_that_one_variant_empties_has_the_lse_of_another():
     dialect = {"PACK-5": "bottom-right", "SOFT-6": "base-2", "SOFT-7": "finite"}
-    companions = {"packed_attention": at_the_end}
-    backend = Backend(
-        "mine", load_library("numpy"), dtypes=("float32",), companions=companions, dialect=dialect
-    )
+    options = {"companions": {"packed_attention": at_the_end}, "dialect": dialect}
+    backend = Backend("mine", load_library("numpy"), dtypes=["float32"], **options)
     case = find_case("packing-causal")
     verdict = judge(backend, replace(case, arguments=arguments_of(case, "float32")))
     assert verdict.status == "deviation"
@@ -315,9 +311,7 @@ def judged_in(steps, beginning):
     backend = backend_of(functions(steps)["attention"], {})
     chosen = [group for group in groups() if group.name.startswith(beginning)]
     items = [item for group in chosen for item in group.items()]
-    return [
-        judge(backend, item) for item in items if {case.operation for case in item.calls} == {"attention"}
-    ]
+    return [judge(backend, one) for one in items if {case.operation for case in one.calls} == {"attention"}]
 
 
 @pytest.mark.parametrize("beginning", WRONG)

@@ -41,11 +41,8 @@ def test_a_change_of_each_part_is_seen_and_needs_a_newer_version(monkeypatch):
 
 
 def test_a_release_a_patch_and_a_draft():
-    for name, status in (
-        ("2026.11.25", "release"),
-        ("2026.11.25.1", "release"),
-        ("2026.11.26.dev2", "draft"),
-    ):
+    statuses = {"2026.11.25": "release", "2026.11.25.1": "release", "2026.11.26.dev2": "draft"}
+    for name, status in statuses.items():
         page = version.stamp("masking", "# Masking\n\n*attnspec 1, draft.*\n\nText\n", name)
         assert page == f"# Masking\n\n*attnspec {name}, {status}. This page is normative.*\n\nText\n"
 
@@ -54,12 +51,8 @@ def test_the_registry_has_every_id_once_and_no_number_is_left_out():
     ids = [*registry.registry()]
     assert len({(kind, name) for kind, name, _ in ids}) == len(ids)
     counts = {kind: sum(one == kind for one, _, _ in ids) for kind, _, _ in ids}
-    assert counts["rule"] == len(rules())
-    assert (counts["level"], counts["profile"], counts["operation"]) == (
-        len(levels()),
-        len(PROFILES),
-        len(OPERATIONS),
-    )
+    sizes = {"rule": rules(), "level": levels(), "profile": PROFILES, "operation": OPERATIONS}
+    assert [counts[kind] for kind in sizes] == [*map(len, sizes.values())]
     known = {name for kind, name, _ in ids if kind == "rule"} | {*registry.WITHDRAWN}
     for prefix in {name.partition("-")[0] for name in known}:
         numbers = sorted(int(re.sub(r".*-", "", name)) for name in known if name.startswith(f"{prefix}-"))
