@@ -119,3 +119,54 @@ def test_gradients_that_are_nan_in_part_have_no_variant():
     Path("kernels.py").write_text(OF_TORCH.replace("    weights = torch.where", "    torch.where"))
     Path("attnspec.toml").unlink()
     assert 'GRAD-10 = "nan"' in init("kernel")
+
+
+ROTATES = """
+import numpy as xp
+from attnspec.reference import attention
+
+
+def rotate(x, cos, sin):
+    a, b = x[..., ::2], x[..., 1::2]
+    return xp.stack([a * cos - b * sin, a * sin + b * cos], -1).reshape(x.shape)
+
+
+def kernel(q, k, v, cos, sin, is_causal=True, softmax_scale=None):
+    L, S = q.shape[-2], k.shape[-2]
+    assert cos.shape == sin.shape == (S, q.shape[-1] // 2)
+    q, k = rotate(q, cos[S - L :], sin[S - L :]), rotate(k, cos, sin)
+    options = {"is_causal": is_causal, "query_offset": S - L, "scale": softmax_scale}
+    return attention(q, k, v, **options, dtype=q.dtype)
+"""
+
+
+@pytest.mark.parametrize(("positions", "status"), [("S - L :", 0), (": L", 1)])
+def test_the_wrapper_of_a_rotation_runs_as_it_is_printed(positions, status):
+    Path("kernels.py").write_text(ROTATES.replace("S - L :", positions))
+    run = CliRunner().invoke(main, ["init", "./kernels.py:kernel"])
+    assert run.exit_code == 2
+    assert "cos and sin: no key describes a rotation of queries and keys" in run.stderr
+    Path("wrap.py").write_text(run.stdout)
+    run = CliRunner().invoke(main, ["init", "./wrap.py:attention"])
+    sys.modules.pop("wrap", None)
+    assert run.exit_code == 0, run.output
+    run = CliRunner().invoke(main, ["check", "--smoke"])
+    assert run.exit_code == status, run.output
+
+
+IN_FLOAT32 = """
+import numpy as np
+from attnspec.reference import function
+
+
+def listed_attention(query, key, value, *, key_indices, scale=None):
+    q, k, v = (x.astype(DTYPE) for x in (query, key, value))
+    output = function("listed_attention")(q, k, v, key_indices=key_indices, scale=scale, dtype=DTYPE)
+    return output.astype(query.dtype)
+"""
+
+
+@pytest.mark.parametrize(("dtype", "written"), [("np.float32", True), ("np.float64", False)])
+def test_float64_of_a_form_that_is_computed_in_float32_is_noted(dtype, written):
+    Path("kernels.py").write_text(IN_FLOAT32.replace("DTYPE", dtype))
+    assert ('NUM-2 = "float32"  # float64 is computed in float32' in init("listed_attention")) == written

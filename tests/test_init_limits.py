@@ -8,7 +8,7 @@ import pytest
 from conventions import of_the_first_length
 from tests_support import command
 
-from attnspec.backends import BackendError, load
+from attnspec.backends import load
 from attnspec.backends.user.inference import infer_configuration
 from attnspec.conformance import check
 from attnspec.operations.aliases import meant
@@ -76,12 +76,6 @@ def test_a_known_argument_that_is_wrong_is_passed_and_judged(name, rule):
     Path("attnspec.toml").write_text(infer_configuration(f"conventions:{name}"))
     found = check(load("."), rules=[rule], dtypes=["float32"], quick=True)
     assert rule in {verdict.rule for verdict in found.report.results.verdicts if verdict.bad}
-
-
-def test_a_rotation_is_told_not_to_be_describable():
-    with pytest.raises(BackendError, match="cos and sin: no key describes a rotation") as caught:
-        infer_configuration("conventions:that_rotates")
-    assert str(caught.value).endswith("return that_rotates(q, k, v, cos=ONES, sin=ZEROS)")
 
 
 def test_the_report_says_which_entries_of_the_output_are_wrong():

@@ -12,6 +12,7 @@ from attnspec import OPERATIONS, Operation
 from attnspec.backends.backend import Backend
 from attnspec.backends.errors import BackendError
 from attnspec.backends.user.companion import adapt_companion
+from attnspec.backends.user.confirm import IN_FLOAT32, PRECISIONS
 from attnspec.backends.user.convention import OTHER, Convention
 from attnspec.backends.user.description import Inference, Known, dtypes_to_try, infer_dtypes
 from attnspec.backends.user.scales import ENCODINGS, FLAT, FLOAT8, GRANULARITIES, SCALES
@@ -88,6 +89,8 @@ def infer_companion(
     ignore = tuple(own for own in parameters if own not in used and not own.startswith("_"))
     why |= {"ignore": reason_to_ignore(ignore)} if ignore else {}
     why |= {"given": "True by default"} if on else {}
+    if "dtypes" not in known.keys and "float64" in fit.limits.get("dtypes", backend.dtypes):
+        dialect |= calls.precision(convention, call, why)
     differ = {ours: own for ours, own in convention.names.items() if ours != own}
     return Inference(replace(convention, names=differ), dialect, ignore, why, limits=limits)
 
@@ -256,10 +259,24 @@ class _Calls:
         distance = self.distance(convention, call, meaning)
         return None if distance is None else distance == 0
 
+    def precision(
+        self, convention: Convention, call: Mapping[str, Any], why: dict[str, str]
+    ) -> dict[str, str]:
+        """Return the variant of NUM-2 that a call shows, if float64 is computed in float32."""
+        distances = [self.distance(convention, cast(call, "float64"), tolerance=x) for x in PRECISIONS]
+        if distances[0] != 0 or not distances[1]:
+            return {}
+        why["NUM-2"] = IN_FLOAT32
+        return {"NUM-2": "float32"}
+
     def distance(
-        self, convention: Convention, call: Mapping[str, Any], meaning: Mapping[str, Any] | None = None
+        self,
+        convention: Convention,
+        call: Mapping[str, Any],
+        meaning: Mapping[str, Any] | None = None,
+        tolerance: float = 2e-2,
     ) -> float | None:
-        """Return how far the results are from those of the reference; 0 within a large tolerance."""
+        """Return how far the results are from those of the reference; 0 within a tolerance."""
         backend = self.backend
         run = adapt_companion(backend.name, self.operation, self.function, convention, backend.xp)
         given = {name: backend.to_library(x) if isinstance(x, np.ndarray) else x for name, x in call.items()}
@@ -276,7 +293,7 @@ class _Calls:
         ]
         if any(own.shape != its.shape for own, its in numbers):
             return np.inf
-        if all(np.allclose(own, its, 1e-2, 2e-2) for own, its in numbers):
+        if all(np.allclose(own, its, tolerance / 2, tolerance) for own, its in numbers):
             return 0
         return sum(float(np.mean(np.minimum(np.nan_to_num(abs(x - y), nan=1), 1))) for x, y in numbers)
 

@@ -12,7 +12,8 @@ from attnspec.backends.user.slopes import linear_bias
 from attnspec.backends.user.trials import UNCONFIRMED
 
 #: A tolerance that results of float32 keep, and one that they exceed.
-_PRECISIONS = (1e-4, 1e-10)
+PRECISIONS = (1e-4, 1e-10)
+IN_FLOAT32 = "float64 is computed in float32"
 
 
 def confirm_slopes(calls: Calls, convention: Convention) -> Convention:
@@ -116,6 +117,6 @@ def note_precision(calls: Calls, convention: Convention) -> None:
     if got is None or got["output"].dtype != np.float64:
         return
     own = {"output": got["output"]}
-    if [calls.agrees(own, arrays, tolerance=tolerance) for tolerance in _PRECISIONS] == [True, False]:
+    if [calls.agrees(own, arrays, tolerance=tolerance) for tolerance in PRECISIONS] == [True, False]:
         calls.variants["NUM-2"] = "float32"
-        calls.why["NUM-2"] = "float64 is computed in float32"
+        calls.why["NUM-2"] = IN_FLOAT32

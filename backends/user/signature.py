@@ -14,6 +14,7 @@ from attnspec import OPERATIONS
 from attnspec.backends.backend import Backend
 from attnspec.backends.captured import pass_on
 from attnspec.backends.errors import BackendError
+from attnspec.backends.user.rotation import wrapper_of_angles
 from attnspec.operations import REQUIRED
 from attnspec.operations.aliases import (
     ALIASES,
@@ -136,13 +137,15 @@ def native_names(
     required = [own for own in required_parameters(function) if own not in (*native.values(), *others)]
     if required:
         if angles := [own for own in required if own.lower() in ANGLES]:
-            taken = ", ".join(dict.fromkeys(native.values()))
-            given = ", ".join(f"{own}={'ZEROS' if 'sin' in own else 'ONES'}" for own in angles)
-            raise BackendError(
+            error = BackendError(
                 f"backend {name}: {' and '.join(angles)}: no key describes a rotation of queries and keys; "
-                "judge a wrapper that passes cosines of 1 and sines of 0, which rotate nothing: "
-                f"def attention({taken}): return {name.rpartition(':')[2]}({taken}, {given})"
+                "judge a wrapper that rotates them backwards first: "
+                f"`attnspec init {name.partition('?')[0]}` prints one. Save it as wrap.py, change what your "
+                "function has otherwise, such as pairs, axes or the shape of angles, and run "
+                "`attnspec init ./wrap.py:attention`"
             )
+            error.add_note(wrapper_of_angles(name, function, native, angles))
+            raise error
         guesses = ((ours, own) for own in required for ours in meant_in(operation, own.strip("_")))
         guess = next((pair for pair in guesses if pair[0] not in native), None)
         ours, own = guess or ("ARGUMENT", required[0])

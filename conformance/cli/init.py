@@ -27,7 +27,11 @@ def init(place: str, array: str, *, force: bool) -> None:
 
     path = Path(FILE)
     keys = {} if force or not path.exists() else _known_keys(place, path)
-    text = infer_configuration(place, array, keys)
+    try:
+        text = infer_configuration(place, array, keys)
+    except Exception as error:
+        click.echo("\n".join(getattr(error, "__notes__", ())), nl=False)  # a wrapper to judge instead
+        raise
     path.write_text(text, encoding="utf-8")
     click.echo(text)
     kept = f", with {', '.join(keys)} as it was; --force infers these too" if keys else ""

@@ -1,0 +1,60 @@
+"""The wrapper that judges a kernel that rotates queries and keys itself, which no key describes."""
+
+import inspect
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from attnspec.backends.library import LIBRARIES, library_of
+from attnspec.operations.aliases import meant
+
+#: The wrapper. Quarter turns are exact in every dtype.
+_WRAPPER = """
+import numpy as np
+import {package} as xp
+from {module} import {first}
+
+
+def attention({signature}):
+    (L, D), S = query.shape[-2:], key.shape[-2]
+    if L > S or D % 2 or xp.isinf(query).any() or xp.isinf(key).any():
+        raise NotImplementedError("the last query is at the last key, pairs have two finite features")
+    turns = np.random.default_rng(0).integers(0, 4, (S, D // 2))  # quarter turns
+    like = {{"dtype": query.dtype, "device": query.device}}
+    cos, sin = (xp.asarray(np.array(x)[turns], **like) for x in ([1, 0, -1, 0], [0, 1, 0, -1]))  # (S, D / 2)
+
+    def back(x, cos, sin):
+        a, b = x[..., ::2], x[..., 1::2]  # of halves: x[..., : D // 2], x[..., D // 2 :], joined so
+        return xp.stack([a * cos + b * sin, b * cos - a * sin], -1).reshape(x.shape)
+
+    query, key = back(query, cos[S - L :], sin[S - L :]), back(key, cos, sin)
+    return {function}({arguments})
+"""
+
+
+def wrapper_of_angles(
+    name: str, function: Callable[..., Any], native: Mapping[str, str], angles: Sequence[str]
+) -> str:
+    """Return a wrapper that rotates queries and keys backwards before a function rotates them."""
+    place, _, attribute = name.partition("?")[0].rpartition(":")
+    module = sys.modules.get(getattr(function, "__module__", ""))
+    library = library_of(module) if module else "numpy"
+    parameters = inspect.signature(function).parameters.values()
+    given = {own: ours for ours, own in native.items()}
+    guesses = {x.name: meant(x.name) for x in parameters if x.name not in (*given, *angles)}
+    given |= {own: ours[0] for own, ours in guesses.items() if ours and ours[0] not in native}
+    given |= {own: "sin" if "sin" in own and "cos" not in own else "cos" for own in angles}
+    given |= {own: "(cos, sin)" for own in angles if not {"cos", "sin"} & {*own.split("_")}}
+    return _WRAPPER.format(
+        package={"jax": "jax.numpy"}.get(library, LIBRARIES.get(library, library)),
+        module=Path(place).stem if place.endswith(".py") else place,
+        first=attribute.partition(".")[0],
+        signature=", ".join(
+            given[x.name] if x.default is x.empty else f"{given[x.name]}={x.default!r}"
+            for x in parameters
+            if x.name in given and x.name not in angles
+        ),
+        function=attribute,
+        arguments=", ".join(f"{own}={ours}" for own, ours in given.items()),
+    )
