@@ -82,9 +82,9 @@ def findings(
 
     The diagnoses are those of a backend by the rule of a cause, and the names its own ones of arguments.
     """
-    judged = _by_backend(verdicts)
+    judged = by_backend(verdicts)
     found: list[Finding] = []
-    for backend, own in _by_backend(verdict for verdict in failures if verdict.bad).items():
+    for backend, own in by_backend(verdict for verdict in failures if verdict.bad).items():
         causes = sorted(_causes(own, judged.get(backend, [])), key=_importance)
         wrong = [verdict for verdict in own if traits.REFUSED not in verdict.traits]
         right = _values([verdict for verdict in judged.get(backend, []) if verdict.status == "pass"])
@@ -126,7 +126,7 @@ def _importance(cause: Finding) -> tuple[bool, bool, int]:
 def unmet(verdicts: Iterable[Verdict]) -> list[Finding]:
     """Return a finding for each SHOULD that a backend does not meet, the plainest verdict first."""
     groups: dict[tuple[str, str], list[Verdict]] = {}
-    judged = _by_backend(verdicts)
+    judged = by_backend(verdicts)
     for backend, own in judged.items():
         if not never_returns(own):
             for verdict in own:
@@ -135,7 +135,8 @@ def unmet(verdicts: Iterable[Verdict]) -> list[Finding]:
     return [Finding(rule, tuple(sorted(group, key=_plainness))) for (_, rule), group in groups.items()]
 
 
-def _by_backend(verdicts: Iterable[Verdict]) -> dict[str, list[Verdict]]:
+def by_backend(verdicts: Iterable[Verdict]) -> dict[str, list[Verdict]]:
+    """Group verdicts by their backend."""
     groups: dict[str, list[Verdict]] = {}
     for verdict in verdicts:
         groups.setdefault(verdict.backend, []).append(verdict)

@@ -6,7 +6,7 @@ from enum import Enum
 from functools import cached_property
 from pathlib import Path
 
-from attnspec.conformance.attribution.causes import findings, unmet
+from attnspec.conformance.attribution.causes import by_backend, findings, unmet
 from attnspec.conformance.attribution.finding import Diagnosis, Finding
 from attnspec.conformance.attribution.known_failures import Known, SortedFailures, sort_failures
 from attnspec.conformance.attribution.levels import (
@@ -181,11 +181,11 @@ class Report:
 
     @cached_property
     def _all_verdicts(self) -> dict[str, list[Verdict]]:
-        return _by_backend(self.results)
+        return by_backend(self.results.verdicts)
 
     @cached_property
     def _reported_verdicts(self) -> dict[str, list[Verdict]]:
-        return _by_backend(self.reported)
+        return by_backend(self.reported.verdicts)
 
     def standings(self, subject: Subject) -> tuple[Standing, ...]:
         """Return the standings of one backend for each level that was tested completely."""
@@ -200,10 +200,3 @@ class Report:
     def levels_reached(self, subject: Subject) -> tuple[str, ...]:
         """Return the levels that a backend reaches."""
         return tuple(standing.level for standing in self.standings(subject) if standing.reached)
-
-
-def _by_backend(results: Results) -> dict[str, list[Verdict]]:
-    groups: dict[str, list[Verdict]] = {}
-    for verdict in results.verdicts:
-        groups.setdefault(verdict.backend, []).append(verdict)
-    return groups

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from itertools import combinations
+from itertools import combinations, product
 
 from attnspec.conformance.traits import (
     BATCHED,
@@ -22,35 +22,28 @@ _MOST = 0.8
 @cache
 def traits_of_sizes(sizes: tuple[int, ...]) -> frozenset[str]:
     """Return the conditions that the sizes of a call meet."""
-    if not sizes:
-        return frozenset()
-    batch, heads, _, queries, keys, *_ = sizes
+    return frozenset(trait for trait, holds in _conditions(*sizes).items() if holds) if sizes else frozenset()
+
+
+@cache
+def every_trait() -> tuple[str, ...]:
+    """Return every condition on sizes, the plainest first."""
+    return (*_conditions(),)
+
+
+def _conditions(
+    batch: int = 0, heads: int = 0, _: int = 0, queries: int = 0, keys: int = 0, *__: int
+) -> dict[str, bool]:
     holds = {
         FEWER_QUERIES: queries < keys,
         OTHER_QUERIES: queries != keys,
         BATCHED: batch > 1,
         HEADS: heads > 1,
     }
-    for tile in _TILES:
-        for name, size in (("keys", keys), ("queries", queries)):
-            holds |= {
-                f"{MORE_THAN}{tile} {name}": size > tile,
-                f"{name}{NOT_A_MULTIPLE}{tile}": size % tile > 0,
-            }
-    return frozenset(trait for trait, holds_here in holds.items() if holds_here)
-
-
-@cache
-def every_trait() -> tuple[str, ...]:
-    """Return every condition on sizes, the plainest first."""
-    plain = (FEWER_QUERIES, OTHER_QUERIES, BATCHED, HEADS)
-    tiles = (
-        trait
-        for tile in _TILES
-        for name in ("keys", "queries")
-        for trait in (f"{MORE_THAN}{tile} {name}", f"{name}{NOT_A_MULTIPLE}{tile}")
-    )
-    return *plain, *tiles
+    for tile, (name, size) in product(_TILES, {"keys": keys, "queries": queries}.items()):
+        holds[f"{MORE_THAN}{tile} {name}"] = size > tile
+        holds[f"{name}{NOT_A_MULTIPLE}{tile}"] = size % tile > 0
+    return holds
 
 
 def conditions(bad: Mapping[frozenset[str], int], others: Sequence[str]) -> Iterator[tuple[str, ...]]:

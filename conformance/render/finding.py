@@ -144,7 +144,8 @@ def _result_lines(finding: Finding) -> Iterator[str]:
         calls = f"{variant.equal} of {variant.compared} failing calls under {finding.rule}"
         yield f"the variant `{variant.name}`: {calls} equal it; the others may break another rule too"
     if names := finding.other_variants:
-        yield f"no variant of {finding.rule} has these results (tried: {', '.join(f'`{name}`' for name in names)})"
+        tried = ", ".join(f"`{name}`" for name in names)
+        yield f"no variant of {finding.rule} has these results (tried: {tried})"
     for ignored in finding.ignored:
         # If all calls show it, and the first one too, the text of the first one says so.
         if ignored.same < ignored.compared or finding.failures[0].ignored != ignored.argument:
