@@ -1,7 +1,4 @@
-"""Implementations that manipulate their process, and how a run of each ends, for ``test_hostile.py``.
-
-A row has what a call does before it returns the right result, how the run ends, and what is said of it.
-"""
+"""Implementations that manipulate their process: what a call does, how its run ends, what is said of it."""
 
 # ruff: noqa: F401 - the rows use them
 

@@ -30,10 +30,8 @@ def judge(folder, **inputs):
     files = {name: folder / name for name in ("GITHUB_STEP_SUMMARY", "GITHUB_OUTPUT")}
     for path in files.values():
         path.write_text("")
-    where = {
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-        "RUNNER_TEMP": str(folder),
-    }
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    where = {"PATH": path, "RUNNER_TEMP": str(folder)}
     environment = {**os.environ, **where, **given, **{name: str(path) for name, path in files.items()}}
     shell = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
     run = subprocess.run(shell, cwd=folder, env=environment, capture_output=True, text=True, check=False)
@@ -67,9 +65,7 @@ def test_a_correct_kernel_ends_with_status_0(project):
 
 
 def test_inputs_are_no_part_of_the_script(project):
-    run, _ = judge(
-        project, backend='$(touch made); `touch made`" & touch made', options="--quick; touch made"
-    )
+    run, _ = judge(project, backend='$(touch made); `touch made`" & touch made', options="--quick;touch made")
     assert run.returncode not in (0, 1)
     assert not (project / "made").exists()
     assert "${{" not in "".join(step.get("run", "") for step in ACTION["runs"]["steps"])

@@ -61,14 +61,10 @@ def test_common_traits_have_a_rule(having, rule):
 def test_the_failure_that_is_shown():
     long, short = fail(1, "MASK-1", "mask", numbers=10280) + fail(1, "MASK-1", "mask", numbers=12)
     assert found([long, short])[0].verdict is short
-    both = [
-        fail(2, "MASK-3", name=name, dtype=dtype) for name, dtype in (("a", "bfloat16"), ("b", "float32"))
-    ]
+    both = [fail(2, "MASK-3", name=a, dtype=b) for a, b in (("a", "bfloat16"), ("b", "float32"))]
     assert found(*both)[0].verdict.dtype == "float32"
-    back, front = (
-        fail(1, "SCORE-5", "softcap", "gradient", numbers=9),
-        fail(1, "SCORE-5", "softcap", numbers=99),
-    )
+    back = fail(1, "SCORE-5", "softcap", "gradient", numbers=9)
+    front = fail(1, "SCORE-5", "softcap", numbers=99)
     assert found(back, front)[0].verdict is front[0], "a call of gradients shows it least"
     other = [Verdict("c", "x", "", ("MASK-1",), "fail", rule="MASK-1")]
     assert [finding.backend for finding in found([FAIL, ERROR, PASS], other)] == ["m:f", "m:f", "c"]
@@ -118,9 +114,7 @@ def test_traits_of_numbers_and_sizes():
     assert of(window=(None, 2)) == plain | {"open on the left"}
     assert of(window=(2, None)) == plain | {"open on the right"}
     assert "negative query_offset" in of(query_offset=-1, is_causal=True)
-    large = {
-        name: np.full(array.shape, 1e200) for name, array in (("query", x), ("key", keys), ("value", keys))
-    }
+    large = {name: np.full(a.shape, 1e200) for name, a in (("query", x), ("key", keys), ("value", keys))}
     assert "large scores" in of(**large), "they overflow"
     case = find_case("masking-empty-last")
     assert traits(case) == ("empty row", "features not a multiple of 8", "mask", "no scale")

@@ -140,9 +140,8 @@ def test_declarations_hold_in_their_range_alone():
     wide = replace(ANY_SCALE, versions=">=2.10")
     left = for_release(declaring("2.14.1", deviations=(DEPTH, wide), versions=">=2.13,<2.14"))
     assert left.deviations == (wide,)
-    assert left.notes == (
-        "not every deviation is declared for numpy 2.14.1 (declarations are for >=2.13,<2.14)",
-    )
+    note = "not every deviation is declared for numpy 2.14.1 (declarations are for >=2.13,<2.14)"
+    assert left.notes == (note,)
     mended = replace(DEPTH, versions="<2.14")
     left = for_release(declaring("2.14.1", dialect={"MASK-6": "nan"}, deviations=(mended,)))
     assert (left.dialect, left.deviations) == ({"MASK-6": "nan"}, ())

@@ -65,9 +65,8 @@ def test_a_function_that_does_not_return_in_time_is_abandoned(monkeypatch):
     monkeypatch.setattr(pool, "MOST_HANGS", 0)
     results = run_all(["hostile:enormous"], Selection(names=CASES)).results
     assert len(results.verdicts) == 1
-    assert "error: backend hostile:enormous: abandoned after failing cases took 0 s" in screen(
-        Report(results)
-    )
+    abandoned = "error: backend hostile:enormous: abandoned after failing cases took 0 s"
+    assert abandoned in screen(Report(results))
     assert len(run_all(["hostile:right"], Selection(names=CASES)).results.verdicts) == len(CASES)
 
 
@@ -221,15 +220,6 @@ def test_a_run_of_nothing_but_crashes_is_abandoned_and_told_once(here, monkeypat
     assert "abandoned after its process ended 12 times, and no call returned" in text
     assert text.count("reproduce:") == 1
     assert "no call returns" in text
-
-
-def test_an_exception_of_every_call_is_told_once(here):
-    (here / "kernel.py").write_text("def attention(query, key, value):\n    raise OSError('no image')\n")
-    ran = run_all(["kernel:attention"], Selection(rules=("SOFT-1", "MASK-13", "NUM-9", "SHAPE-6")))
-    text = screen(Report(ran.results))
-    assert text.count("no image") == 1
-    assert "every call raises" in text
-    assert ran.diagnoses == {}
 
 
 @pytest.mark.parametrize(("variable", "threads"), [("", "1"), ("OPENBLAS_NUM_THREADS", "3")])
