@@ -34,16 +34,6 @@ def half(query, key, value):
     return reference.attention(query, key, value, dtype=np.float16).astype(query.dtype)
 
 
-def transposed_output(query, key, value):
-    return np.swapaxes(right(query, key, value), -1, -2)
-
-
-def mutating(query, key, value):
-    output = right(query, key, value)
-    query *= 2
-    return output
-
-
 def lists(query, key, value):
     return reference.attention(query, key, value).tolist()
 
