@@ -244,20 +244,6 @@ def test_a_key_that_is_wrong_is_named(folder, text, message):
     assert message in str(caught.value)
 
 
-def test_a_parameter_without_a_default_is_given_the_standards(folder):
-    (folder / "strict_kernel.py").write_text(
-        ATTENTION + "\n\ndef strict(queries, keys, values, scale, *, mask):\n"
-        "    assert mask.all()\n    return attention(queries, keys, values, scale=scale)\n"
-    )
-    (folder / "attnspec.toml").write_text(
-        '[backend]\nfunction = "strict_kernel:strict"\n[backend.names]\n'
-        'query = "queries"\nkey = "keys"\nvalue = "values"\n'
-    )
-    x = np.random.default_rng(1).normal(size=(3, 4))
-    plain = load("mine_to_load:attention").attention(x, x, x)
-    assert np.array_equal(load(".").attention(x, x, x), plain)
-
-
 BLOCK = (ROOT / "conformance" / "configuration.md").read_text().split("```toml\n")[1].partition("```")[0]
 
 
@@ -315,10 +301,8 @@ ENTRIES = """
 @pytest.fixture(autouse=True)
 def _installed(tmp_path, monkeypatch):
     """Two packages, as pip leaves them."""
-    for package, entries in (
-        ("acme", ENTRIES),
-        ("zebra", "[attnspec.backends]\nacme-twice = acme_attention:made\n"),
-    ):
+    twice = "[attnspec.backends]\nacme-twice = acme_attention:made\n"
+    for package, entries in (("acme", ENTRIES), ("zebra", twice)):
         folder = tmp_path / f"{package}-1.0.dist-info"
         folder.mkdir()
         (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")

@@ -116,9 +116,8 @@ def test_the_calls_that_they_change_fit(operation):
 
 def test_the_data_tell_that_they_do_not_fit():
     """But for an odd depth, for what depends on a word or a count, and for rules about two arguments."""
-    fit = {
-        name: call for name, call in (EVERY | MIXED).items() if not misfits(call.operation, call.arguments)
-    }
+    every = EVERY | MIXED
+    fit = {name: call for name, call in every.items() if not misfits(call.operation, call.arguments)}
     blocks = {f"listed block {place} in block_sparse_attention" for place in ("past the last", "below 0")}
     by_word = ("packed bytes of another format", "points of floating-point codes")
     single = {name: call for name, call in fit.items() if call.operation not in STACKS}
