@@ -57,9 +57,7 @@ def test_the_suite_is_the_same_each_time_and_its_quick_part_has_other_dtypes():
     for made, dtypes in ((items(quick=True), quick), (ALL, whole)):
         for item in made:
             dtypes.setdefault((item.chapter, item.group), []).append(item.dtype)
-    large = [
-        group for group, dtypes in whole.items() if group[1] and len(dtypes) > 6 and len(set(dtypes)) > 1
-    ]
+    large = [x for x, dtypes in whole.items() if x[1] and len(dtypes) > 6 and len(set(dtypes)) > 1]
     assert len(large) > 50
     assert [group for group in large if len(set(quick[group])) < 2] == []
 
@@ -100,11 +98,8 @@ def test_no_case_takes_half_a_second():
     """On one core, 7e7 take 0.4 s in a judged call, with its budget; 2.3e8 take 0.05 s in a relation."""
     calls = {item.name: work(item, judged=True) for item in ALL if isinstance(item, Case)}
     assert {name: count for name, count in calls.items() if count > 7e7} == {}
-    relations = {
-        item.name: sum(work(call, judged=False) for call in item.calls)
-        for item in ALL
-        if isinstance(item, Relation)
-    }
+    relations = [item for item in ALL if isinstance(item, Relation)]
+    relations = {item.name: sum(work(call, judged=False) for call in item.calls) for item in relations}
     assert {name: count for name, count in relations.items() if count > 5e8} == {}
     assert max(calls.values()) > 5e7, "it is counted"
 
@@ -211,10 +206,8 @@ def test_both_options_of_a_pair_matter(group):
 
 def test_options_beside_a_window_matter_in_a_quick_run_of_what_is_always_causal():
     always = Constraints(axes=4, always={"is_causal": True})
-    quick = {
-        item.group: item
-        for item in items(quick=True, rules=("SOFT-5", "MASK-9", "SCORE-5"), constraints=always)
-    }
+    rules = ("SOFT-5", "MASK-9", "SCORE-5")
+    quick = {item.group: item for item in items(quick=True, rules=rules, constraints=always)}
     for option in ("sinks", "key_lengths", "softcap"):
         case = quick[f"option beside a window: {option}"]
         assert {*case.arguments} - {"query", "key", "value"} == {"is_causal", "window", option}
@@ -273,9 +266,8 @@ def test_grouped_heads_are_cited_by_calls_that_have_them():
 def test_weights_that_are_not_returned_cost_few_scores():
     """A call shows the weights of as many keys as values are wide: 370 calls of 740 keys took 30 s."""
     for case in ALL:
-        judged = (
-            isinstance(case, Case) and not case.refusal and (not case.outputs or "weights" in case.outputs)
-        )
+        single = isinstance(case, Case) and not case.refusal
+        judged = single and (not case.outputs or "weights" in case.outputs)
         if judged and case.operation == "attention" and case.arguments["value"].shape[-1]:
             keys, depth = case.arguments["value"].shape[-2:]
             rows = case.arguments["query"].size // case.arguments["query"].shape[-1]
@@ -284,9 +276,7 @@ def test_weights_that_are_not_returned_cost_few_scores():
 
 ALL = whole_suite()
 #: Of each group of large calls, and of all others together.
-NAMES = [
-    group.name for group in chapter if "every size" in group.name or group.name.startswith("large masks")
-]
+NAMES = [x.name for x in chapter if "every size" in x.name or x.name.startswith("large masks")]
 BY_GROUP = {name: covered_forms(item for item in ALL if item.group == name) for name in NAMES}
 OTHERS = covered_forms(item for item in ALL if item.group not in NAMES)
 
