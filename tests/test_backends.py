@@ -13,7 +13,7 @@ import pytest
 from tests_support import can_compile, converted
 
 from attnspec import OPERATIONS, find_case, reference
-from attnspec.backends import NAMES, Backend, BackendError, Unsupported, expand, load, registry
+from attnspec.backends import NAMES, BackendError, Unsupported, expand, load, registry
 from attnspec.backends.adapters.conditions import with_masked_rows_open
 from attnspec.backends.check import check_backend
 from attnspec.backends.names import ADAPTERS, SEPARATE
@@ -60,15 +60,6 @@ def test_a_backend_without_its_library_or_signature(monkeypatch):
         check_signature("m:f", type)
     with pytest.raises(BackendError, match="got one of compiled code without it; wrap it: def attention"):
         load("math:hypot")
-
-
-def test_a_backend_object_of_ones_own(monkeypatch):
-    import broken
-
-    portable = load("numpy-portable")
-    own = Backend("mine", portable.array_library, portable.attention, dtypes=("float32",))
-    monkeypatch.setattr(broken, "own", own, raising=False)
-    assert load("broken:own") == replace(own, name="broken:own")
 
 
 @pytest.mark.parametrize(
