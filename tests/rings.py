@@ -1,7 +1,4 @@
-"""Rings of real processes: a right one, and one for each thing that a rank may do wrong.
-
-They gather keys and values over sockets, through rank 0. What is wrong happens on rank 1 alone.
-"""
+"""Rings of real processes, by sockets through rank 0: a right one, and one for each wrong thing on rank 1."""
 
 import os
 import signal
@@ -44,22 +41,9 @@ def gather(part):
 
 
 def ring(
-    query,
-    key,
-    value,
-    *,
-    mask=None,
-    is_causal=False,
-    query_positions=None,
-    key_positions=None,
-    sinks=None,
-    return_lse=False,
-    query_shards,
-    key_shards,
-    head_shards=None,
-    rank,
-    ranks,
-):
+    query, key, value, *, mask=None, is_causal=False, query_positions=None, key_positions=None, sinks=None,
+    return_lse=False, query_shards, key_shards, head_shards=None, rank, ranks,
+):  # fmt: skip
     """Gather all keys, and attend to them; a part of the heads is a group of ranks of its own."""
     assert (rank, ranks) == (RANK, RANKS)
     assert key.shape[-2] == np.diff(key_shards)[rank % (len(key_shards) - 1)]
@@ -67,17 +51,9 @@ def ring(
     whole = [np.concatenate([x[i] for x in own(gather((key, value)))], axis=-2) for i in (0, 1)]
     places = own(gather(key_positions))
     key_positions = None if key_positions is None else np.concatenate(places, axis=-1)
-    return attention(
-        query,
-        *whole,
-        mask=mask,
-        is_causal=is_causal,
-        query_positions=query_positions,
-        key_positions=key_positions,
-        sinks=sinks,
-        return_lse=return_lse,
-        dtype=query.dtype,
-    )
+    positions = {"query_positions": query_positions, "key_positions": key_positions}
+    options = positions | {"mask": mask, "is_causal": is_causal, "sinks": sinks, "return_lse": return_lse}
+    return attention(query, *whole, **options, dtype=query.dtype)
 
 
 def _group(rank, shards):
@@ -175,6 +151,4 @@ def dies_on_a_mask(query, key, value, *, mask=None):
     if mask is not None and RANK == 1:
         _die(query)
     every = gather((key, value))
-    return attention(
-        query, *(np.concatenate([x[i] for x in every], axis=-2) for i in (0, 1)), dtype=query.dtype
-    )
+    return attention(query, *(np.concatenate([x[i] for x in every], -2) for i in (0, 1)), dtype=query.dtype)

@@ -11,31 +11,14 @@ def sides(window):
 
 
 def flash_attn_varlen_func(
-    q,
-    k,
-    v,
-    cu_seqlens_q,
-    cu_seqlens_k,
-    max_seqlen_q,
-    max_seqlen_k,
-    softmax_scale=None,
-    causal=False,
-    window_size=(-1, -1),
-    softcap=0.0,
-    alibi_slopes=None,
-    deterministic=False,
-):
+    q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, softmax_scale=None, causal=False,
+    window_size=(-1, -1), softcap=0.0, alibi_slopes=None, deterministic=False,
+):  # fmt: skip
     assert max_seqlen_q == np.diff(cu_seqlens_q).max(initial=0)
     assert max_seqlen_k == np.diff(cu_seqlens_k).max(initial=0)
-    options = {
-        "query_starts": cu_seqlens_q,
-        "key_starts": cu_seqlens_k,
-        "query_offset": np.diff(cu_seqlens_k).astype(np.int64) - np.diff(cu_seqlens_q),
-        "scale": softmax_scale,
-        "is_causal": causal,
-        "window": sides(window_size),
-        "softcap": softcap or None,
-    }
+    options = {"query_starts": cu_seqlens_q, "key_starts": cu_seqlens_k, "window": sides(window_size)}
+    options |= {"scale": softmax_scale, "is_causal": causal, "softcap": softcap or None}
+    options["query_offset"] = np.diff(cu_seqlens_k).astype(np.int64) - np.diff(cu_seqlens_q)
     if alibi_slopes is not None:
         options["bias"] = np.zeros((q.shape[1], len(q), len(k)))
         for first, last, start, end in zip(
@@ -50,30 +33,17 @@ def flash_attn_varlen_func(
 def unified(
     q, k, v, cu_seqlens_q, seqused_k, block_table, softmax_scale=None, causal=False, return_lse=False
 ):
-    options = {
-        "query_starts": cu_seqlens_q,
-        "key_lengths": seqused_k,
-        "block_table": block_table,
-        "scale": softmax_scale,
-        "is_causal": causal,
-    }
+    options = {"query_starts": cu_seqlens_q, "key_lengths": seqused_k, "block_table": block_table}
+    options |= {"scale": softmax_scale, "is_causal": causal}
     q, k, v = q.swapaxes(0, 1), k.swapaxes(1, 2), v.swapaxes(1, 2)
     output, lse = function("packed_paged_attention")(q, k, v, **options, return_lse=True, dtype=q.dtype)
     return (output.swapaxes(0, 1), lse) if return_lse else output.swapaxes(0, 1)
 
 
 def unified_of_codes(
-    q,
-    k,
-    v,
-    cu_seqlens_q,
-    seqused_k,
-    block_table,
-    causal=False,
-    k_descale=None,
-    v_descale=None,
+    q, k, v, cu_seqlens_q, seqused_k, block_table, causal=False, k_descale=None, v_descale=None,
     encoding="int8",
-):
+):  # fmt: skip
     options = {"key_scales": k_descale, "value_scales": v_descale, "query_starts": cu_seqlens_q}
     options |= {"key_lengths": seqused_k, "block_table": block_table, "is_causal": causal}
     q, k, v = q.swapaxes(0, 1), k.swapaxes(1, 2), v.swapaxes(1, 2)
@@ -95,17 +65,9 @@ def decode(q, k_cache, v_cache, page_table, cache_seqlens, sm_scale=None, bias=N
 
 
 def paged_attention_v1(
-    query,
-    key_cache,
-    value_cache,
-    num_kv_heads,
-    scale,
-    block_tables,
-    seq_lens,
-    block_size,
-    max_seq_len,
+    query, key_cache, value_cache, num_kv_heads, scale, block_tables, seq_lens, block_size, max_seq_len,
     alibi_slopes=None,
-):
+):  # fmt: skip
     assert query.ndim == 3
     assert (num_kv_heads, block_size) == (key_cache.shape[2], key_cache.shape[1])
     assert max_seq_len == seq_lens.max(initial=0)
@@ -117,24 +79,11 @@ def paged_attention_v1(
 
 
 def flash_attn_with_kvcache(
-    q,
-    k_cache,
-    v_cache,
-    k=None,
-    v=None,
-    cache_seqlens=None,
-    block_table=None,
-    softmax_scale=None,
-    causal=False,
-    window_size=(-1, -1),
-):
-    options = {
-        "block_table": block_table,
-        "key_lengths": cache_seqlens,
-        "scale": softmax_scale,
-        "is_causal": causal,
-        "window": sides(window_size),
-    }
+    q, k_cache, v_cache, k=None, v=None, cache_seqlens=None, block_table=None, softmax_scale=None,
+    causal=False, window_size=(-1, -1),
+):  # fmt: skip
+    options = {"block_table": block_table, "key_lengths": cache_seqlens, "scale": softmax_scale}
+    options |= {"is_causal": causal, "window": sides(window_size)}
     options |= {} if k is None else {"new_key": k.swapaxes(-3, -2), "new_value": v.swapaxes(-3, -2)}
     q, k_cache, v_cache = (x.swapaxes(-3, -2) for x in (q, k_cache, v_cache))
     return function("paged_attention")(q, k_cache, v_cache, **options, dtype=q.dtype).swapaxes(-3, -2)

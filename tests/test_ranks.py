@@ -26,10 +26,8 @@ ROWS = {"query_shards": np.array([0, 2, 2, 5, 9]), "key_shards": np.array([0, 0,
 HALF = {"query_shards": np.array([0, 5, 9]), "key_shards": np.array([0, 4, 11])}
 EACH_HEAD = {"query_shards": np.array([0, 9]), "key_shards": np.array([0, 11]), "head_shards": np.arange(5)}
 ARRAYS = {"query": QUERY, "key": KEY, "value": VALUE}
-ONE = {name: np.ones((1, 2, 3)) for name in ARRAYS} | {
-    "query_shards": np.array([0, 1, 2]),
-    "key_shards": np.array([0, 1, 2]),
-}
+ONE = {name: np.ones((1, 2, 3)) for name in ARRAYS}
+ONE |= {"query_shards": np.array([0, 1, 2]), "key_shards": np.array([0, 1, 2])}
 
 
 @pytest.fixture
@@ -265,9 +263,7 @@ def test_a_program_is_started_as_often(rings, here):
     got = call(backend, "sharded_attention", ARRAYS | ROWS)
     np.testing.assert_allclose(got["output"], attention(**ARRAYS), rtol=1e-12)
     assert len(running(here)) == 4
-    with pytest.raises(
-        BackendError, match=r"rank \d ended .*\n.*expected \./absent to be an executable program"
-    ):
+    with pytest.raises(BackendError, match=r"rank \d ended .*\n.*expected \./absent to be an executable"):
         load("program:./absent?ranks=2")
     with pytest.raises(BackendError, match="expected sharded_attention among the operations, got attention"):
         load(f"program:{sys.executable} {TESTS.parent}/examples/attention.py?ranks=1")
