@@ -161,8 +161,8 @@ def _rule_of_most_cases(failures: Sequence[Verdict], passing: Sequence[Verdict],
     # All calls of an implementation may have an option that masks.
     options = set.intersection(*map(traits_of, failures)) & _MASKING
     masks = [] if common.traits else [owners()[option] for option in sorted(options)]
-    sized = set(common.traits) <= set(every_trait())
-    among = _AMONG.get(() if sized else common.traits, ())
+    sized = common.traits and set(common.traits) <= set(every_trait())
+    among = ("SOFT-3", *_AMONG[()]) if sized else _AMONG.get(common.traits, ())
     likely = [rule for rule in (*masks, *among) if rule in share]
     if common.traits and traits.VIEWED not in common.traits:  # calls in plain memory fail too
         share = {rule: part for rule, part in share.items() if rule != owners()[traits.VIEWED]} or share
