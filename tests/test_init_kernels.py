@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from attnspec.backends import describe, load
+from attnspec.backends import BackendError, describe, load
 from attnspec.conformance import check
 from attnspec.conformance.cli.main import main
 from attnspec.reference import attention
@@ -170,3 +170,67 @@ def listed_attention(query, key, value, *, key_indices, scale=None):
 def test_float64_of_a_form_that_is_computed_in_float32_is_noted(dtype, written):
     Path("kernels.py").write_text(IN_FLOAT32.replace("DTYPE", dtype))
     assert ('NUM-2 = "float32"  # float64 is computed in float32' in init("listed_attention")) == written
+
+
+BACKWARD = """
+import numpy as np
+from attnspec.reference import attention, attention_vjp
+
+
+def forward(q, k, v, softmax_scale=None):
+    return attention(q, k, v, scale=softmax_scale)
+
+
+def backward(dout, q, k, v, out, softmax_lse, softmax_scale=None, causal=False):
+    q, k, v, dout, out = (np.swapaxes(x, 1, 2) for x in (q, k, v, dout, out))
+    expected = attention(q, k, v, scale=softmax_scale, is_causal=causal, return_lse=True)
+    for own, other in zip((out, softmax_lse), expected, strict=True):
+        np.testing.assert_allclose(own, other, 1e-3, 1e-3)
+    gradients = attention_vjp(q, k, v, dout, scale=softmax_scale, is_causal=causal, dtype=q.dtype)
+    return tuple(np.swapaxes(x, 1, 2) for x in gradients)
+"""
+
+
+def test_a_backward_pass_that_takes_results_of_the_forward_pass_is_described():
+    Path("kernels.py").write_text(BACKWARD)
+    with pytest.raises(BackendError, match="as attention_vjp does; run `attnspec init "):
+        load("./kernels.py:backward")
+    text = init("backward")
+    assert 'operation = "attention_vjp"' in text
+    assert 'layout = "BSHD"' in text
+    assert 'output = "out"\nlse = "softmax_lse"' in text
+    assert "guesses" not in text
+    found = check(load("."), rules=["GRAD-1", "GRAD-9"], quick=True, dtypes=["float32"])
+    assert found.good, found.text
+    assert [verdict.status for verdict in found.report.results.verdicts].count("pass") > 3
+
+
+OF_BLOCKS = """
+from attnspec.reference import block_sparse_attention
+
+
+def sparse(q, k, v, block_indices, block_counts, block_size, query_block=1, block_mask=None):
+    lists = {"block_indices": block_indices, "block_counts": block_counts, "block_mask": block_mask}
+    sizes = {"key_block": block_size, "query_block": query_block}
+    return block_sparse_attention(q, k, v, **lists, **sizes, dtype=q.dtype)
+
+
+def selected(q, k, v, block_indices, block_counts, block_size):
+    return sparse(q, k, v, block_indices, block_counts, block_size)
+"""
+
+
+def test_lists_of_blocks_are_no_pages():
+    Path("kernels.py").write_text(OF_BLOCKS)
+    text = init("sparse")
+    assert 'operation = "block_sparse_attention"' in text
+    assert 'key_block = "block_size"' in text
+    backend = load(".")
+    assert backend.has("block_sparse_attention", "block_mask")
+    found = check(backend, rules=["SPARSE-1", "SPARSE-3", "SPARSE-5", "SPARSE-10"], quick=True)
+    assert found.good, found.text
+    statuses = [verdict.status for verdict in found.report.results.verdicts]
+    assert statuses.count("pass") > 10
+    assert "accepted" not in statuses, "a list without the other is not passed with a default"
+    run = CliRunner().invoke(main, ["init", "./kernels.py:selected", "--force"])
+    assert "required argument of block_sparse_attention, got none for query_block" in run.stderr

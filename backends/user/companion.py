@@ -52,7 +52,7 @@ def adapt_companion(
     always = passed_always(name, function, convention, native, operation)
     scales = [option for option in form.options if option.endswith(SCALES) and option in native]
     always = (*always, *(scales if convention.scales else ()))
-    declared: tuple[Argument | Output, ...] = (*form.arguments.values(), *form.results)
+    declared: tuple[Argument | Output, ...] = (*form.parameters.values(), *form.results)
     single = {x.name: x.shape.index("L") - len(x.shape) for x in declared if "L" in x.shape}
     single = single if convention.one_query else {}
     turned = {x.name for x in declared if convention.layout == "BSHD" and _has_heads(x)}
@@ -65,7 +65,7 @@ def adapt_companion(
         [kind(array, kind.POSITIONAL_OR_KEYWORD) for array in form.arrays]
         + [
             kind(argument.name, kind.KEYWORD_ONLY, **({} if argument.required else {"default": None}))
-            for argument in form.named
+            for argument in (*form.named, *form.forward)
             if argument.name in taken
         ]
     )
@@ -123,7 +123,7 @@ def _has_heads(array: Argument | Output) -> bool:
 
 def _with_batch(call: Mapping[str, Any], form: Operation) -> dict[str, Any]:
     """Add a batch axis of one entry to the arrays that have one."""
-    shapes = {name: form.arguments[name].shape for name in call}
+    shapes = {name: form.parameters[name].shape for name in call}
     whole = {
         x for x in call if BATCH in shapes[x] and len(getattr(call[x], "shape", ())) == len(shapes[x]) - 1
     }

@@ -30,6 +30,7 @@ from attnspec.backends.user.trials import (
 )
 from attnspec.operations.aliases import SIZES, SLOPES, meant_in
 from attnspec.operations.letters import BATCH
+from attnspec.operations.operation import primal
 from attnspec.reference import function as reference
 
 
@@ -43,7 +44,8 @@ def infer_companion(
     if missing := required - names.keys():
         raise BackendError(
             f"backend {backend.name}: expected a parameter for each required argument of {operation}, "
-            f"got none for {', '.join(sorted(missing))}; name it under [backend.names] in attnspec.toml"
+            f"got none for {', '.join(sorted(missing))}; name it under [backend.names] in attnspec.toml, or "
+            "judge a wrapper that takes it and raises NotImplementedError for what the function has not"
         )
     needed = {ours: own for ours, own in names.items() if own in required_parameters(function)}
     # A flag that is on by default is passed in each call.
@@ -269,6 +271,16 @@ class _Calls:
         why["NUM-2"] = IN_FLOAT32
         return {"NUM-2": "float32"}
 
+    def forward(self, convention: Convention, call: Mapping[str, Any]) -> Call:
+        """Return the results of the forward pass that a function of gradients takes."""
+        taken = [argument.name for argument in self.form.forward if argument.name in convention.names]
+        if not taken:
+            return {}
+        of = primal(self.operation)
+        given = {name: x for name, x in call.items() if name in OPERATIONS[of].arguments}
+        values = dict(zip(("output", "lse"), reference(of)(**given, return_lse=True), strict=True))
+        return {name: values[name].astype(call["query"].dtype) for name in taken}
+
     def distance(
         self,
         convention: Convention,
@@ -279,6 +291,8 @@ class _Calls:
         """Return how far the results are from those of the reference; 0 within a tolerance."""
         backend = self.backend
         run = adapt_companion(backend.name, self.operation, self.function, convention, backend.xp)
+        meaning = call if meaning is None else meaning
+        call = {**call, **self.forward(convention, meaning)}
         given = {name: backend.to_library(x) if isinstance(x, np.ndarray) else x for name, x in call.items()}
         arrays = [given.pop(name) for name in self.form.arrays]
         try:
@@ -286,7 +300,7 @@ class _Calls:
         except Exception as error:  # noqa: BLE001 - a wrong guess may raise anything
             self.raised = self.raised or error
             return None
-        expected = reference(self.operation)(**(call if meaning is None else meaning))
+        expected = reference(self.operation)(**meaning)
         pairs = zip(*(x if isinstance(x, tuple) else (x,) for x in (results, expected)), strict=False)
         numbers = [
             (np.asarray(backend.to_numpy(own), np.float64), np.asarray(its, np.float64)) for own, its in pairs
@@ -301,7 +315,7 @@ class _Calls:
 def _is_on(form: Operation, ours: str, function: Callable[..., Any], own: str) -> bool:
     """Whether a parameter is a flag that is True by default, and False in the standard."""
     default = inspect.signature(function).parameters[own].default
-    return default is True and form.arguments[ours].default is False
+    return default is True and form.parameters[ours].default is False
 
 
 def _first_entry(form: Operation, call: Mapping[str, Any]) -> dict[str, Any]:
@@ -317,12 +331,12 @@ def _named(operation: str, parameters: Iterable[str], known: Known) -> tuple[dic
     used = {*names.values(), *known.convention.others}
     for own in (own for own in parameters if own not in used):
         size = next((ours for ours, theirs in SIZES.items() if own.lower() in theirs), "")
-        meanings = [own] if own in OPERATIONS[operation].arguments else meant_in(operation, own)
+        meanings = [own] if own in OPERATIONS[operation].parameters else meant_in(operation, own)
         argument = next((ours for ours in meanings if ours not in names), "")
-        if size:
-            sizes[size] = own
-        elif argument:
+        if argument:
             names[argument] = own
+        elif size:
+            sizes[size] = own
     return names, sizes
 
 
@@ -370,4 +384,5 @@ def _windows(
 
 
 #: Options that need each other.
-_PARTNERS = {"new_key": "new_value", "new_value": "new_key"}
+_PARTNERS = {"new_key": "new_value", "block_counts": "block_indices"}
+_PARTNERS |= {other: name for name, other in _PARTNERS.items()}

@@ -176,7 +176,7 @@ def check_convention(name: str, convention: Convention, operation: str = "attent
 
 def _check_names(name: str, names: Mapping[str, str], operation: str) -> None:
     """Refuse unknown canonical names, and mappings in the wrong direction."""
-    known = tuple(OPERATIONS[operation].arguments)
+    known = tuple(OPERATIONS[operation].parameters)
     wrong = [canonical for canonical in names if canonical not in known]
     turned = [canonical for canonical in wrong if names[canonical] in known]
     if turned:

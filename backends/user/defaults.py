@@ -29,6 +29,7 @@ _FILLED: Mapping[str, Any] = {
 #: A window of one number that excludes no key, for a function without a number that opens it.
 _WIDE = 2**30
 _POSITIONS = ("query_positions", "key_positions")
+_BLOCKS = ("block_counts", "block_indices")
 _LENGTHS = {"query_lengths": "L", "key_lengths": "S"}
 
 
@@ -56,8 +57,11 @@ def default_of(option: str, form: Operation, call: Mapping[str, Any], convention
     if option in _LENGTHS:
         starts = call.get(option.replace("lengths", "starts"))
         return sizes.get(_LENGTHS[option]) if starts is None else starts[1:] - starts[:-1]
-    if _is_per_code(option):
-        return _of_codes(option, call, FLAT.get(convention.scales, convention.scales) or "head", xp)
+    if option in _BLOCKS or _is_per_code(option):
+        kind = FLAT.get(convention.scales, convention.scales) or "head"
+        return (
+            _every_block(option, call, form, xp) if option in _BLOCKS else _of_codes(option, call, kind, xp)
+        )
     shape = _shape(argument, sizes, call[form.arrays[0]].shape, form)
     if shape is None or option not in (*_FILLED, *_POSITIONS):
         return None
@@ -123,6 +127,18 @@ def _array(array: Any, like: Any, xp: Any, *, of_query: bool = False) -> Any:
     return xp.asarray(np.ascontiguousarray(array), **there)
 
 
+def _every_block(option: str, call: Mapping[str, Any], form: Operation, xp: Any) -> Any:
+    """Return the count or the list of all blocks of keys, for each block of queries."""
+    if any(call.get(name) is not None for name in _BLOCKS):
+        raise Unsupported("the function needs lists of blocks, got one without the other")
+    queries, sizes = call[form.arrays[0]], _sizes(form, call)
+    rows, columns = -(-sizes["L"] // call["query_block"]), -(-sizes["S"] // call["key_block"])
+    numbers = np.full(1, columns) if option == "block_counts" else np.arange(columns)
+    shape = (*queries.shape[:-2], rows, *numbers.shape)
+    lists = np.broadcast_to(numbers.astype(np.int32), shape)
+    return _array(lists[..., 0] if option == "block_counts" else lists, queries, xp)
+
+
 def _of_codes(option: str, call: Mapping[str, Any], granularity: str, xp: Any) -> Any:
     """Return scales of 1 or zero points of 0."""
     codes = call[codes_of(option, call)]
@@ -139,7 +155,7 @@ def options_without_default(operation: str) -> tuple[str, ...]:
 
 
 def _is_without_default(option: str, argument: Argument) -> bool:
-    known = option in (*_FILLED, *_POSITIONS) or _is_per_code(option)
+    known = option in (*_FILLED, *_POSITIONS, *_BLOCKS) or _is_per_code(option)
     return argument.kind == "array" and argument.default is None and not known
 
 

@@ -106,7 +106,7 @@ def native_names(
     parameters = inspect.signature(function).parameters
     takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     form = OPERATIONS[operation]
-    native = {argument: names.get(argument, argument) for argument in form.arguments}
+    native = {argument: names.get(argument, argument) for argument in form.parameters}
     absent = (
         []
         if takes_any
@@ -212,6 +212,7 @@ _TELLS = {
     "packed": "query_starts",
     "paged": "block_table",
     "quantized": "key_codes",
+    "block_sparse": "block_counts",
     "listed": "key_indices",
     "latent": "query_rotary",
 }
@@ -228,10 +229,14 @@ def form_of(function: Callable[..., Any], *, optional: bool = False) -> tuple[st
         word: {argument, *OF_COMPANIONS.get(argument, ())} - {"key", *ALIASES["key"]}
         for word, argument in _TELLS.items()
     }
+    if "block_counts" in every:  # lists of blocks, not of pages
+        words["paged"] -= {"block_indices"}
     # Keys of codes may have no name of their own, beside scales that the function needs.
     words["quantized"] |= {"key_scales", *ALIASES["key_scales"]} & {*needed}
-    own = next((name for names in words.values() for name in needed if name in names), "")
+    cotangent = next((x for x in needed if x in ("d_output", *OF_COMPANIONS["d_output"])), "")
+    own = cotangent or next((name for names in words.values() for name in needed if name in names), "")
     operation = name_of(word for word, names in words.items() if names & {*every})
+    operation += "_vjp" if cotangent else ""
     return (operation, own) if own and operation in OPERATIONS else ("", "")
 
 
@@ -263,7 +268,7 @@ def check_form(name: str, function: Callable[..., Any]) -> None:
         guesses = {
             own: meant_in(operation, own)[:1]
             for own in parameters
-            if own not in OPERATIONS[operation].arguments
+            if own not in OPERATIONS[operation].parameters
         }
         lines = [f'{ours[0]} = "{own}"' for own, ours in guesses.items() if ours]
         place = name.partition("?")[0]

@@ -36,6 +36,7 @@ def small_call(operation: str, key_heads: int, *, full: bool = False, encoding: 
     }
     call |= {name: x for name, x in drawn.items() if name in form.arguments and form.arguments[name].required}
     call |= {"encoding": encoding} if encoding else {}
+    call |= {"query_block": 1 if full else 2, "key_block": 3} if "key_block" in form.arguments else {}
     if "key_indices" in form.arguments:
         call["key_indices"] = np.argsort(random.random((2, key_heads, QUERIES, KEYS)))[..., :4].astype(
             np.int32
@@ -58,9 +59,20 @@ def option_values(call: Mapping[str, Any]) -> dict[str, Any]:
         "key_lengths": np.array([3, 8], np.int32),
         "new_key": new,
         "new_value": 2 - new,
+        **_blocks_of(call),
         **scales_of(call, "head"),
         **_zero_points_of(call),
     }
+
+
+def _blocks_of(call: Mapping[str, Any]) -> Call:
+    """Return a mask of blocks, and lists of them, for a call whose sequences do not lie in one row."""
+    if "key_block" not in call or "query_starts" in call or "key" not in call:
+        return {}
+    rows, columns = -(-QUERIES // call["query_block"]), -(-KEYS // call["key_block"])
+    lists = np.argsort(np.random.default_rng(1).random((2, 4, rows, columns))).astype(np.int32)
+    counts = np.ones((2, 4, rows), np.int32)
+    return {"block_mask": lists > 0, "block_counts": counts, "block_indices": lists}
 
 
 def scales_of(call: Mapping[str, Any], granularity: str) -> Call:

@@ -152,11 +152,16 @@ OF_COMPANIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "value_pages": ("v_cache", "value_cache", "v_pages", "paged_v_cache", "v_buffer", "v"),
         "new_key": ("k_new", "key_new", "knew", "k"),
         "new_value": ("v_new", "value_new", "vnew", "v"),
+        "key_block": ("block_size", "kv_block_size", "block_size_k"),
+        "query_block": ("q_block_size", "block_size_q"),
         "dropout_p": ("dropout", "dropout_rate", "p_dropout", "dropout_prob", "attn_dropout", "p"),
         "seed": ("dropout_seed", "rng_seed", "philox_seed", "dropout_rng", "dropout_key"),
         "scores": ("logits", "score", "index_score", "index_scores", "input_values"),
         "top_k": ("k", "topk", "index_topk", "topk_tokens"),
         "left_padding": ("cache_leftpad", "leftpad_k", "left_pad"),
+        "d_output": ("dout", "do", "grad_output", "grad_out", "d_out", "d_o"),
+        "output": ("out", "o"),
+        "lse": ("softmax_lse", "logsumexp"),
         "query": ("q_extend", "q_nope", "query_nope", "q_no_pe"),
         "query_rotary": ("q_pe", "q_rope", "query_pe", "query_rope", "q_rotary"),
         "latent": ("kv_c", "c_kv", "ckv", "kv_latent", "compressed_kv", "kv_c_normed", "latent_cache"),
@@ -261,11 +266,12 @@ def meant_in(operation: str, name: str) -> tuple[str, ...]:
     """Return the arguments of an operation that a name may stand for."""
     from attnspec.operations import OPERATIONS
 
-    if any(name.lower() in theirs for theirs in SIZES.values()):
-        return ()
     exact = [ours for ours, theirs in OF_COMPANIONS.items() if name.lower() in theirs]
-    known = [ours for ours in exact if ours in OPERATIONS[operation].arguments]
-    return tuple(known or (ours for ours in meant(name) if ours in OPERATIONS[operation].arguments))
+    takes = OPERATIONS[operation].parameters
+    known = [ours for ours in exact if ours in takes]
+    if not known and any(name.lower() in theirs for theirs in SIZES.values()):
+        return ()
+    return tuple(known or (ours for ours in meant(name) if ours in takes))
 
 
 def meant(name: str) -> tuple[str, ...]:

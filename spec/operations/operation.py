@@ -210,6 +210,11 @@ class Operation:
         return (*self.options, *(argument.name for argument in self.forward))
 
     @cached_property
+    def parameters(self) -> Mapping[str, Argument]:
+        """Every argument and every result of the forward pass that a function may take, by its name."""
+        return MappingProxyType({**self.arguments, **{argument.name: argument for argument in self.forward}})
+
+    @cached_property
     def outputs(self) -> tuple[str, ...]:
         """Names of the outputs, starting with the one that is always returned."""
         return tuple(output.name for output in self.results)
