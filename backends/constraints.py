@@ -18,6 +18,7 @@ _OPERATION = OPERATIONS["attention"]
 _SUFFIX = re.compile(
     r"(?!$)(a[34])?(-?d\d+(\.\d+)*)?(-?l\d+)?(-?s\d+)?(-?equal(\.(heads|depths|lengths))+)?(-?always(\.\w+)+)?"
     r"(-?one\.query)?(-?scales\.\w+)?(-?encoding\.\w+)?(-?window\.both)?"
+    r"(-?bias\.query)?(-?slopes\.(start|end))?"
 )
 
 
@@ -102,6 +103,15 @@ class Constraints:
         )
         return "-".join(part for part in parts if part)
 
+    @property
+    def others(self) -> str:
+        """The constraints that no case is generated to fit, as a suffix has them."""
+        parts = (
+            "bias.query" if self.bias_dtype == "query" else "",
+            f"slopes.{self.slopes}" if self.slopes else "",
+        )
+        return "-".join(part for part in parts if part)
+
     @classmethod
     def of_suffix(cls, suffix: str) -> "Constraints":
         """Parse a suffix, as far as it determines the generated cases.
@@ -112,11 +122,11 @@ class Constraints:
             If the suffix is invalid.
         """
         parts: dict[str, Any] = {"a": None, "depths": (), "l": 1, "s": 1, "equal": [], "always": {}}
-        parts |= {"one": "", "scales": "", "encoding": "", "window": "sides"}
+        parts |= {"one": "", "scales": "", "encoding": "", "window": "sides", "bias": "any", "slopes": ""}
         if not _SUFFIX.fullmatch(suffix):
             raise ValueError(f"case: expected a suffix such as +d64.128-s16, got +{suffix}")
         for part in suffix.split("-"):
-            if part.startswith(("one.", "scales.", "encoding.", "window.")):
+            if part.startswith(("one.", "scales.", "encoding.", "window.", "bias.", "slopes.")):
                 parts[part.partition(".")[0]] = part.partition(".")[2]
             elif part.startswith("always"):
                 parts["always"] = dict.fromkeys(part.split(".")[1:], True)
@@ -133,8 +143,10 @@ class Constraints:
             "equal" if "heads" in parts["equal"] else "grouped",
             parts["always"],
             "key" if "depths" in parts["equal"] else "any",
+            parts["bias"],
             one_query=bool(parts["one"]),
             lengths="equal" if "lengths" in parts["equal"] else "any",
+            slopes=parts["slopes"],
             scales=parts["scales"],
             encoding=parts["encoding"],
             window=parts["window"],

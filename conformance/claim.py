@@ -43,7 +43,8 @@ def class_of(name: str, backend: "Backend") -> str:
         return "program"
     if plain.startswith(OFFLINE):
         return "files"
-    as_it_is = ":" in plain and not hasattr(backend.attention, "convention")
+    functions = (backend.attention, *backend.companions.values())
+    as_it_is = ":" in plain and not any(hasattr(function, "convention") for function in functions)
     return "function" if as_it_is or plain in PORTABLE else "adapted"
 
 
@@ -75,7 +76,7 @@ def claim_of(report: "Report", subject: "Subject") -> str:
         "class": subject.kind,
         "levels": _items(report.levels_reached(subject)),
         "dtypes": _items(dtype for dtype in DTYPES if dtype in passing),
-        "constraints": _items(_constraints(verdict.case for verdict in verdicts)),
+        "constraints": _items(_constraints(subject, verdicts)),
         "profile": subject.profile or "none",
         "variants": _items(sorted(variants)),
         "deviations": _items(sorted(accepted | other)),
@@ -153,10 +154,11 @@ def _deviating(verdict: "Verdict") -> Iterator[str]:
     return (rule for rule, result in rule_results(verdict).items() if result == "deviation")
 
 
-def _constraints(cases: Iterable[str]) -> Iterator[str]:
-    """Return the constraints in the names of cases, which were drawn to fit them."""
-    suffix = next((name.partition(FITTED)[2].rpartition("-")[0] for name in cases if FITTED in name), "")
-    return (part.replace(".", ":") for part in suffix.split("-") if part)
+def _constraints(subject: "Subject", verdicts: Iterable["Verdict"]) -> Iterator[str]:
+    """Return the constraints of a product: those in the names of cases that were drawn to fit, and others."""
+    fitted = (verdict.case for verdict in verdicts if FITTED in verdict.case)
+    suffix = next((name.partition(FITTED)[2].rpartition("-")[0] for name in fitted), "")
+    return (part.replace(".", ":") for part in f"{suffix}-{subject.constraints}".split("-") if part)
 
 
 def _items(names: Iterable[str]) -> str:

@@ -34,6 +34,7 @@ class Subject:
     kind: str = ""  # the class of the product, for its claim
     profile: str = ""  # the profile by whose budget it is judged, or empty
     claims: str = ""  # the rules that it claims, with commas between them
+    constraints: str = ""  # those that no case is generated to fit
     names: str = ""  # its own names of arguments, such as ``mask=attn_mask``, with commas between them
 
 

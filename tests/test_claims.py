@@ -317,14 +317,20 @@ LINE = claim_of(Report(PERFECT), replace(SUBJECT, kind="function")).replace("=1;
 def test_a_claim_lists_the_constraints_of_the_product():
     limits = Constraints(depths=(8, 64), multiple=(1, 16), heads="equal", one_query=True)
     fitted = replace(PASS, case=f"scores-fitted-1+{limits.suffix}-float32")
-    subject = replace(SUBJECT, kind="function")
-    line, plain = (
+    others = Constraints(bias_dtype="query", slopes="start").others
+    line, plain, other = (
         claim_of(Report(perfect(*more, subjects=(subject,))), subject).replace("=1;", "=2026.11.25;")
-        for more in ((fitted,), ())
+        for more, subject in (
+            ((fitted,), replace(SUBJECT, kind="function")),
+            ((), replace(SUBJECT, kind="function")),
+            ((fitted,), replace(SUBJECT, kind="function", constraints=others)),
+        )
     )
     assert "; constraints=d8:64,s16,equal:heads,one:query; profile" in line
     assert read_claim(line)["constraints"] == ["d8:64", "s16", "equal:heads", "one:query"]
     assert "; constraints=none; " in plain
+    assert "; constraints=d8:64,s16,equal:heads,one:query,bias:query,slopes:start; " in other
+    assert read_claim(other)["constraints"][-2:] == ["bias:query", "slopes:start"]
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,15 @@ from tests_support import command
 from attnspec import OPERATIONS, Case, Misuse, find_case, reference
 from attnspec.backends import Backend, Unsupported, describe, load, load_library
 from attnspec.backends.constraints import ANY, FITTED, Constraints, fields_about, fits
-from attnspec.backends.user.function import with_settings
+from attnspec.backends.user.convention import Convention
+from attnspec.backends.user.function import backend_of, with_settings
 from attnspec.backends.user.settings import Settings
 from attnspec.conformance import check
+from attnspec.conformance.claim import class_of
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.relations.relation import Relation
 from attnspec.conformance.results import Header, Run, Subject
+from attnspec.conformance.run.child import subject_of
 from attnspec.conformance.suite import constraints_in, find, groups, items
 from attnspec.conformance.suite.problem import Shape, fitted
 from attnspec.conformance.verdict import Verdict, from_json, to_json
@@ -308,3 +311,17 @@ def test_each_key_that_a_message_advises_is_accepted_and_excludes_calls(operatio
         said = {key: VALUES[key]}
         backend = describe(reference.function(operation), operation=operation, **said)
         assert fits(backend.constraints, arrays, operation), f"{key} has no effect on {operation}"
+
+
+def test_a_form_behind_an_adapter_is_adapted():
+    def varlen(q, k, v, cu_q, cu_k):
+        raise NotImplementedError
+
+    names = {"query": "q", "key": "k", "value": "v", "query_starts": "cu_q", "key_starts": "cu_k"}
+    settings = Settings(operation="packed_attention", convention=Convention(names=names))
+    backend = backend_of("k:varlen", varlen, settings, "numpy")
+    assert class_of("k:varlen", backend) == "adapted"
+    assert (
+        subject_of("k:varlen", replace(backend, constraints=Constraints(slopes="end"))).constraints
+        == "slopes.end"
+    )

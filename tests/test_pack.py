@@ -6,6 +6,7 @@ import subprocess
 import sys
 from hashlib import sha256
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -123,6 +124,26 @@ def test_the_reader_in_python_needs_numpy_alone(tmp_path):
         ended = run(sys.executable, *words, cwd=tmp_path)
         assert ended.stdout, ended.stderr
         assert ("MASK-3" in ended.stdout) == fails, ended.stdout
+
+
+@pytest.mark.parametrize(("error", "status"), [
+    (ValueError("no"), "SHOULD not met"),
+    (ValueError("scale"), "pass"),
+    (NotImplementedError(), "pass"),
+])  # fmt: skip
+def test_a_rejection_without_a_name_breaks_a_should_alone(monkeypatch, capsys, error, status):
+    """An error that declines the call counts as a rejection."""
+
+    def attention(query, key, value, *, scale=None):
+        raise error
+
+    judge = reader()
+    case = next(x for x in judge.read(PACK) if x["rejection"] == "must" and x["at_fault"] == ["scale"])
+    assert case["rules"][0][1] == "MUST"
+    monkeypatch.setattr(judge, "read", lambda: [case])
+    monkeypatch.setitem(sys.modules, "rejecting_kernel", SimpleNamespace(attention=attention))
+    judge.main("rejecting_kernel", case["dtypes"][0])
+    assert f"{status!r}: 1" in capsys.readouterr().out
 
 
 #: Lists of the two best of five keys for two queries, with the places of the best as `a` to `d`.

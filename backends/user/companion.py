@@ -59,8 +59,7 @@ def adapt_companion(
     turned -= single.keys() | convention.shapes.keys()
     taken = {*native, *returned, *convention.applied, *(["bias"] if convention.slopes else [])}
     taken |= {"query_offset"} if convention.at_length else set()
-    needed = required_parameters(function)
-    kind = inspect.Parameter
+    needed, kind = required_parameters(function), inspect.Parameter
     signature = inspect.Signature(
         [kind(array, kind.POSITIONAL_OR_KEYWORD) for array in form.arrays]
         + [
@@ -111,6 +110,7 @@ def adapt_companion(
 
     run.__signature__ = signature  # type: ignore[attr-defined] # read by inspect
     run.__wrapped__ = function  # type: ignore[attr-defined] # reports show where it is defined
+    run.convention = convention  # type: ignore[attr-defined] # marks it as adapted
     pass_on(run, function, lambda fresh: adapt_companion(name, operation, fresh, convention, xp))
     return run
 

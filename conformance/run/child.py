@@ -170,7 +170,16 @@ def subject_of(name: str, backend: Backend) -> Subject:
         own |= function.convention.own_names if hasattr(function, "convention") else {}
     names = ",".join(f"{ours}={parameter}" for ours, parameter in own.items())
     return Subject(
-        name, backend.library, backend.version, problem, notes, kind, backend.profile, claims, names
+        name,
+        backend.library,
+        backend.version,
+        problem,
+        notes,
+        kind,
+        backend.profile,
+        claims,
+        backend.constraints.others,
+        names,
     )
 
 
