@@ -126,6 +126,7 @@ class Offer:
             refusal=outline.refusal,
             traits=outline.traits,
             numbers=outline.numbers,
+            sizes=outline.sizes,
             code="lacks" if lacks else "not applicable",
         )
 
