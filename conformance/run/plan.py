@@ -212,8 +212,6 @@ _LEAST, _MOST = 40, 1000
 _OF_A_FORM = 20
 #: A call with more numbers than this is not taken for an argument or a form either.
 _MOST_OF_AN_ARGUMENT = 8192
-#: Of a call without weights as its result, these are determined by as many calls at most.
-_MOST_SLICES = 16
 WIDE = ("float32", "float64")
 
 
@@ -230,7 +228,6 @@ def smallest(dtype: str = "") -> frozenset[str]:
         outline
         for outline in index()
         if outline.quick and not outline.related and outline.calls and outline.dtype in dtypes
-        if not _takes_many_calls(outline)
     ]
     for outline in sorted((outline for outline in single if outline.numbers <= _MOST), key=_size):
         # A gradient takes long to compile: those of its arguments are chosen below.
@@ -311,14 +308,8 @@ def _calls_in_half() -> Iterator[str]:
         single = outline.quick and outline.calls and not (outline.related or outline.refusal)
         if single and outline.dtype in SHORT and outline.numbers <= _MOST_OF_AN_ARGUMENT:
             gradient = outline.calls[0].operation.endswith("_vjp")  # it takes long to compile
-            shows = "NUM-5" in outline.rules and not gradient and not _takes_many_calls(outline)
-            if shows or _is_plain(outline):
+            if ("NUM-5" in outline.rules and not gradient) or _is_plain(outline):
                 yield outline.name
-
-
-def _takes_many_calls(outline: Outline) -> bool:
-    """Whether many calls determine the weights of a golden vector, because its values have few features."""
-    return not outline.group and bool(outline.sizes) and outline.sizes[4] > _MOST_SLICES * outline.sizes[6]
 
 
 def _size(outline: Outline) -> tuple[object, ...]:
