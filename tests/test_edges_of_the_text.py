@@ -5,12 +5,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from ml_dtypes import bfloat16
+from tests_support import whole_suite
 
 import attnspec
 from attnspec import Case, rules
 from attnspec.backends import load
 from attnspec.conformance import registry
 from attnspec.conformance.judge.comparison import compare
+from attnspec.conformance.judge.dtypes import LSES, is_real
 from attnspec.conformance.judge.judge import judge_outputs
 from attnspec.conformance.relations.rounding_bias import signed_mean
 from attnspec.dtypes import FORMATS
@@ -314,3 +316,30 @@ def test_a_truncated_output_exceeds_the_signed_mean_with_budgets_of_the_class_fu
     budgets = [budget("attention", call, dtype, accuracy=name)["output"] for name in ("full", "cast")]
     shares = [signed_mean(truncated, exact["output"], x, dtype=dtype, cast=cast) for x in budgets]
     assert shares[0] > 1 > shares[1]
+
+
+def test_every_call_with_an_array_of_another_dtype_may_be_refused():
+    """ERR-1 and ERR-14: calls that are refused for another fault, and copies of an lse, are no such calls."""
+    cases = [case for item in whole_suite() for case in item.calls]
+    mixed = [
+        case
+        for case in cases
+        if len({x.dtype for name, x in case.arguments.items() if is_real(x) and name not in LSES}) > 1
+    ]
+    assert {case.operation for case in mixed} >= {"attention", "quantized_attention", "paged_attention"}
+    assert [case.id for case in mixed if case.misuse is None] == []
+
+
+def test_gradients_of_heads_of_a_latent_may_be_added_in_the_storage_dtype():
+    """NUM-5 and the section Gradients of projections: a sum of 512 equal parts may be half of it."""
+    rng, of_all = np.random.default_rng(0), ("latent", "key_rotary")
+    shapes = [(1, 3, 2), (1, 3, 2), (5, 4), (5, 2), (1, 4, 2), (1, 4, 3), (1, 3, 3)]
+    names = attnspec.OPERATIONS["latent_attention_vjp"].arrays
+    head = {name: rng.normal(size=shape).astype(bfloat16) for name, shape in zip(names, shapes, strict=True)}
+    call = {name: x if name in of_all else np.repeat(x, 512, axis=0) for name, x in head.items()}
+    exact = evaluate("latent_attention_vjp", head)
+    allowed = budget("latent_attention_vjp", call, "bfloat16", accuracy="cast")
+    for name in ("d_latent", "d_key_rotary"):
+        total = sum([exact[name].astype(bfloat16)] * 512).astype(float)
+        assert (np.abs(total - 512 * exact[name]) > 0.4 * np.abs(total)).any()
+        assert (np.abs(total - 512 * exact[name]) <= allowed[name]).all()

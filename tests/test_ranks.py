@@ -212,6 +212,16 @@ def test_a_gradient_that_several_ranks_have_is_their_sum():
     assert parts["d_bias"][:, 0, 0].tolist() == [11, 11, 1100, 1100]
 
 
+@pytest.mark.parametrize("shape", [(5,), (1, 5), (4, 1, 5)])
+def test_a_bias_that_is_broadcast_to_the_queries_has_all_columns_on_each_rank(shape):
+    """It has the axes of the table, which are those of queries and of keys; positions of keys have one."""
+    arrays = {"query": np.ones((4, 3, 2)), **dict.fromkeys(("key", "value"), np.ones((4, 5, 2)))}
+    arrays |= {"bias": np.ones(shape), "key_positions": np.arange(5)}
+    shards = {"query_shards": np.array([0, 1, 3]), "key_shards": np.array([0, 2, 5])}
+    own = Cut.of("sharded_attention", arrays | shards).arguments_of(1)
+    assert (own["bias"].shape, own["key_positions"].tolist()) == (shape, [2, 3, 4])
+
+
 @pytest.mark.parametrize("said", ["0", "two", "4,4", "65", "1,", [2, 0]])
 def test_what_is_no_number_of_ranks(said):
     with pytest.raises(BackendError, match="ranks: expected different numbers from 1 to 64, such as 4"):

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from attnspec.case import Misuse
 from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
 from attnspec.conformance.suite.options import OPTIONS, draw_option
 from attnspec.conformance.suite.problem import SHAPES, Problem, Shape
@@ -320,12 +321,13 @@ def a_scale_for_each_head_of_no_keys(draw: Draw) -> Iterator[Yielded]:
         yield _call(problem, "int8")
 
 
-@chapter.group("QUANT-8", operation=_QUANTIZED)
+@chapter.group("QUANT-8", "ERR-1", operation=_QUANTIZED)
 def scales_of_another_dtype(draw: Draw) -> Iterator[Yielded]:
-    """Scales are float32 beside queries in half precision, as kernels keep them."""
+    """Scales of float32 beside half precision, as kernels keep them, are refused or used at their values."""
     for dtype, encoding in (("float16", "int8"), ("bfloat16", "e4m3fn"), ("float16", "e5m2")):
         problem = draw.problem(GROUPED, dtype)
-        yield _call(problem, encoding, scale_dtype="float32")
+        misuse = Misuse("key_scales", ("value_scales",), allowed=True)
+        yield Call(_call(problem, encoding, scale_dtype="float32"), misuse=misuse)
 
 
 @chapter.group("MASK-5", "QUANT-8", operation=_QUANTIZED, each=ENCODINGS)

@@ -117,15 +117,16 @@ def option_of_another_dtype_in_forms(draw: Draw, name: str) -> Iterator[Yielded]
         yield Call(own, operation=form, misuse=replace(Misuse(name), allowed=True))
 
 
-@chapter.group("QUANT-8")
+@chapter.group("QUANT-8", "ERR-1")
 def scales_below_half_precision(draw: Draw) -> Iterator[Yielded]:
-    """Scales of keys of float32 are below the normal numbers of float16, beside queries of float16."""
+    """Scales of float32 below the normal numbers of float16 are refused or used at their values."""
+    misuse = Misuse("key_scales", ("value_scales",), allowed=True)
     for index, name in enumerate(_QUANTIZED):
         random = np.random.default_rng(draw.number(index))
         call: dict[str, Any] = draw_call(random, "float16", STORED[name].layers, Sizes(name=name))
         call |= {own: x.astype(np.float32) for own, x in call.items() if own.endswith("_scales")}
         call |= {"key_scales": call["key_scales"] / 2**16, "scale": 2.0**15}
-        yield Call(call, operation=name)
+        yield Call(call, operation=name, misuse=misuse)
 
 
 @chapter.group("QUANT-8", "QUANT-5")
