@@ -15,7 +15,7 @@ SCHEMA = 3
 
 
 #: A run of these parts succeeds only if so many calls were judged by their values: fewer show nothing.
-FEWEST_VALUES: Mapping[str, int] = {"whole": 20, "quick": 20, "smoke": 10}
+FEWEST_VALUES: Mapping[str, int] = {"whole": 20, "level": 20, "quick": 20, "smoke": 10}
 #: How a lack of a call begins that is outside of what a backend is about.
 OUTSIDE = ("operation ", "dtype ", "encoding ")
 #: The most reasons in a line.

@@ -32,7 +32,7 @@ def outcome(*runs):
     return report.outcome.status, report.results.subjects[0].problem
 
 
-@pytest.mark.parametrize("part", ["whole", "quick", "smoke"])
+@pytest.mark.parametrize("part", ["whole", "level", "quick", "smoke"])
 def test_two_values_of_hundreds_are_no_success(part):
     least = 10 if part == "smoke" else 20
     status, problem = outcome(run_of((PASS, 2), (ONE_QUERY, 200), (LACKS, 70), (OPERATION, 5000), part=part))
