@@ -121,7 +121,7 @@ def read_claim(line: str) -> Mapping[str, str | list[str]]:
         raise SpecError(f"claim: declined: expected each once, got {rules!r}")
     for rule in (*result["deviations"], *refused):
         find_rule(rule)
-    _check("claims", result["claims"], claimable())
+    _check("claims", result["claims"], [rule for rule in claimable() if rule not in result["deviations"]])
     _check_constraints(result["constraints"])
     _check_rules(result, known)
     if 2 * int(declined) > int(offered) or (rules == "none") != (int(declined) == 0):

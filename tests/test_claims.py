@@ -343,6 +343,7 @@ def test_a_claim_lists_the_constraints_of_the_product():
         ("dtypes=float32", "dtypes=float8", "claim: dtypes: .*got 'float8'"),
         ("variants=none", "variants=MASK-3:left", "claim: variants: expected some of bottom-right"),
         ("deviations=none", "deviations=MASK-99", "rule: expected an id"),
+        ("deviations=none; claims=none", "deviations=INV-1; claims=INV-1", "claims: .*got 'INV-1'"),
         ("declined=0/", "declined=many/", "claim: declined: expected the form"),
         ("declined=0/", "declined=1/", "claim: declined: expected at most half"),
         (" none", " FOO-9", "rule: expected an id"),
