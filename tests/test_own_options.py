@@ -379,6 +379,8 @@ def test_what_is_ignored_has_to_be_names():
         ("Attn_Bias", ("bias",)),
         ("segment_ids", ("query_segment_ids", "key_segment_ids")),
         ("quer", ("query",)),
+        ("lower_triangular", ("is_causal",)),
+        ("BLOCK_M", ()),
         ("teapot", ()),
         ("dropout_p", ()),
     ],

@@ -58,7 +58,10 @@ ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "score_bias",
             "core_attention_bias",
         ),
-        "is_causal": ("causal", "use_causal_mask", "causal_mask", "is_causal_mask", "use_causal"),
+        "is_causal": (
+            *("causal", "use_causal_mask", "causal_mask", "is_causal_mask", "use_causal", "causality"),
+            *("lower_triangular", "unidirectional", "autoregressive"),
+        ),
         "query_offset": ("q_offset", "offset", "start_pos", "position_offset", "cache_position", "past_len"),
         "window": (
             "window_size",
@@ -253,6 +256,7 @@ NO_COUNTERPART: Mapping[str, str] = MappingProxyType(
         "dtype": "NUM-2 determines this",
         "device": _NO_RESULT,
         "out": _NO_RESULT,
+        **dict.fromkeys(("block_m", "block_n", "num_warps", "num_stages", "num_splits"), _NO_RESULT),
     }
 )
 
@@ -281,7 +285,7 @@ def meant(name: str) -> tuple[str, ...]:
     if name in ALIASES:
         return (name,)
     results = tuple(ours for ours, theirs in ALIASES.items() if name.lower() in theirs)
-    if results or name in NO_COUNTERPART or name.lower() in ANGLES:
+    if results or name.lower() in {*NO_COUNTERPART, *ANGLES}:
         return results
     if "window" in name.lower().split("_"):  # such as one_sided_window
         return ("window",)
