@@ -343,3 +343,30 @@ def test_gradients_of_heads_of_a_latent_may_be_added_in_the_storage_dtype():
         total = sum([exact[name].astype(bfloat16)] * 512).astype(float)
         assert (np.abs(total - 512 * exact[name]) > 0.4 * np.abs(total)).any()
         assert (np.abs(total - 512 * exact[name]) <= allowed[name]).all()
+
+
+@pytest.mark.parametrize(
+    ("profile", "share", "rate", "defined"),
+    [("fp8", 2e-5, 0, True), ("fp8", 2e-6, 0, False), ("", 0.8, 0.5, False), ("", 1.2, 0.5, True)],
+)
+def test_the_least_weight_of_an_infinite_value_is_that_of_its_row(profile, share, rate, defined):
+    """NUM-13: before dropout divides the weight, in parts of the smallest normal number without a profile."""
+    share = share if profile else share * 2.0**-126
+    value, bias = np.ones((200, 1), np.float32), np.zeros((2, 200), np.float64)
+    value[7], bias[0], bias[1, 7] = np.inf, [0, *[-30] * 199], np.log(200 * share)
+    call = {"query": np.zeros((2, 1)), "key": np.zeros((200, 1)), "value": value, "bias": bias}
+    call |= {"dropout_mask": np.ones((2, 200), bool), "dropout_rate": rate} if rate else {}
+    allowed = budget("attention", call, "float32", profile=profile)["output"]
+    assert np.isfinite(allowed[1, 0]) == defined
+
+
+@pytest.mark.parametrize(
+    ("scale", "dtype", "code"), [(636.0, "float16", 103), (135 * 2.0**114, bfloat16, 121)]
+)
+def test_a_decoded_number_that_rounds_to_the_largest_is_not_infinite(scale, dtype, code):
+    call = {"scales": np.array([scale], dtype), "codes": np.array([[code, code + 1]])}
+    case = Case("own-1", "", "quantization", "dequantize", ("QUANT-1",), call, group="own")
+    right = function("dequantize")(**call, dtype=dtype)
+    assert np.isfinite(right.astype(float)).tolist() == [[True, False]]
+    for given, status in ((right, "pass"), (np.full_like(right, np.inf), "fail"), (-right, "fail")):
+        assert judge_outputs(load("numpy-portable"), case, {"dequantized": given}).status == status

@@ -43,7 +43,7 @@ def compare(
     if (most := shares.max(initial=0.0)) <= 1:
         return float(most)
     if (form := FORMATS.get(name_of(got.dtype))) is not None:
-        wide, expected = _in_range(wide, expected, allowed, form)
+        wide, expected = _in_range(name, wide, expected, allowed, form)
     finite = np.isfinite(expected)
     same = np.where(finite, np.isfinite(wide), (wide == expected) | (np.isnan(wide) & np.isnan(expected)))
     if not same.all():
@@ -90,9 +90,12 @@ def _starts(name: str, wrong: NDArray[np.bool_]) -> tuple[str, ...]:
 
 
 def _in_range(
-    wide: NDArray[Any], expected: NDArray[Any], allowed: NDArray[Any], form: Format
+    name: str, wide: NDArray[Any], expected: NDArray[Any], allowed: NDArray[Any], form: Format
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Let the largest number stand for what is beyond it (NUM-3). One that is rounded once is infinite."""
+    """Let the largest number stand for what is beyond it, but not for a decoded infinity (NUM-3, QUANT-1).
+
+    A number that is rounded once is infinite from half a step above the largest one on.
+    """
     finite, largest = np.isfinite(expected), form.largest
     beyond = finite & (np.abs(expected) > largest)
     reaches = np.zeros(finite.shape, np.bool_)
@@ -100,7 +103,7 @@ def _in_range(
         infinite = largest + form.unit * 2.0 ** form.exponents[1]  # rounding gives infinity from here on
         reaches = finite & (np.abs(expected) >= infinite * (1 + form.unit) - allowed)
     expected = np.where(beyond, np.copysign(np.where(allowed == 0, np.inf, largest), expected), expected)
-    stands = np.isinf(wide) & (beyond | reaches) & np.isfinite(expected)
+    stands = np.isinf(wide) & (beyond | reaches) & np.isfinite(expected) & (name != "dequantized")
     return np.where(stands, np.copysign(largest, wide), wide), expected
 
 

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, permutations
 from typing import Any
 
 import numpy as np
 
 from attnspec import Case
 from attnspec.backends import Backend
+from attnspec.case import Misuse
 from attnspec.conformance.judge.budget import budgets_of
 from attnspec.conformance.judge.call import observe
 from attnspec.conformance.judge.comparison import compare
@@ -19,6 +20,7 @@ from attnspec.conformance.relations.relation import Found
 from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
 from attnspec.conformance.suite.problem import SHAPES, Problem, Shape, grid
 from attnspec.conformance.verdict import Difference
+from attnspec.dtypes import DTYPES
 
 chapter = Chapter("caching")
 
@@ -44,6 +46,16 @@ def appending(draw: Draw, count: int) -> Iterator[Yielded]:
             "new": grid(random, (*outer, count, 4), 1.0).astype(dtype),
             "lengths": lengths if isinstance(lengths, int) else lengths.astype(random.choice(_WIDTHS)),
         }
+
+
+@chapter.group("CACHE-1", "ERR-1", operation="append_cache")
+def appending_another_dtype(draw: Draw) -> Iterator[Yielded]:
+    """Numbers of more or fewer digits than the cache has are refused, or rounded once."""
+    for dtype, other in permutations(DTYPES, 2):
+        random = np.random.default_rng(draw.number())
+        cache, new = grid(random, (2, 6, 4), 1.0).astype(dtype), random.normal(size=(2, 2, 4)).astype(other)
+        misuse = Misuse("new", allowed=True)
+        yield Call({"cache": cache, "new": new, "lengths": 3}, misuse=misuse)
 
 
 @chapter.group("CACHE-3", each=tuple(_CUTS))

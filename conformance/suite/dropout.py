@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from attnspec.conformance.judge.dtypes import lse_dtype
 from attnspec.conformance.judge.judge import judge_outputs
 from attnspec.conformance.relations.chance import (
     as_with_the_mask,
@@ -173,6 +174,19 @@ def gradients_of_the_mask(draw: Draw) -> Iterator[Yielded]:
     """The gradients are those of attention with the mask of the forward pass."""
     for problem in draw.problems((*MASKED[:2], GROUPED[0])):
         arguments = _with_seed(_with_cotangent(problem), 0.5)
+        yield _relate(arguments, run=_AS_WITH_THE_MASK, operation=_BACKWARD)
+
+
+@chapter.group("DROP-11", operation=_BACKWARD, each=(*_OPTIONS, "d_lse"))
+def gradients_of_the_mask_with(draw: Draw, option: str) -> Iterator[Yielded]:
+    """The gradients are those of attention with the mask of the call, beside another option."""
+    for problem in draw.problems(MASKED[:1]):
+        if option == "d_lse":
+            given = {"d_lse": problem.array(*problem.shape[:-1]).astype(lse_dtype(str(problem.query.dtype)))}
+        else:
+            needs, own = draw_option(problem, option)
+            given = needs | own
+        arguments = _with_seed(_with_cotangent(problem) | given, 0.5)
         yield _relate(arguments, run=_AS_WITH_THE_MASK, operation=_BACKWARD)
 
 

@@ -15,14 +15,16 @@ from attnspec.conformance.suite.quantization import (
     TILED,
     draw_codes,
     draw_scales,
+    shape_of_scales,
 )
 from attnspec.dtypes import SHORT
 
 chapter = Chapter("quantization")
 
 _LOW_PRECISION = "low_precision_attention"
-#: The options that may be applied in the wrong order to a scale, or that change weights.
-_OPTIONS = ("scale", "softcap", "bias", "is_causal", "key_lengths", "sinks", "dropout", "positions")
+#: The options; first those that may be applied in the wrong order to a scale, or that change weights.
+_FIRST = ("scale", "softcap", "bias", "is_causal", "key_lengths", "sinks", "dropout", "positions")
+_OPTIONS = (*_FIRST, *(name for name in OPTIONS if name not in _FIRST))
 _NAMES = ("query", "key", "value")
 
 
@@ -30,7 +32,7 @@ def _low_precision_call(problem: Problem, encoding: str, granularity: str = "hea
     arguments: dict[str, Any] = {"encoding": encoding}
     for name in _NAMES:
         shape = problem.arguments[name].shape
-        own = (*shape[:-1], 1) if granularity == "token" else (*shape[:-2], 1, 1)
+        own = shape_of_scales(shape, granularity)
         arguments[f"{name}_codes"] = draw_codes(problem.random, encoding, shape)
         arguments[f"{name}_scales"] = draw_scales(problem.random, encoding, own, str(problem.query.dtype))
     return arguments
@@ -42,6 +44,21 @@ def codes_throughout(draw: Draw, encoding: str) -> Iterator[Yielded]:
     for index, shape in enumerate((PLAIN, GROUPED)):
         for problem in draw.in_each_dtype(shape, index=index):
             yield _low_precision_call(problem, encoding, ("head", "token")[index])
+
+
+@chapter.group("QUANT-10", "QUANT-5", operation=_LOW_PRECISION, each=("channel", "block of features"))
+def scales_of_features_throughout(draw: Draw, granularity: str) -> Iterator[Yielded]:
+    """Scales depend on the feature, so that they are no factor of the scores."""
+    for problem in draw.problems((GROUPED,)):
+        yield _low_precision_call(problem, "e4m3fn", granularity)
+
+
+@chapter.group("QUANT-10", "QUANT-1", operation=_LOW_PRECISION, each=ENCODINGS[1:-1])
+def codes_of_signed_bytes_throughout(draw: Draw, encoding: str) -> Iterator[Yielded]:
+    """The arrays of codes have a signed dtype, so half of the codes are negative numbers."""
+    for problem in draw.problems((PLAIN,)):
+        call = _low_precision_call(problem, encoding)
+        yield call | {name: x.view(np.int8) for name, x in call.items() if name.endswith("_codes")}
 
 
 @chapter.group("QUANT-10", operation=_LOW_PRECISION, each=_OPTIONS)

@@ -212,6 +212,16 @@ def attention_factor(draw: Draw, of: str) -> Iterator[Yielded]:
         yield Call(arguments, ("POS-14", "POS-4", *(["POS-12"] if of == "table" else [])))
 
 
+@chapter.group("POS-11", "POS-14", "POS-15", operation="rotary", each=("attention factor", "sections"))
+def given_frequencies_beside(draw: Draw, what: str) -> Iterator[Yielded]:
+    """Given frequencies have an attention factor, as those of YaRN, or sections of several axes."""
+    for random, dtype in draw.generators(2):
+        arguments, rows, rotated = _features(random, dtype, 0)
+        own = {"attention_factor": 1.25} if what != "sections" else _by_sections(random, dtype, rows, rotated)
+        given = {"inverse_frequencies": grid(random, (rotated // 2,), 0.5).astype(lse_dtype(dtype))}
+        yield Call(arguments | given | own, ("POS-15" if what == "sections" else "POS-14", "POS-11"))
+
+
 @chapter.group("POS-15", operation="rotary", each=tuple(_SECTIONS))
 def sections_of_pairs(draw: Draw, sections: str) -> Iterator[Yielded]:
     """Each section takes the position of its own axis, with and without an offset."""

@@ -142,6 +142,25 @@ def zero_points(draw: Draw, granularity: str) -> Iterator[Yielded]:
         }
 
 
+@chapter.group("QUANT-1", operation="dequantize", each=tuple(name for name in CODES if name != "e2m1fn"))
+def codes_of_signed_bytes(draw: Draw, encoding: str) -> Iterator[Yielded]:
+    """The array of codes has a signed dtype, so half of the codes are negative numbers."""
+    for random, dtype in draw.generators(1):
+        scales = draw_scales(random, encoding, (3, 1), dtype)
+        codes: Any = draw_codes(random, encoding, (3, 8))
+        codes[:, :2] |= 0x80
+        yield {"scales": scales, "codes": codes.view(np.int8), "encoding": encoding}
+
+
+@chapter.group("QUANT-5", operation="dequantize")
+def blocks_of_heads_and_entries(draw: Draw) -> Iterator[Yielded]:
+    """Several heads or batch entries have one scale, and others have another one."""
+    for shape in ((2, 1, 1), (2, 2, 5, 1), (1, 4, 1, 2)):
+        for random, dtype in draw.generators(1):
+            codes = draw_codes(random, "int8", (4, 4, 5, 6))
+            yield {"scales": draw_scales(random, "int8", shape, dtype), "codes": codes}
+
+
 @chapter.group("QUANT-5", operation="dequantize", each=tuple(_GRANULARITIES))
 def granularities(draw: Draw, granularity: str) -> Iterator[Yielded]:
     """Scales belong to a tensor, a head, a token, a channel or a block."""
@@ -164,6 +183,14 @@ def products_below_the_normal_numbers(draw: Draw) -> Iterator[Yielded]:
         codes: Any = draw_codes(random, "e4m3fn", (4, 8))
         scales = (random.normal(size=(4, 1)) * 2.0**-17).astype(np.float16)
         yield {"scales": scales, "codes": codes, "encoding": "e4m3fn"}
+
+
+@chapter.group("QUANT-1", operation="dequantize")
+def products_beyond_the_largest_number(_draw: Draw) -> Iterator[Yielded]:
+    """Products are above the largest number by less than half a step, and round to it, or are infinite."""
+    for dtype, scale, code in (("float16", 636.0, 103), ("bfloat16", 135 * 2.0**114, 121)):
+        codes = np.array([[code, -code, code + 1, -code - 1]], np.int8)
+        yield {"scales": np.array([scale], dtype), "codes": codes}
 
 
 @chapter.group("QUANT-6", "QUANT-7", operation="dequantize_blocks", each=tuple(BLOCKS))
@@ -223,12 +250,13 @@ def _call(
         shape = problem.arguments[name].shape
         arguments[f"{name}_codes"] = draw_codes(problem.random, encoding, shape)
         arguments[f"{name}_scales"] = draw_scales(
-            problem.random, encoding, _shape_of_scales(shape, granularity), dtype
+            problem.random, encoding, shape_of_scales(shape, granularity), dtype
         )
     return arguments
 
 
-def _shape_of_scales(shape: tuple[int, ...], granularity: str) -> tuple[int, ...]:
+def shape_of_scales(shape: tuple[int, ...], granularity: str) -> tuple[int, ...]:
+    """Return the shape of the scales of codes of a shape."""
     parts = _PARTS[granularity]
     if parts is None:
         return (1,)
@@ -265,7 +293,7 @@ def codes_with_zero_points(draw: Draw, granularity: str) -> Iterator[Yielded]:
     for problem in draw.problems((GROUPED,)):
         arguments = _call(problem, "int8", granularity)
         for name in ("key", "value"):
-            shape = _shape_of_scales(problem.arguments[name].shape, granularity)
+            shape = shape_of_scales(problem.arguments[name].shape, granularity)
             points = problem.random.integers(-128, 128, shape).astype(np.int8)
             arguments[f"{name}_zero_points"] = points
             arguments[f"{name}_scales"] = (arguments[f"{name}_scales"] * 0.5).astype(problem.query.dtype)
@@ -312,6 +340,14 @@ def blocks_of_many_tokens(draw: Draw, blocks: int) -> Iterator[Yielded]:
         for name in ("key_scales", "value_scales"):
             call[name] = call[name][..., :blocks, :]
         yield call
+
+
+@chapter.group("QUANT-8", "QUANT-5", operation=_QUANTIZED)
+def blocks_of_many_heads(draw: Draw) -> Iterator[Yielded]:
+    """Two heads have one scale, and the next two another one."""
+    for problem in draw.problems((Shape((2, 4), 3, 5, 8, 4),)):
+        call = _call(problem, "int8")
+        yield call | {name: call[name][:, ::2] for name in ("key_scales", "value_scales")}
 
 
 @chapter.group("QUANT-5", "SHAPE-7", operation=_QUANTIZED)

@@ -119,6 +119,36 @@ def forms_with(draw: Draw, option: str) -> Iterator[Yielded]:
         yield _case(random, dtype, sizes, option)
 
 
+@chapter.group("STACK-2", each=tuple(name for name in OPTIONS if name not in ("nothing", "all together")))
+def option_alone(draw: Draw, option: str) -> Iterator[Yielded]:
+    """Each option acts alone in every stack, for kernels that have few of them and one encoding."""
+    names = [name for name in STACKS if option in options_of(STACKS[name].layers)]
+    calls = [replace(_REST, name=name, encoding="int8", listed=16) for name in names]
+    for random, dtype, sizes in draw_in_turn(draw, *calls):
+        case = _case(random, dtype, sizes, option)
+        own = {name: x for name, x in case.arguments.items() if not name.endswith("_zero_points")}
+        yield replace(case, arguments=own)
+
+
+@chapter.group("STACK-2", "PAGE-7", "MASK-14")
+def positions_of_keys_and_the_last_place(draw: Draw) -> Iterator[Yielded]:
+    """Keys in pages have positions, and the last query is at the last place that the pages hold."""
+    names = [name for name in STORED if "paged" in STORED[name].layers]
+    for random, dtype, sizes in draw_in_turn(draw, *(Sizes(name=name, encoding="int8") for name in names)):
+        case = _case(random, dtype, sizes, "positions")
+        own = {name: x for name, x in case.arguments.items() if name != "query_positions"}
+        yield replace(case, arguments=own, rules=("STACK-2", "PAGE-7", "MASK-14"))
+
+
+@chapter.group("SOFT-5", "STACK-2")
+def sinks_of_minus_infinity(draw: Draw) -> Iterator[Yielded]:
+    """A sink of minus infinity is no sink, beside others that are finite."""
+    for random, dtype, sizes in draw_in_turn(draw, *(Sizes(name=name) for name in (*FORMS, *SERVED))):
+        case = _case(random, dtype, sizes, "sinks")
+        sinks = np.where([True, False] * 2, case.arguments["sinks"], -np.inf).astype(dtype)
+        yield replace(case, arguments={**case.arguments, "sinks": sinks}, rules=("SOFT-5", "STACK-2"))
+
+
 @chapter.group("STACK-2", each=_PAIRS)
 def two_options(draw: Draw, pair: tuple[str, ...]) -> Iterator[Yielded]:
     """One option acts in a form, or two at once, for kernels that have few of them and one encoding."""

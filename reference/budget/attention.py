@@ -215,10 +215,10 @@ def attention_budget(  # noqa: PLR0915  # the formulas of the chapter, one after
     if inherited is not None:
         error = error + (q + p_error) @ repeat_heads(inherited[2], s.shape)
     if np.isinf(arrays[2]).any():
-        least_weight = max(
-            storage.normal, 2 * profile.least * (whole.max(initial=0.0) / RAISED + 1 / NORMALISED)
-        )
-        elements = elements | undefined_elements(arrays, arguments, allowed, q < least_weight)
+        most = whole.max(axis=-1, keepdims=True, initial=0.0)
+        least_weight = np.maximum(storage.normal, 2 * profile.least * (most / RAISED + 1 / NORMALISED))
+        light = (p < least_weight) | (kept == 0)
+        elements = elements | undefined_elements(arrays, arguments, allowed, light)
     budgets = {"output": add_rounding(output, error, storage), "lse": of_lse, "weights": weights, **asked}
     beyond = {"output": elements, "weights": rows[..., None]}
     return {name: np.where(beyond.get(name, rows), np.inf, budget) for name, budget in budgets.items()}

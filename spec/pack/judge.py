@@ -4,7 +4,7 @@
     python judge.py my_module float16 cast       # the class of budget of half precision: cast or full
 
 A function takes the arrays of its operation by position, options and other arrays by name, and returns an
-output or a tuple. The dtype bfloat16 needs the package ml_dtypes.
+output, a tuple or a list. The dtype bfloat16 needs the package ml_dtypes.
 """
 
 import importlib
@@ -168,7 +168,7 @@ def judge(case, function, dtype, accuracy="full"):
         return "expected the arguments to be unchanged, got others"
     if any(np.asarray(x).tobytes() != copy for x, copy in LAST):
         return "expected the results of the call before to be unchanged, got others"
-    returned = returned if isinstance(returned, tuple) else (returned,)
+    returned = returned if isinstance(returned, tuple | list) else (returned,)
     LAST[:] = [(x, np.asarray(x).tobytes()) for x in returned]
     names = [*case["results"], *asked]
     if len(returned) != len(names):
