@@ -226,6 +226,13 @@ def test_another_offset_than_that_of_the_length_is_declined():
             Unsupported, match="the last query of the function is at the last key of the length"
         ):
             backend.attention(query, key, key, is_causal=True, **options)
+    # An offset of 0 is none, and the last query is at the last key, which is past this length.
+    backend = describe(
+        decode, at_length=True, names={"key_lengths": "key_lengths"}, dialect={"MASK-3": "bottom-right"}
+    )
+    with pytest.raises(Unsupported, match="at the last key of the length"):
+        backend.attention(query, key, key, is_causal=True, query_offset=0, key_lengths=3)
+    assert backend.attention(query, key, key, is_causal=True, query_offset=0).shape == (3, 4)
 
 
 def test_a_required_past_is_empty_where_a_call_has_none():

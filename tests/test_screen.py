@@ -132,8 +132,8 @@ LAME = tuple(verdict for verdict in PERFECT.verdicts if verdict.rules != ("MASK-
 DEVIATING = tuple(replace(x, status="deviation", rule="SOFT-1", variant="other") for x in PERFECT.verdicts)
 ALL_BUT_CACHED = ", ".join(level.name for level in levels() if level.name != "cached")
 COMPANIONS = (
-    "projected, multi-head, paged, paged-attention, packed, merged, latent, selective, stacked, sharded, "
-    "decoded, quantized, low-precision, rotary, rotary-scaled, alibi"
+    "seeded-dropout, block-sparse, listed, projected, multi-head, paged, paged-attention, packed, merged, "
+    "latent, selective, stacked, sharded, decoded, quantized, low-precision, rotary, rotary-scaled, alibi"
 )
 TWO = replace(
     PERFECT,
@@ -236,7 +236,8 @@ def test_the_headline_names_the_edge_that_all_failures_share(failing, edge):
     start = f"conforms but for calls {edge}: " if edge else "does not conform: "
     assert line(*passing).startswith(start + f"{len(failing)} case")
     at_the_edge = [replace(one, traits=(traits.EMPTY, traits.NOTHING)) for one in passing]
-    assert line(*at_the_edge).startswith("does not conform: ")
+    for others in ([], passing):
+        assert line(*others, *at_the_edge).startswith("does not conform: ")
 
 
 def test_one_bad_backend_leaves_the_other_its_levels_and_a_wrong_value_is_no_refusal():

@@ -110,7 +110,7 @@ def test_differences(difference, line):
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
-        ({"ignored": "mask"}, "equals the result without `mask`: accepted, and changes nothing in float32"),
+        ({"ignored": "mask"}, "equals the result without `mask`: accepted, and changes nothing in this call"),
         (
             {"rule": "NUM-5", "variant": "storage", "precision": "float16"},
             "within the budget of the variant `storage` of NUM-5: some step is done in float16",

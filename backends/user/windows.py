@@ -18,9 +18,10 @@ def with_own_places(call: Mapping[str, Any], convention: Convention, taken: Cont
     the options that the function takes or always applies. One number for a window says how far a query looks
     back, and causality closes the right side. If the function has no causality, the number closes it.
     """
-    call = _with_end_at_length(call, convention) if convention.at_length else dict(call)
+    call = dict(call)
     if convention.from_end and type(call.get("query_offset")) is int and call["query_offset"] == 0:
         del call["query_offset"]
+    call = _with_end_at_length(call, convention) if convention.at_length else call
     window = call.get("window")
     if not isinstance(window, tuple) or len(window) != 2:
         return call

@@ -99,11 +99,12 @@ def _values_verdict(report: Report, subject: Subject) -> str:
 
 
 def _edge_of(failing: Sequence[Verdict], verdicts: Iterable[Verdict]) -> str:
-    """Return the words for the edge that all failing cases share, if more calls without it pass."""
+    """Say which edge all failing cases share, if most calls with it fail and others pass."""
     for edges in _EDGES:
         if all({*edges} & {*verdict.traits} for verdict in failing):
-            passing = [x for x in verdicts if x.status == "pass" and not {*edges} & {*x.traits}]
-            return " or ".join(TRAITS[edge] for edge in edges) if len(passing) > len(failing) else ""
+            passing = [bool({*edges} & {*x.traits}) for x in verdicts if x.status == "pass"]
+            clear = passing.count(True) < len(failing) < passing.count(False)
+            return " or ".join(TRAITS[edge] for edge in edges) if clear else ""
     return ""
 
 

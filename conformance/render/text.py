@@ -168,8 +168,7 @@ def resemblances(verdict: Verdict) -> Iterator[str]:
     """Describe what the result resembles: a variant, another call, a precision that is too low."""
     rule = verdict.main_rule
     if verdict.ignored:
-        within = f" in {verdict.dtype}" if verdict.dtype else ""
-        yield f"equals the result without `{verdict.ignored}`: accepted, and changes nothing{within}"
+        yield f"equals the result without `{verdict.ignored}`: accepted, and changes nothing in this call"
     if verdict.precision:
         named = f"the variant `{verdict.variant}` of {rule}" if verdict.variant else rule
         yield f"within the budget of {named}: some step is done in {verdict.precision}"
