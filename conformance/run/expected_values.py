@@ -30,17 +30,20 @@ _COSTLY = 150
 def chapters(only: str | None = None) -> Iterator[tuple[str, list[Case]]]:
     """Yield each chapter with the cases whose values an oracle must compute, each fingerprint once.
 
-    A case has no `outputs` unless all cases of its fingerprint are judged without their weights.
+    A call of several chapters is one of the first. A case has no `outputs` unless all cases of its fingerprint are judged without their weights.
     """
+    earlier: set[str] = set()
     for chapter, cases in groupby(_generated_cases(), key=lambda case: case.chapter):
-        if only not in (None, chapter):
-            continue
         first: dict[str, Case] = {}
         for case in cases:
+            if case.fingerprint in earlier:
+                continue
             whole = "weights" in case.outputs or not case.outputs
             if whole or case.fingerprint not in first:
                 first[case.fingerprint] = replace(case, outputs=()) if whole else case
-        yield chapter, [*first.values()]
+        earlier |= first.keys()
+        if only in (None, chapter):
+            yield chapter, [*first.values()]
 
 
 def _generated_cases() -> Iterator[Case]:
