@@ -30,7 +30,8 @@ _COSTLY = 150
 def chapters(only: str | None = None) -> Iterator[tuple[str, list[Case]]]:
     """Yield each chapter with the cases whose values an oracle must compute, each fingerprint once.
 
-    A call of several chapters is one of the first. A case has no `outputs` unless all cases of its fingerprint are judged without their weights.
+    A call of several chapters is one of the first. A case has no `outputs` unless all cases of its
+    fingerprint are judged without their weights.
     """
     earlier: set[str] = set()
     for chapter, cases in groupby(_generated_cases(), key=lambda case: case.chapter):
