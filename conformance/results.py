@@ -35,6 +35,7 @@ class Subject:
     profile: str = ""  # the profile by whose budget it is judged, or empty
     claims: str = ""  # the rules that it claims, with commas between them
     constraints: str = ""  # those that no case is generated to fit
+    options: str = ""  # those that its functions have, with commas between them
     names: str = ""  # its own names of arguments, such as ``mask=attn_mask``, with commas between them
 
 

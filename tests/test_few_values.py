@@ -4,9 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from attnspec.backends import describe
 from attnspec.conformance.attribution.report import Report
 from attnspec.conformance.render.summary import backend_lines
 from attnspec.conformance.results import Header, Run, Shard, Subject, gather, join_shards
+from attnspec.conformance.run.child import subject_of
 from attnspec.conformance.verdict import Verdict
 
 SUBJECT = Subject("k", "numpy", "2")
@@ -93,3 +95,22 @@ def test_a_dtype_in_which_no_value_was_judged_is_named(groups, part, said):
     lines = [*backend_lines(report, SUBJECT)]
     assert ("no value was judged in float16" in lines) == said
     assert not any("bfloat16" in line for line in lines if "no value" in line)
+
+
+@pytest.mark.parametrize(("traits", "part", "line"), [
+    (("mask",), "quick", "no value was judged with softcap, window"),
+    (("mask", "softcap", "window"), "quick", ""),
+    (("mask",), "chosen", ""),
+])  # fmt: skip
+def test_an_option_with_which_no_value_was_judged_is_named(traits, part, line):
+    refused = replace(REFUSED, traits=("softcap",))
+    report = Report(gather([run_of((replace(PASS, traits=traits), 20), (refused, 1), part=part)]))
+    lines = [*backend_lines(report, replace(SUBJECT, options="mask,softcap,window"))]
+    assert [text for text in lines if "no value" in text] == [line] * bool(line)
+
+
+def test_the_options_of_a_backend_are_those_of_its_functions():
+    def attention(query, key, value, *, window=None, scale=None, return_lse=False):
+        raise NotImplementedError
+
+    assert subject_of("k", describe(attention)).options == "scale,window"

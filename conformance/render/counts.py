@@ -118,6 +118,13 @@ def dtypes_line(verdicts: Iterable[Verdict]) -> str:
     return f"no value was judged in {' and '.join(others)}" if judged and others else ""
 
 
+def options_line(options: str, verdicts: Iterable[Verdict]) -> str:
+    """Name the options that a backend has, and with which no value was judged. Empty if there are none."""
+    judged = [{*x.traits} for x in verdicts if not x.refusal and x.status != "unsupported"]
+    others = {*options.split(",")}.difference(*judged) - {""}
+    return f"no value was judged with {', '.join(sorted(others))}" if judged and others else ""
+
+
 def time_line(verdicts: Sequence[Verdict]) -> str:
     """Return the time of judging, and a case that took a large part of it."""
     seconds = sum(verdict.seconds for verdict in verdicts)

@@ -17,6 +17,7 @@ from attnspec.conformance.render.counts import (
     gradients_line,
     left_out_line,
     number_of,
+    options_line,
     some,
     time_line,
     unsupported_line,
@@ -274,9 +275,10 @@ def backend_lines(report: Report, subject: Subject, *, every: bool = True) -> It
         elif report.outcome_of(subject) is not Outcome.FAILS:
             yield from filter(None, [unsupported_line(verdicts)])
         yield from declined_lines(verdicts, report.seed)
-        lines = (left_out_line, gradients_line, budget_line, dtypes_line, time_line)
-        chosen = report.results.headers[0].part == "chosen"
-        yield from filter(None, (line(verdicts) for line in lines if not (chosen and line is dtypes_line)))
+        lines = [left_out_line(verdicts), gradients_line(verdicts), budget_line(verdicts)]
+        if report.results.headers[0].part != "chosen":
+            lines += [dtypes_line(verdicts), options_line(subject.options, verdicts)]
+        yield from filter(None, [*lines, time_line(verdicts)])
 
 
 def _is_judged(report: Report, subject: Subject) -> bool:

@@ -169,6 +169,10 @@ def subject_of(name: str, backend: Backend) -> Subject:
     for function in (*backend.companions.values(), backend.attention):
         own |= function.convention.own_names if hasattr(function, "convention") else {}
     names = ",".join(f"{ours}={parameter}" for ours, parameter in own.items())
+    offer = offer_of(backend)
+    taken = offer.functions.items() if offer else ()
+    every = (x for operation, names in taken for x in OPERATIONS[operation].options if x in names)
+    options = ",".join(dict.fromkeys(x for x in every if not x.startswith("return_")))
     return Subject(
         name,
         backend.library,
@@ -179,6 +183,7 @@ def subject_of(name: str, backend: Backend) -> Subject:
         backend.profile,
         claims,
         backend.constraints.others,
+        options,
         names,
     )
 
