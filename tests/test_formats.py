@@ -132,7 +132,7 @@ def test_markdown():
         ),
         (
             Report(replace(PERFECT, verdicts=(*PERFECT.verdicts, FAIL)), [KNOWN]),
-            "core, strict, grouped, biased, 25 more, 1 known failure",
+            "core, strict, grouped, biased, 27 more, 1 known failure",
             "yellow",
         ),
     ],

@@ -55,7 +55,7 @@ def _in_short(report: Report, subject: Subject) -> str:
     standings = report.standings(subject)
     reached = [standing.level for standing in standings if standing.reached]
     other = [standing.level for standing in standings if not standing.reached]
-    if reached and len(standings) == len(levels()) and len(other) < len(reached):
+    if "core" in reached and len(standings) == len(levels()) and len(other) < len(reached):
         return f"all but {', '.join(other)}" if other else "all"
     return levels_line(report, subject)
 
