@@ -279,7 +279,7 @@ def results():
 
 
 def test_levels_by_backend_then_the_rules_of_core_side_by_side():
-    text = overview(Report(results()), width=240)
+    text = overview(Report(results()), width=300)
     assert text.startswith("levels reached")
     assert "core lacks SCORE-3 (deviation)" in text
     assert row(text, "torch-portable")[0].startswith("all but masked, cached")
