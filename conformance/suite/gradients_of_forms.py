@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from attnspec.conformance.suite.alone import draw_alone, draw_option_alone, optional_of
 from attnspec.conformance.suite.drawn_stacks import (
     OPTIONS,
     TOGETHER,
@@ -25,6 +26,7 @@ from attnspec.conformance.suite.problem import GROUPED, grid
 from attnspec.conformance.suite.stacks import FOUR, STORED, TILES, UNEVEN
 from attnspec.conformance.suite.stacks_at_sizes import WIDE, far_window
 from attnspec.conformance.suite.words import draw_in_turn
+from attnspec.operations.operation import primal
 
 chapter = Chapter("gradients")
 
@@ -35,6 +37,14 @@ _RULES = {
     "listed_attention": "SPARSE-12",
     "latent_attention": "LATENT-5",
 }
+#: Other groups have these with the cotangent of the output alone.
+_MET = (
+    ("latent_attention", "scale"),
+    ("latent_attention", "dropout_mask"),
+    ("block_sparse_attention", "bias"),
+    ("block_sparse_attention", "is_causal"),
+    ("listed_attention", "bias"),
+)
 _OPTIONS = tuple(name for name in OPTIONS if name not in ("nothing", "left padding"))
 
 
@@ -49,6 +59,25 @@ def gradients_in_forms_with(draw: Draw, option: str) -> Iterator[Yielded]:
         call = draw_call(random, dtype, STORED[sizes.name].layers, sizes, option)
         rules = tuple(dict.fromkeys((_RULES[sizes.name], "STACK-2", *OPTIONS[option][0])))
         yield Call(call | _cotangents(random, call), rules, operation=f"{sizes.name}_vjp")
+
+
+@chapter.group("PACK-7", "SPARSE-12", "LATENT-5", each=optional_of("packed_attention_vjp"))
+def gradients_alone_with(draw: Draw, name: str) -> Iterator[Yielded]:
+    """One argument acts in the backward pass of a form, beside the cotangent of the output alone."""
+    names = [form for form in _RULES if (form, name) not in _MET]
+    for call in draw_alone(draw, name, [f"{form}_vjp" for form in names], _cotangent):
+        rules = (_RULES[primal(call.operation)], *call.rules)
+        yield replace(call, rules=rules)
+
+
+@chapter.group("GRAD-9", "SHARD-10", each=("query_positions", "key_positions"))
+def gradients_of_positions_alone(draw: Draw, name: str) -> Iterator[Yielded]:
+    """Queries or keys alone have positions, beside causality."""
+    for operation, rule in (("attention_vjp", "GRAD-9"), ("sharded_attention_vjp", "SHARD-10")):
+        problem = draw.problem(GROUPED[0], "float32")
+        arrays = split(problem, Mesh(2)) if rule == "SHARD-10" else problem.arguments
+        call = draw_option_alone(problem, operation, name, arrays | cotangents(problem))
+        yield replace(call, rules=(rule, *call.rules))
 
 
 @chapter.group("PACK-7", "SPARSE-12", "LATENT-5", "STACK-2", each=tuple(TOGETHER))
@@ -134,3 +163,7 @@ def _cotangents(random: np.random.Generator, call: dict[str, Any]) -> dict[str, 
         "d_output": grid(random, (*query.shape[:-1], depth), 1.0).astype(query.dtype),
         "d_lse": grid(random, query.shape[:-1], 1.0).astype(wide),
     }
+
+
+def _cotangent(random: np.random.Generator, call: dict[str, Any]) -> dict[str, Any]:
+    return {"d_output": _cotangents(random, call)["d_output"]}

@@ -1,10 +1,12 @@
 """Codes of queries, keys and values, and weights of 8 bits: the rules QUANT-10 and QUANT-11."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from attnspec.conformance.suite.alone import draw_option_alone
 from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
 from attnspec.conformance.suite.options import OPTIONS, draw_option
 from attnspec.conformance.suite.problem import Problem, Shape
@@ -70,6 +72,17 @@ def options_beside_codes_throughout(draw: Draw, option: str) -> Iterator[Yielded
         yield Call(
             _low_precision_call(problem, encoding, "token") | needs | own, ("QUANT-10", OPTIONS[option].rule)
         )
+
+
+@chapter.group(
+    "QUANT-10", operation=_LOW_PRECISION, each=("dropout_rate", "query_positions", "key_positions")
+)
+def alone_beside_codes_throughout(draw: Draw, name: str) -> Iterator[Yielded]:
+    """An argument acts beside what it needs and nothing else."""
+    problem = draw.problem(PLAIN, "float32")
+    codes = _low_precision_call(problem, "int8", "token")
+    call = draw_option_alone(problem, _LOW_PRECISION, name, codes)
+    yield replace(call, rules=("QUANT-10", *call.rules))
 
 
 @chapter.group("SOFT-8", "QUANT-10", operation=_LOW_PRECISION)

@@ -1,11 +1,13 @@
 """The chapter `sharding`: queries, keys and heads that are spread over ranks."""
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from attnspec.conformance.suite.alone import draw_option_alone
 from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
 from attnspec.conformance.suite.options import FORMS, PER_ENTRY, segments, sinks
 from attnspec.conformance.suite.orders import ORDERS, Mesh, in_turn, split, split_in_order
@@ -46,6 +48,14 @@ def with_an_option(draw: Draw, name: str) -> Iterator[Yielded]:
     for problem, mesh in in_turn(draw, (_WHOLE, _PLAIN), _TURNS[len(name) % 4 :] + _TURNS):
         own = option.needs(problem) | option.draw(problem)
         yield Call(split(problem, mesh) | own, ("SHARD-1", "STACK-2", option.rule))
+
+
+@chapter.group("SHARD-1", "STACK-2", "MASK-14", operation=_OPERATION)
+def positions_of_queries_alone(draw: Draw) -> Iterator[Yielded]:
+    """Queries have positions, and keys have those of their rows."""
+    problem = draw.problem(_WHOLE, "float32")
+    call = draw_option_alone(problem, _OPERATION, "query_positions", split(problem, Mesh(2)))
+    yield replace(call, rules=())
 
 
 @chapter.group("NUM-14", "SHARD-1", operation=_OPERATION)

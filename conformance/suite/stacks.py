@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from attnspec.conformance.suite.alone import ALONE, draw_alone, optional_of
 from attnspec.conformance.suite.drawn_stacks import (
     ENCODINGS,
     OPTIONS,
@@ -111,33 +112,27 @@ def several_forms(draw: Draw) -> Iterator[Yielded]:
 @chapter.group("STACK-2", each=tuple(OPTIONS)[1:])
 def forms_with(draw: Draw, option: str) -> Iterator[Yielded]:
     """Each option of attention acts in a form or a stack as it does without forms."""
-    place = tuple(OPTIONS).index(option)
-    names = [name for name in STORED if option in options_of(STORED[name].layers)]
-    chosen = [name for name in names if name in (*FORMS, *SERVED) or _turn(name, place)]
-    calls = [replace(_REST if len(name) % 2 else Sizes(), name=name) for name in chosen]
+    calls = [replace(_REST if len(name) % 2 else Sizes(), name=name) for name in _chosen(option)]
     for random, dtype, sizes in draw_in_turn(draw, *calls):
         yield _case(random, dtype, sizes, option)
 
 
-@chapter.group("STACK-2", each=tuple(name for name in OPTIONS if name not in ("nothing", "all together")))
-def option_alone(draw: Draw, option: str) -> Iterator[Yielded]:
-    """Each option acts alone in every stack, for kernels that have few of them and one encoding."""
-    names = [name for name in STACKS if option in options_of(STACKS[name].layers)]
-    calls = [replace(_REST, name=name, encoding="int8", listed=16) for name in names]
-    for random, dtype, sizes in draw_in_turn(draw, *calls):
-        case = _case(random, dtype, sizes, option)
-        own = {name: x for name, x in case.arguments.items() if not name.endswith("_zero_points")}
-        yield replace(case, arguments=own)
+def _chosen(option: str) -> list[str]:
+    """Name the forms, the stacks of served models and a part of the others, if they have an option."""
+    place = tuple(OPTIONS).index(option)
+    names = [name for name in STORED if option in options_of(STORED[name].layers)]
+    return [name for name in names if name in (*FORMS, *SERVED) or _turn(name, place)]
 
 
-@chapter.group("STACK-2", "PAGE-7", "MASK-14")
-def positions_of_keys_and_the_last_place(draw: Draw) -> Iterator[Yielded]:
-    """Keys in pages have positions, and the last query is at the last place that the pages hold."""
-    names = [name for name in STORED if "paged" in STORED[name].layers]
-    for random, dtype, sizes in draw_in_turn(draw, *(Sizes(name=name, encoding="int8") for name in names)):
-        case = _case(random, dtype, sizes, "positions")
-        own = {name: x for name, x in case.arguments.items() if name != "query_positions"}
-        yield replace(case, arguments=own, rules=("STACK-2", "PAGE-7", "MASK-14"))
+@chapter.group("STACK-2", each=tuple(ALONE))
+def alone(draw: Draw, name: str) -> Iterator[Yielded]:
+    """One argument acts in each form and stack, beside what it needs and nothing else."""
+    option = ALONE[name]
+    # Other groups have such calls in float32 of every second operation, and of every form.
+    met = {own for own in _chosen(option)[::2] if "quantized" not in STORED[own].layers}
+    met |= {*FORMS} if option in _COMMON and option != "bias" else set()
+    met = set() if name in ("left_padding", "query_positions", "key_positions") else met
+    yield from draw_alone(draw, name, [own for own in STORED if own not in met and name in optional_of(own)])
 
 
 @chapter.group("SOFT-5", "STACK-2")

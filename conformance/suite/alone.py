@@ -1,0 +1,105 @@
+"""Draws calls in which one argument stands alone.
+
+A function is judged on calls all of whose arguments it has. If it has one option and ignores it, only such a
+call shows this.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from attnspec import OPERATIONS
+from attnspec.conformance.suite import options
+from attnspec.conformance.suite.drawn_stacks import OPTIONS, Arguments, Random, Sizes, draw_call
+from attnspec.conformance.suite.group import Call, Draw
+from attnspec.conformance.suite.problem import Problem
+from attnspec.conformance.suite.words import draw_in_turn
+from attnspec.operations.attention import ATTENTION
+from attnspec.operations.operation import primal
+from attnspec.reference import function
+
+#: Draws what a call of gradients has besides.
+More = Callable[[Random, Arguments], Arguments]
+
+#: The arguments that stand alone, and the option of `drawn_stacks` that draws each.
+ALONE: Mapping[str, str] = {
+    "is_causal": "causality",
+    "query_offset": "offsets",
+    "window": "window",
+    "sinks": "sinks",
+    "softcap": "softcap",
+    "scale": "scale",
+    "mask": "mask",
+    "bias": "bias",
+    "query_lengths": "query lengths",
+    "key_lengths": "key lengths",
+    "query_segment_ids": "segments",
+    "query_positions": "positions",
+    "key_positions": "positions",
+    "left_padding": "left padding",
+    "dropout_mask": "dropout",
+    "key_zero_points": "nothing",
+    "value_zero_points": "nothing",
+}
+#: The arguments that have no effect without causality or a window, or are rarely taken without causality.
+_PLACES = ("query_offset", "query_positions", "key_positions")
+#: How much an argument changes a result: far more than a budget of numbers of about 1.
+_EFFECT = 1 / 16
+
+
+def optional_of(operation: str) -> tuple[str, ...]:
+    """Name the arguments that stand alone in an operation."""
+    arguments = OPERATIONS[operation].arguments
+    return tuple(name for name in ALONE if name in arguments and not arguments[name].required)
+
+
+def needs_of(operation: str, name: str) -> frozenset[str]:
+    """Name an argument of an operation and what comes with it, such as the rate beside a dropout mask."""
+    others = ("is_causal",) if name in _PLACES else ("dropout_rate",) if name == "dropout_mask" else ()
+    return frozenset((name, *OPERATIONS[operation].arguments[name].needs, *others))
+
+
+def draw_alone(
+    draw: Draw, name: str, operations: Iterable[str], more: More = lambda *_: {}
+) -> Iterator[Call]:
+    """Draw a call of each form, stack or gradient of a form, in which one argument acts alone."""
+    calls = [Sizes(name=operation, encoding="int8") for operation in operations]
+    for index, (random, _, sizes) in enumerate(draw_in_turn(draw, *calls)):
+        form, dtype = OPERATIONS[primal(sizes.name)], ("float32", "float64")[index % 2]
+        others = {*ATTENTION.options, *ALONE, "latent_zero_points"} - needs_of(sizes.name, name)
+        left_out = {own for own in others if own in form.arguments and not form.arguments[own].required}
+        call: Arguments = {}
+        while not call or not acts(sizes.name, call, name):
+            call = draw_call(random, dtype, form.layers, sizes, ALONE[name])
+            call = {own: x for own, x in call.items() if own not in left_out} | more(random, call)
+        rules = ("STACK-2", *OPTIONS[ALONE[name]][0])
+        rules = rules if "is_causal" in call else tuple(rule for rule in rules if rule != "MASK-3")
+        rules = ("STACK-1", "QUANT-2") if name.endswith("zero_points") else rules
+        yield Call(call, rules, operation=sizes.name)
+
+
+def draw_option_alone(problem: Problem, operation: str, name: str, others: Arguments) -> Call:
+    """Draw an argument of a problem that acts in a call, beside what it needs and nothing else."""
+    option = ALONE[name] if name.endswith(("segment_ids", "positions")) else name
+    call: Arguments = {}
+    while not call or not acts(operation, call, name):
+        needs, drawn = options.draw_option(problem, option)
+        call = others | {own: x for own, x in (needs | drawn).items() if own in needs_of(operation, name)}
+    rules = (options.OPTIONS[option].rule, *(("MASK-3",) if name in _PLACES else ()))
+    return Call(call, rules, operation=operation)
+
+
+def acts(operation: str, call: Mapping[str, Any], name: str, least: Any = _EFFECT) -> bool:
+    """Whether a call without an argument, and without what needs it, differs by more than a number."""
+    arguments = OPERATIONS[operation].arguments
+    without = {own: x for own, x in call.items() if own != name and name not in arguments[own].needs}
+    first, second = (_results(operation, given) for given in (call, without))
+    return any(bool((np.abs(a - b) > least).any()) for a, b in zip(first, second, strict=False))
+
+
+def _results(operation: str, call: Mapping[str, Any]) -> tuple[Any, ...]:
+    arrays = OPERATIONS[operation].arrays
+    named = {name: x for name, x in call.items() if name not in arrays}
+    results = function(operation)(*(call[name] for name in arrays), **named)
+    return results if isinstance(results, tuple) else (results,)
