@@ -39,6 +39,7 @@ from attnspec.backends.user.trials import (
     number_of_open_sides,
     reason_to_ignore,
     trials,
+    turn_of,
 )
 from attnspec.operations.aliases import MODULES, SIZES, SLOPES
 
@@ -58,8 +59,6 @@ _RETURNS = (
 _POWERS = {"1 / sqrt(D)": -0.5, "1": 0.0, "1 / D": -1.0, "sqrt(D)": 0.5}
 #: What a required parameter with an unknown name may be. A call has to show it.
 _CANDIDATES = ("sinks", "bias", "mask", "scale", "is_causal", "key_lengths", "query_lengths")
-#: Arguments that change nothing without causality or a window, so that these are inferred first.
-_LAST = ("query_positions", "key_positions")
 
 
 def probe(backend: Backend, function: Callable[..., Any], known: Known) -> Inference:
@@ -125,13 +124,6 @@ def _unknown_required(function: Callable[..., Any], known: Known) -> list[str]:
     ]
 
 
-def _turn_of(guesses: tuple[str, ...]) -> int:
-    """Return when a parameter has its turn: after what can only be a bias, what may be a mask or a bias."""
-    if not guesses:
-        return 3
-    return 2 if guesses[0] in _LAST else int(guesses == ("mask", "bias"))
-
-
 class _Probe(Calls):
     """Calls of one function, and what they have shown so far."""
 
@@ -192,7 +184,7 @@ class _Probe(Calls):
         limits = infer_limits(self, convention, self.why)
         convention = self.with_attributes(convention)
         ignored = []
-        for own, ours in sorted(self.guesses.items(), key=lambda pair: _turn_of(pair[1])):
+        for own, ours in sorted(self.guesses.items(), key=lambda pair: turn_of(pair[1])):
             if ours and ours[0] in _OPERATION.arrays:
                 continue
             confirmed = next(self.meanings(convention, own, ours), None)

@@ -32,6 +32,16 @@ PARTNERS = {"query_segment_ids": "key_segment_ids", "key_segment_ids": "query_se
 POSITIONS = ("query_positions", "key_positions")
 
 
+def turn_of(guesses: tuple[str, ...]) -> int:
+    """Return when a parameter has its turn: after what can only be a bias, what may be a mask or a bias.
+
+    Positions come late, because they change nothing without causality or a window.
+    """
+    if not guesses:
+        return 3
+    return 2 if guesses[0] in POSITIONS else int(guesses == ("mask", "bias"))
+
+
 @dataclass(frozen=True)
 class Inputs:
     """Mask and bias of the probed calls, of shape (B, H, L, S)."""

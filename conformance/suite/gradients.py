@@ -1,27 +1,24 @@
 """The chapter `gradients`: gradients of attention, and of what does not contribute to the output."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnspec import OPERATIONS, Case
+from attnspec import Case
 from attnspec.backends import DTYPES, Backend
-from attnspec.conformance.judge.budget import budgets_of
 from attnspec.conformance.judge.call import call
-from attnspec.conformance.judge.comparison import compare, same_bits
+from attnspec.conformance.judge.comparison import same_bits
 from attnspec.conformance.judge.dtypes import lse_dtype
-from attnspec.conformance.judge.expected import expected, values_in_dialect
-from attnspec.conformance.judge.failure import Missing
+from attnspec.conformance.judge.expected import expected
+from attnspec.conformance.relations.nan import beyond_the_head, compare_except, spoil
 from attnspec.conformance.relations.relation import Found
 from attnspec.conformance.relations.rounding_bias import signed_sum
 from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
 from attnspec.conformance.suite.options import OPTIONS, draw_option, segments
 from attnspec.conformance.suite.problem import GROUPED, MASKED, SHAPES, Problem, Shape
-from attnspec.conformance.verdict import Difference
 from attnspec.dtypes import SHORT
-from attnspec.operations.letters import BATCH
 from attnspec.reference.budget.budget import budget
 
 chapter = Chapter("gradients")
@@ -308,7 +305,7 @@ def nan_that_nobody_attends_to(draw: Draw, source: str) -> Iterator[Yielded]:
 
 
 def _compare_with_clean(backend: Backend, calls: tuple[Case, ...]) -> Found:
-    return _except(backend, calls, {})
+    return compare_except(backend, calls, {})
 
 
 @chapter.group("GRAD-12", operation=_VJP, each=("query", "key", "value", "d_output"))
@@ -326,7 +323,7 @@ def nan_across_a_disallowed_pair(draw: Draw, name: str) -> Iterator[Yielded]:
 def _beyond_the_pairs(backend: Backend, calls: tuple[Case, ...]) -> Found:
     """Compare the gradients that depend neither on the first query nor on the keys that it attends to."""
     places = {"d_query": np.s_[0, 0, :1], "d_key": np.s_[0, 0, :2], "d_value": np.s_[0, 0, :2]}
-    return _except(backend, calls, places)
+    return compare_except(backend, calls, places)
 
 
 @chapter.group("GRAD-18", operation=_VJP, each=("query", "key", "value", "d_output"))
@@ -335,56 +332,6 @@ def nan_in_one_head(draw: Draw, name: str) -> Iterator[Yielded]:
     for problem in draw.problems((_WIDE, *MASKED[1:3], GROUPED[0])):
         clean = problem.arguments | cotangents(problem)
         yield Calls((clean, clean | {name: spoil(clean[name])}), beyond_the_head)
-
-
-def beyond_the_head(backend: Backend, calls: tuple[Case, ...]) -> Found:
-    """Compare the gradients that do not depend on the first head of the first batch entry.
-
-    The gradient of a query that holds NaN, or attends to a key that does, is not finite.
-    """
-    if "HEAD-1" in backend.dialect:
-        raise Missing(f"{backend.name} shares key heads otherwise, by its declared variant of HEAD-1")
-    form, given = OPERATIONS[calls[1].operation], calls[1].arguments
-    none = {name for name in form.arrays if name in given and np.isnan(given[name]).any()}
-    of_key = bool(none & {"key", "value"})
-    heads = np.shape(given["query"])[-3] // np.shape(given["key"])[-3] if of_key else 1
-    firsts = {BATCH: 0, "Hq": slice(heads), "Hkv": slice(1)}
-    places = {}
-    for output in (output for output in form.results if output.of in given):
-        rows = {"L": slice(1)} if output.of.startswith("query") and not of_key else {}
-        letters = form.arguments[output.of].shape
-        places[output.name] = tuple((firsts | rows).get(letter, slice(None)) for letter in letters)
-    return _except(backend, calls, places, next(iter(places)) if none & {"query", "key", "tokens"} else "")
-
-
-def spoil(array: Any) -> Any:
-    """Put NaN into the first row of the first head of the first batch entry."""
-    spoiled = array.copy()
-    spoiled[(0,) * array.ndim] = np.nan
-    return spoiled
-
-
-def _except(
-    backend: Backend, calls: tuple[Case, ...], depends: Mapping[str, tuple[Any, ...]], lost: str = ""
-) -> Found:
-    """Compare the gradients of a call with NaN with those of the clean call, except at some places.
-
-    One of the gradients is not finite at its place.
-    """
-    clean, spoiled = calls
-    got = call(backend, spoiled.operation, spoiled.arguments)
-    budgets = budgets_of(backend, clean)
-    values, _ = values_in_dialect(backend, clean, budgets, got)
-    for name, place in depends.items():
-        if got[name].shape == values[name].shape:
-            rows = values[name][place].any(axis=-1)
-            if name == lost and np.isfinite(got[name][place][rows].astype(np.float64)).any():
-                return f"{name}: expected NaN or infinity where it depends on NaN, got a number"
-            got[name] = got[name].copy()
-            got[name][place] = values[name][place].astype(got[name].dtype)
-            budgets[name][place] = np.inf
-    found = (compare(name, x, values[name], budgets[name], clean.dtype) for name, x in got.items())
-    return next((difference for difference in found if isinstance(difference, Difference)), None)
 
 
 @chapter.group("GRAD-17", operation=_VJP)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from attnspec.conformance.relations.nan import beyond_the_head, spoil
 from attnspec.conformance.suite.alone import draw_alone, draw_option_alone, optional_of
 from attnspec.conformance.suite.drawn_stacks import (
     OPTIONS,
@@ -17,7 +18,7 @@ from attnspec.conformance.suite.drawn_stacks import (
     options_of,
     with_batch_axes,
 )
-from attnspec.conformance.suite.gradients import beyond_the_head, cotangents, spoil
+from attnspec.conformance.suite.gradients import cotangents
 from attnspec.conformance.suite.gradients_numerics import long_sums_of_one_sign
 from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
 from attnspec.conformance.suite.heads import tokens_and_weights

@@ -111,10 +111,8 @@ def scales_of_scales(draw: Draw, encoding: str) -> Iterator[Yielded]:
     """Scales of blocks are codes with one scale of all digits, or with one for each head."""
     for index, (random, dtype) in enumerate(draw.generators(2)):
         scales = random.normal(size=(1,) if index % 2 else (3, 1, 1)).astype(dtype)
-        codes = draw_codes(random, encoding, (3, 5, 4))
-        yield {"scales": np.abs(scales), "codes": codes & 0x7F if encoding == "e4m3fn" else codes} | {
-            "encoding": encoding
-        }
+        codes = draw_codes(random, encoding, (3, 5, 4)) & (0x7F if encoding == "e4m3fn" else 0xFF)
+        yield {"scales": np.abs(scales), "codes": codes, "encoding": encoding}
 
 
 @chapter.group("QUANT-1", operation="dequantize")
@@ -189,8 +187,8 @@ def products_below_the_normal_numbers(draw: Draw) -> Iterator[Yielded]:
 def products_beyond_the_largest_number(_draw: Draw) -> Iterator[Yielded]:
     """Products are above the largest number by less than half a step, and round to it, or are infinite."""
     for dtype, scale, code in (("float16", 636.0, 103), ("bfloat16", 135 * 2.0**114, 121)):
-        codes = np.array([[code, -code, code + 1, -code - 1]], np.int8)
-        yield {"scales": np.array([scale], dtype), "codes": codes}
+        codes = [[code, -code, code + 1, -code - 1]]
+        yield {"scales": np.array([scale], dtype), "codes": np.array(codes, np.int8)}
 
 
 @chapter.group("QUANT-6", "QUANT-7", operation="dequantize_blocks", each=tuple(BLOCKS))
@@ -249,9 +247,8 @@ def _call(
     for name in ("key", "value"):
         shape = problem.arguments[name].shape
         arguments[f"{name}_codes"] = draw_codes(problem.random, encoding, shape)
-        arguments[f"{name}_scales"] = draw_scales(
-            problem.random, encoding, shape_of_scales(shape, granularity), dtype
-        )
+        of_scales = shape_of_scales(shape, granularity)
+        arguments[f"{name}_scales"] = draw_scales(problem.random, encoding, of_scales, dtype)
     return arguments
 
 
@@ -268,9 +265,7 @@ def shape_of_scales(shape: tuple[int, ...], granularity: str) -> tuple[int, ...]
 def every_code_of_values(_draw: Draw, encoding: str) -> Iterator[Yielded]:
     """The code of the one key of each query is each of an encoding, as a signed or an unsigned integer."""
     codes = np.arange(16 if encoding == "e2m1fn" else 256, dtype=np.uint8).reshape(-1, 1, 1, 1)
-    for signed, dtype in product((False, True), ("float32", "float64", "bfloat16")):
-        if signed and encoding == "e2m1fn":
-            continue
+    for signed, dtype in product(sorted({False, encoding != "e2m1fn"}), ("float32", "float64", "bfloat16")):
         # The first power of two is below the normal numbers of float32.
         stored = codes[int(encoding == "e8m0fnu" and dtype != "float64") :]
         stored = stored.view(np.int8) if signed else stored
