@@ -43,11 +43,11 @@ def with_own_mask(
     call = _with_mask_of_keys(call, taken, xp) if convention.mask_of_keys else call
     if convention.mask != "attend" and call.get("mask") is not None:
         add = convention.mask == "add"
-        return call | {"mask": _added(call, xp) if add else _inverted(call["mask"])}
+        return call | {"mask": _as_bias(call, xp) if add else _inverted(call["mask"])}
     return call
 
 
-def _added(call: Mapping[str, Any], xp: Any) -> Any:
+def _as_bias(call: Mapping[str, Any], xp: Any) -> Any:
     """Write a mask as numbers that are added to the scores (MASK-2)."""
     if "bool" not in str(call["mask"].dtype):
         raise Unsupported(f"the function adds a mask to the scores, and {call['mask'].dtype} is no mask")
