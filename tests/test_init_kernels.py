@@ -143,13 +143,13 @@ def kernel(q, k, v, cos, sin, is_causal=True, softmax_scale=None):
 
 @pytest.mark.parametrize(("positions", "status"), [("S - L :", 0), (": L", 1)])
 def test_the_wrapper_of_a_rotation_runs_as_it_is_printed(positions, status):
-    Path("kernels.py").write_text(ROTATES.replace("S - L :", positions))
-    run = CliRunner().invoke(main, ["init", "./kernels.py:kernel"])
+    kernel, wrapper = f"rotating_{status}", f"unrotating_{status}"  # no other test has loaded such modules
+    Path(f"{kernel}.py").write_text(ROTATES.replace("S - L :", positions))
+    run = CliRunner().invoke(main, ["init", f"./{kernel}.py:kernel"])
     assert run.exit_code == 2
     assert "cos and sin: no key describes a rotation of queries and keys" in run.stderr
-    Path("wrap.py").write_text(run.stdout)
-    run = CliRunner().invoke(main, ["init", "./wrap.py:attention"])
-    sys.modules.pop("wrap", None)
+    Path(f"{wrapper}.py").write_text(run.stdout)
+    run = CliRunner().invoke(main, ["init", f"./{wrapper}.py:attention"])
     assert run.exit_code == 0, run.output
     run = CliRunner().invoke(main, ["check", "--smoke"])
     assert run.exit_code == status, run.output
