@@ -75,7 +75,7 @@ def test_each_gradient_is_that_of_the_exact_oracle(options: dict[str, Any]) -> N
 
 @pytest.mark.parametrize("shape", SHAPES, ids=named)
 @pytest.mark.parametrize("options", OPTIONS, ids=named)
-@pytest.mark.sample(10)
+@pytest.mark.sample(7)
 def test_each_budget_is_at_least_that_of_the_rule(
     options: dict[str, Any], shape: tuple[int, int, int, int]
 ) -> None:
@@ -94,7 +94,7 @@ def test_each_budget_is_at_least_that_of_the_rule(
 
 @pytest.mark.parametrize("shape", SHAPES, ids=named)
 @pytest.mark.parametrize("options", OPTIONS, ids=named)
-@pytest.mark.sample(12)
+@pytest.mark.sample(8)
 def test_intervals_of_keys_are_those_of_rows(
     options: dict[str, Any], shape: tuple[int, int, int, int]
 ) -> None:

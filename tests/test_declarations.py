@@ -31,7 +31,7 @@ DECLARED = [
 
 
 @pytest.mark.parametrize(("name", "deviation"), DECLARED, ids=lambda thing: getattr(thing, "id", thing))
-@pytest.mark.sample(12)
+@pytest.mark.sample(8)
 def test_no_wrong_result_is_taken_for_a_deviation(name, deviation):
     backend, finder = BACKENDS[name], Cases()
     known = cases_of(name, 2).get(deviation.id, ())

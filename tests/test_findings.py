@@ -95,7 +95,7 @@ DECLARED = [(name, one) for name, backend in installed_backends() for one in bac
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
-@pytest.mark.sample(20)
+@pytest.mark.sample(14)
 def test_a_finding_still_shows(script, tmp_path):
     """Exit status 1 says that it does not: then the library has changed, and the declaration goes."""
     if not tool.installed_version(read_finding(script)):

@@ -23,7 +23,7 @@ GOOD, FAILS, NOT_LOADED, NOT_WHOLE = Outcome
 
 
 @pytest.mark.parametrize("name", CALLS)
-@pytest.mark.sample(10)
+@pytest.mark.sample(7)
 def test_what_a_call_may_do(name, monkeypatch):
     monkeypatch.chdir(TESTS)
     _, ends, message = CALLS[name]
@@ -140,7 +140,7 @@ IMPORTED = (
 
 
 @pytest.mark.parametrize("source", IMPORTS)
-@pytest.mark.sample(6)
+@pytest.mark.sample(4)
 def test_what_an_import_may_do(source, here, monkeypatch):
     monkeypatch.setattr(worker, "IMPORT_LIMIT", 3.0)
     (here / "kernel.py").write_text(source + "\n")

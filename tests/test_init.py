@@ -166,7 +166,7 @@ def test_what_cannot_be_found_out(name, message):
         ("int8_attention", "quantized_attention", ['key_scales = "k_scale"', 'window = "window_size"']),
     ],
 )
-@pytest.mark.sample(5)
+@pytest.mark.sample(3)
 def test_a_function_of_another_form_is_described_and_passes(name, operation, lines):
     run = command("init", f"{SERVED}:{name}", status=0)
     assert f'operation = "{operation}"' in run.output
@@ -310,7 +310,7 @@ def init_signature(name, status):
 
 
 @pytest.mark.parametrize("name", [name for name, signature in SIGNATURES.items() if not signature.refused])
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 def test_what_init_writes_is_judged_right_without_another_key(name):
     signature = SIGNATURES[name]
     run = init_signature(name, 0)

@@ -200,7 +200,7 @@ def fitted_outputs(case):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.sample(5)
+@pytest.mark.sample(3)
 def test_the_query_that_is_kept_has_the_result_that_it_had(name):
     alone, compared = Constraints(one_query=True), 0
     for case in drawn():

@@ -203,7 +203,7 @@ def test_the_number_of_keys_changes_in_both_directions():
 
 
 @pytest.mark.parametrize("name", ITEMS)
-@pytest.mark.sample(20)
+@pytest.mark.sample(14)
 def test_the_portable_source_has_no_memory(name):
     verdict = judge(PORTABLE, ITEMS[name])
     assert (verdict.status, verdict.difference, verdict.reason) == ("pass", None, "")
