@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("here_beside_tests")
 
 
 @pytest.mark.parametrize("name", CONVENTIONS)
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_a_convention_is_found_out_and_passes(name):
     command("init", f"conventions:{name}", status=0)
     table, expected = written(), dict(CONVENTIONS[name])
@@ -260,6 +260,7 @@ def test_a_flag_that_is_on_by_default_is_given_in_each_call(operation, parameter
         ("e4m3_of_bits_with_tiled_scales", "QUANT-8"),
     ],
 )
+@pytest.mark.sample(3)
 def test_a_parameter_that_does_something_else_than_its_name_says_is_judged(wrong, rule):
     run = command("init", f"{SERVED}:{wrong}", status=0)
     assert ("open_side = -1" in run.output) == wrong.startswith("window")
@@ -310,7 +311,7 @@ def init_signature(name, status):
 
 
 @pytest.mark.parametrize("name", [name for name, signature in SIGNATURES.items() if not signature.refused])
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_what_init_writes_is_judged_right_without_another_key(name):
     signature = SIGNATURES[name]
     run = init_signature(name, 0)
