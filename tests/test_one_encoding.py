@@ -54,6 +54,7 @@ def calls(encoding, *chapters):
 
 
 @pytest.mark.parametrize("encoding", ["int8", *FLOATS, "e2m1fn"])
+@pytest.mark.sample(3)
 def test_most_calls_over_codes_fit_an_encoding(encoding):
     own = [case for case in calls(encoding, "quantization", "stacks") if not case.misuse]
     asked = [
