@@ -104,7 +104,10 @@ def test_a_dtype_in_which_no_value_was_judged_is_named(groups, part, said):
 ])  # fmt: skip
 def test_an_option_with_which_no_value_was_judged_is_named(traits, part, line):
     refused = replace(REFUSED, traits=("softcap",))
-    report = Report(gather([run_of((replace(PASS, traits=traits), 20), (refused, 1), part=part)]))
+    lacking = replace(ONE_QUERY, traits=("window",))
+    report = Report(
+        gather([run_of((replace(PASS, traits=traits), 20), (refused, 1), (lacking, 1), part=part)])
+    )
     lines = [*backend_lines(report, replace(SUBJECT, options="mask,softcap,window"))]
     assert [text for text in lines if "no value" in text] == [line] * bool(line)
 

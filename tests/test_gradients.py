@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 
 import differentiated
@@ -183,3 +183,33 @@ def test_a_program_may_offer_its_backward_pass():
     backend = load(f"program:{sys.executable} -S {TESTS.parent / 'examples' / 'attention.py'}")
     for case in (PLAIN, GROUPED, REFUSED):
         assert judge(backend, find(case)).status == "pass"
+
+
+def swallow(function, *arrays, **options):
+    """Take NaN as 0."""
+    return function(*(np.nan_to_num(x, nan=0) for x in arrays), **options)
+
+
+def poison(function, *arrays, **options):
+    """Spread NaN over all results."""
+    results = function(*arrays, **options)
+    several = results if isinstance(results, tuple) else (results,)
+    spread = any(np.isnan(x.astype("f4")).any() for x in several)
+    several = tuple(np.full_like(x, np.nan) for x in several) if spread else several
+    return several if isinstance(results, tuple) else several[0]
+
+
+@pytest.mark.parametrize("wrong", [swallow, poison])
+@pytest.mark.parametrize("case", [
+    "gradients-nan-in-one-head-query-1-float32",
+    *(f"gradients-nan-in-a-query-of-a-form-{number}-float32" for number in range(1, 6)),
+    *(f"numerics-number-that-is-none-in-a-latent-form-{part}-1-float32" for part in ("query", "latent")),
+])  # fmt: skip
+def test_nan_reaches_what_depends_on_it_and_nothing_else(case, wrong):
+    """GRAD-18 and NUM-11, of forms too."""
+    portable, item = load("numpy-portable"), find(case)
+    assert judge(portable, item).status == "pass"
+    operation = item.calls[0].operation
+    function = wraps(portable.function(operation))(partial(wrong, portable.function(operation)))
+    companions = {**portable.companions, operation: function}
+    assert judge(replace(portable, companions=companions), item).status == "fail"
