@@ -109,16 +109,20 @@ def _put(xp: Any, array: NDArray[Any], device: str) -> Any:
 
 def permute(array: Any, order: Sequence[int], xp: Any) -> Any:
     """Bring the axes of an array into another order."""
-    for maker in filter(None, (of(array) for of in FROM_HOST)):
-        return maker(np.asarray(array).transpose(order))
+    if (from_host := _from_host(array)) is not None:
+        return from_host(np.asarray(array).transpose(order))
     return xp.permute_dims(array, order) if hasattr(xp, "permute_dims") else array.transpose(order)
 
 
 def reshape(array: Any, shape: Sequence[int]) -> Any:
     """Return an array in another shape."""
-    for maker in filter(None, (of(array) for of in FROM_HOST)):
-        return maker(np.asarray(array).reshape(shape))
+    if (from_host := _from_host(array)) is not None:
+        return from_host(np.asarray(array).reshape(shape))
     return array.reshape(shape)
+
+
+def _from_host(array: Any) -> Callable[[NDArray[Any]], Any] | None:
+    return next(filter(None, (maker(array) for maker in FROM_HOST)), None)
 
 
 def device_of(array: Any) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from attnspec.backends.user.trials import (
     NUMBERS,
     UNCONFIRMED,
     is_clear,
+    nearest_layout,
     number_of_open_sides,
     reason_to_ignore,
     right_side,
@@ -45,7 +46,7 @@ def infer_companion(
         raise BackendError(
             f"backend {backend.name}: expected a parameter for each required argument of {operation}, "
             f"got none for {', '.join(sorted(missing))}; name it under [backend.names] in attnspec.toml, or "
-            "judge a wrapper that takes it and raises NotImplementedError for what the function has not"
+            "judge a wrapper that takes it and raises NotImplementedError for what the function does not take"
         )
     needed = {ours: own for ours, own in names.items() if own in required_parameters(function)}
     # A flag that is on by default is passed in each call.
@@ -139,8 +140,7 @@ class _Calls:
             raise BackendError(self.said(named, dtypes))
         self.by_distance = True
         fit = self.fit_of(*nearest[1:])
-        said = f"no call computed {self.operation}; with this layout it is nearest, by {nearest[0]:.2g}"
-        return replace(fit, why={**fit.why, "layout": said})
+        return replace(fit, why={**fit.why, "layout": nearest_layout(self.operation, nearest[0])})
 
     def conventions(self, named: Convention, names: Mapping[str, str], known: Known) -> Iterator[Convention]:
         """Yield conventions, most likely first."""

@@ -56,9 +56,8 @@ def confirm_length(calls: Calls, convention: Convention) -> Convention:
     if not calls.confirms(trial, arrays, at_length, at_length):
         return convention
     calls.why["at_length"] = "its causal mask ends at the last key of the length"
-    calls.variants.pop(
-        "MASK-3", None
-    )  # calls without an offset are declined, and those with one have its place
+    # Calls without an offset are declined, and those with one have its place.
+    calls.variants.pop("MASK-3", None)
     return trial
 
 

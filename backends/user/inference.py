@@ -25,7 +25,7 @@ from attnspec.backends.user.signature import (
     operation_by_name,
     without_ignored,
 )
-from attnspec.backends.user.trials import GUESSED, UNCONFIRMED
+from attnspec.backends.user.trials import UNCONFIRMED, Guess
 
 #: The reason beside a key that was there before.
 AS_GIVEN = "as it was given"
@@ -75,7 +75,7 @@ def infer_configuration(place: str, array: str = "", keys: Mapping[str, Any] = M
             raise
         operation, inference = _infer(backend, other, function, known)
     table = _head(place, library.name, package) | _table(inference, operation)
-    if guesses := [key for key, why in inference.why.items() if why.startswith(GUESSED)]:
+    if guesses := [key for key, why in inference.why.items() if isinstance(why, Guess)]:
         table["guesses"] = guesses
     return _text(
         _merge(table, keys),

@@ -36,6 +36,7 @@ from attnspec.backends.user.trials import (
     UNCONFIRMED,
     guess_arguments,
     is_clear,
+    nearest_layout,
     number_of_open_sides,
     reason_to_ignore,
     trials,
@@ -275,7 +276,7 @@ class _Probe(Calls):
         """Take the convention whose results are nearest to attention, if no call computes it."""
         self.by_distance, self.base, self.plain, self.shift = True, base, self.depth**-0.5, 0
         noted = self.note_reasons(self.note_causality(convention), "1 / sqrt(D)")
-        self.why["layout"] = f"no call computed attention; with this layout it is nearest, by {distance:.2g}"
+        self.why["layout"] = nearest_layout("attention", distance)
         return noted
 
     def bases(self, convention: Convention) -> list[dict[str, Any]]:

@@ -184,8 +184,9 @@ def settings_of_table(where: str, name: str, table: Mapping[str, Any]) -> Settin
             number for number, name in enumerate(convention.returns, 1) if name == OTHER
         ],
     }
-    if said := tuple(f"{note}: {', '.join(map(str, about))}" for note, about in notes.items() if about):
-        fields["notes"] = said
+    if any(notes.values()):
+        lines = (f"{note}: {', '.join(map(str, about))}" for note, about in notes.items() if about)
+        fields["notes"] = tuple(lines)
     if "companions" in table:
         fields["companions"] = _companions(where, name, table["companions"], ignore)
     if "deviations" in table:

@@ -140,8 +140,8 @@ def native_names(
             error = BackendError(
                 f"backend {name}: {' and '.join(angles)}: no key describes a rotation of queries and keys; "
                 "judge a wrapper that rotates them backwards first: "
-                f"`attnspec init {name.partition('?')[0]}` prints one. Save it as wrap.py, change what your "
-                "function has otherwise, such as pairs, axes or the shape of angles, and run "
+                f"`attnspec init {name.partition('?')[0]}` prints one. Save it as wrap.py, change what is "
+                "different in your function, such as pairs, axes or the shape of angles, and run "
                 "`attnspec init ./wrap.py:attention`"
             )
             error.add_note(wrapper_of_angles(name, function, native, angles))

@@ -21,15 +21,26 @@ _CLEAR = (
     *("scale", "softcap", "mask", "bias", "is_causal", "window", "sinks", "query_lengths", "key_lengths"),
     *("return_lse", "return_weights"),
 )
+
+
+class Guess(str):
+    """The reason of a key that no call confirmed."""
+
+    __slots__ = ()
+
+
 #: The reason to write beside such an argument if no call has the results of the reference.
-UNCONFIRMED = "by its name alone: no call gave the specified results"
-#: How the reasons begin of what no call confirmed.
-GUESSED = ("by its name alone", "no call computed")
+UNCONFIRMED = Guess("by its name alone: no call gave the specified results")
 #: Arguments that need each other.
 PARTNERS = {"query_segment_ids": "key_segment_ids", "key_segment_ids": "query_segment_ids"}
 
 
 POSITIONS = ("query_positions", "key_positions")
+
+
+def nearest_layout(operation: str, distance: float) -> Guess:
+    """Return the reason of a layout with the nearest results, if no call computed an operation."""
+    return Guess(f"no call computed {operation}; with this layout it is nearest, by {distance:.2g}")
 
 
 def turn_of(guesses: tuple[str, ...]) -> int:
