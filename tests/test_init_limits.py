@@ -32,7 +32,9 @@ pytestmark = pytest.mark.usefixtures("here_beside_tests")
     ],
 )
 def test_a_function_that_is_always_wrong_is_described_by_the_nearest_and_fails(place, said):
-    assert said in command("init", place, status=0).output
+    output = command("init", place, status=0).output
+    assert said in output
+    assert 'guesses = ["layout"' in output
     found = check(load("."), rules=["SOFT-1", "PAGE-1"], dtypes=["float32"], quick=True)
     assert [verdict for verdict in found.report.results.verdicts if verdict.bad]
 

@@ -46,6 +46,8 @@ ALONE: Mapping[str, str] = {
 _PLACES = ("query_offset", "query_positions", "key_positions")
 #: How much an argument changes a result: far more than a budget of numbers of about 1.
 _EFFECT = 1 / 16
+#: How often a call is drawn. Zero points of keys take a hundred draws: a shift of all keys changes nothing.
+_MOST_DRAWS = 2000
 
 
 def optional_of(operation: str) -> tuple[str, ...]:
@@ -69,10 +71,13 @@ def draw_alone(
         form, dtype = OPERATIONS[primal(sizes.name)], ("float32", "float64")[index % 2]
         others = {*ATTENTION.options, *ALONE, "latent_zero_points"} - needs_of(sizes.name, name)
         left_out = {own for own in others if own in form.arguments and not form.arguments[own].required}
-        call: Arguments = {}
-        while not call or not acts(sizes.name, call, name):
+        for _ in range(_MOST_DRAWS):
             call = draw_call(random, dtype, form.layers, sizes, ALONE[name])
             call = {own: x for own, x in call.items() if own not in left_out} | more(random, call)
+            if acts(sizes.name, call, name):
+                break
+        else:
+            raise AssertionError(f"{sizes.name}: expected a call in which {name} acts, got none")
         rules = ("STACK-2", *OPTIONS[ALONE[name]][0])
         rules = rules if "is_causal" in call else tuple(rule for rule in rules if rule != "MASK-3")
         rules = ("STACK-1", "QUANT-2") if name.endswith("zero_points") else rules
@@ -82,12 +87,13 @@ def draw_alone(
 def draw_option_alone(problem: Problem, operation: str, name: str, others: Arguments) -> Call:
     """Draw an argument of a problem that acts in a call, beside what it needs and nothing else."""
     option = ALONE[name] if name.endswith(("segment_ids", "positions")) else name
-    call: Arguments = {}
-    while not call or not acts(operation, call, name):
+    rules = (options.OPTIONS[option].rule, *(("MASK-3",) if name in _PLACES else ()))
+    for _ in range(_MOST_DRAWS):
         needs, drawn = options.draw_option(problem, option)
         call = others | {own: x for own, x in (needs | drawn).items() if own in needs_of(operation, name)}
-    rules = (options.OPTIONS[option].rule, *(("MASK-3",) if name in _PLACES else ()))
-    return Call(call, rules, operation=operation)
+        if acts(operation, call, name):
+            return Call(call, rules, operation=operation)
+    raise AssertionError(f"{operation}: expected a call in which {name} acts, got none")
 
 
 def acts(operation: str, call: Mapping[str, Any], name: str, least: Any = _EFFECT) -> bool:
