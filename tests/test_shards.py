@@ -258,6 +258,27 @@ def test_a_kernel_with_few_arguments_has_enough_values_among_the_smallest_calls(
     assert len(taken) > FEWEST_VALUES["smoke"], "of the wide dtypes alone"
 
 
+def padded_to_eight_keys(query, key, value, *, is_causal=False):
+    """Fill the last block of keys with zeros, which causality is to disallow."""
+    pad = [(0, 0)] * (key.ndim - 2) + [(0, -key.shape[-2] % 8), (0, 0)]
+    shown = None if is_causal else np.arange(key.shape[-2] + pad[-2][1]) < key.shape[-2]
+    key, value = np.pad(key, pad), np.pad(value, pad)
+    return reference.attention(query, key, value, mask=shown, is_causal=is_causal, dtype=query.dtype)
+
+
+def test_causality_in_place_of_the_mask_of_a_last_block_fails_among_the_smallest_calls():
+    backend, made = describe(padded_to_eight_keys), Cases()
+    takes = {"query", "key", "value", "is_causal"}
+    plan = [
+        outline
+        for outline in plan_of(Selection(quick=True, smoke=True))
+        if outline.dtype == "float32" and not outline.refusal and not outline.related
+        if all(call.operation == "attention" and {*call.arguments} <= takes for call in outline.calls)
+    ]
+    failing = [x for x in plan if judge(backend, made.find(x.name, x.group)).status == "fail"]
+    assert failing
+
+
 @pytest.mark.exhaustive
 def test_the_index_would_not_change():
     """It is rewritten by ``attnspec vectors expected``."""
