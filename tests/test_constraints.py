@@ -263,6 +263,31 @@ def test_the_report_says_which_calls_were_declined_and_which_key_describes_them(
     assert not any(verdict.reason.endswith("as many keys as queries") for verdict in fitted)
 
 
+def paged_attention(query, key_pages, value_pages, *, block_table, key_lengths, scale=None):
+    if query.shape[-2] != 1 or query.ndim != 4:
+        raise NotImplementedError("one query of each sequence, one axis of sequences")
+    options = {"block_table": block_table, "key_lengths": key_lengths, "scale": scale}
+    return reference.paged_attention(query, key_pages, value_pages, **options, dtype=query.dtype)
+
+
+def test_two_keys_describe_what_one_message_declines():
+    asked = {"rules": ["PAGE-1", "PAGE-3", "STACK-2"], "quick": True, "dtypes": ["float32"]}
+    text = " ".join(check(paged_attention, **asked).text.split())
+    assert re.search('of sequences: [0-9]+ calls; one_query = "axis" and axes = 4 describes them', text)
+    described = check(paged_attention, **asked, one_query="axis", axes=4)
+    assert described.good, described.text
+    assert "declined by" not in described.text
+    assert [x.status for x in described.report.results.verdicts].count("pass") > 10
+
+
+def test_a_key_is_not_proposed_if_no_call_was_judged():
+    def block_sparse_attention(query, key, value, *, query_block, key_block, block_mask=None):
+        raise NotImplementedError("never")
+
+    text = " ".join(check(block_sparse_attention, rules=["SPARSE-1"], quick=True).text.split())
+    assert "never: 11 calls; no call was judged, which would show what key describes them" in text
+
+
 #: A value of each key that a message advises.
 VALUES = {
     "axes": 4,

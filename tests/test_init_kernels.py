@@ -237,3 +237,24 @@ def test_lists_of_blocks_are_no_pages():
         backend.companions["block_sparse_attention"](*arrays, **sizes, block_counts=np.ones((1, 1, 2), int))
     run = CliRunner().invoke(main, ["init", "./kernels.py:selected", "--force"])
     assert "required argument of block_sparse_attention, got none for query_block" in run.stderr
+
+
+DECODES = """
+from attnspec.reference import paged_attention as reference
+
+
+def paged_attention(query, key_pages, value_pages, *, block_table, key_lengths, scale=None):
+    if query.shape[-2] != 1 or query.ndim != 4:
+        raise NotImplementedError("one query of each sequence, one axis of sequences")
+    options = {"block_table": block_table, "key_lengths": key_lengths, "scale": scale}
+    return reference(query, key_pages, value_pages, **options, dtype=query.dtype)
+"""
+
+
+def test_a_wrapper_of_one_query_that_keeps_its_axis_is_described():
+    Path("kernels.py").write_text(DECODES)
+    text = init("paged_attention")
+    assert 'one_query = "axis"' in text
+    found = check(load("."), rules=["PAGE-1"], quick=True, dtypes=["float32"])
+    assert found.good, found.text
+    assert "declined by" not in found.text

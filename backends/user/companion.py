@@ -54,7 +54,7 @@ def adapt_companion(
     always = (*always, *(scales if convention.scales else ()))
     declared: tuple[Argument | Output, ...] = (*form.parameters.values(), *form.results)
     single = {x.name: x.shape.index("L") - len(x.shape) for x in declared if "L" in x.shape}
-    single = single if convention.one_query else {}
+    single = single if convention.one_query is True else {}
     turned = {x.name for x in declared if convention.layout == "BSHD" and _has_heads(x)}
     turned -= single.keys() | convention.shapes.keys()
     taken = {*native, *returned, *convention.applied, *(["bias"] if convention.slopes else [])}

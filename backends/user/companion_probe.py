@@ -144,7 +144,8 @@ class _Calls:
 
     def conventions(self, named: Convention, names: Mapping[str, str], known: Known) -> Iterator[Convention]:
         """Yield conventions, most likely first."""
-        singles = known.choices("one_query", (False,) if "packed" in self.form.layers else (False, True))
+        packed = "packed" in self.form.layers
+        singles = known.choices("one_query", (False,) if packed else (False, True, "axis"))
         layouts = known.choices("layout", ("BSHD", "BHSD"))
         scales = {ours: own for ours, own in names.items() if ours.endswith(SCALES)}
         shapes = (*reversed(GRANULARITIES), *reversed([*FLAT])) if scales else ()

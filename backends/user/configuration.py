@@ -45,7 +45,7 @@ KEYS: Mapping[str, tuple[Any, str]] = {
     "open_side": (int, "an integer"),
     "window": _STRING,
     "per_entry": (bool, "true or false"),
-    "one_query": (bool, "true or false"),
+    "one_query": ((bool, str), 'true, false or "axis"'),
     "at_length": (bool, "true or false"),
     "slopes": _STRING,
     "scales": _STRING,
@@ -157,7 +157,8 @@ def check_keys(where: str, table: Mapping[str, Any], known: tuple[str, ...] = tu
         if key not in known:
             raise BackendError(f"{where}: expected some of {', '.join(known)}, got {key!r}{near(key, known)}")
         kind, words = KEYS[key]
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        flag = kind is object or bool in (kind if isinstance(kind, tuple) else (kind,))
+        if not isinstance(value, kind) or (isinstance(value, bool) and not flag):
             raise BackendError(f"{where}: {key}: expected {words}, got {value!r}")
 
 

@@ -82,8 +82,8 @@ class Convention:
     #: Whether the last query is at the last key of the length, also where `key_lengths` are given. An offset
     #: that says this is not passed; a call with another one is unsupported.
     at_length: bool = False
-    #: Whether it takes one query of each sequence, without an axis of positions.
-    one_query: bool = False
+    #: Whether it takes one query of each sequence, without an axis of positions, or with one (``axis``).
+    one_query: bool | Literal["axis"] = False
     #: The parameter for the slopes of ALiBi, if it takes these in place of a bias. A bias of other numbers is
     #: unsupported.
     slopes: str = ""
@@ -142,6 +142,7 @@ def check_convention(name: str, convention: Convention, operation: str = "attent
         ("window", convention.window, ("sides", "left", "keys", "both")),
         ("axes", convention.axes, (None, 2, 3, 4) if convention.loop else (None, 3, 4)),
         ("mask_axes", convention.mask_axes, (None, 2, 3, 4, 5)),
+        ("one_query", convention.one_query, (False, True, "axis")),
         ("past", len(convention.past), (0, 2)),
         ("scales", convention.scales, ("", *GRANULARITIES, *FLAT)),
     ):

@@ -222,7 +222,7 @@ def _constraints(where: str, table: Mapping[str, Any]) -> Constraints:
         always=dict(table.get("always", {})),
         value_depth=table.get("value_depth", "any"),
         bias_dtype=table.get("bias_dtype", "any"),
-        one_query=table.get("one_query", False),
+        one_query=bool(table.get("one_query", False)),
         lengths="equal" if joined == 1 else table.get("lengths", "any"),
         slopes="" if "slopes" not in table else "end" if _is_from_end(table) else "start",
         scales=_scales(table),

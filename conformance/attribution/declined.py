@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from attnspec import SpecError
+from attnspec import OPERATIONS, SpecError
 from attnspec.backends.constraints import Constraints, fits
 from attnspec.conformance.outside import one_line
 from attnspec.conformance.traits import REFUSED, RELATED
@@ -28,6 +28,7 @@ def declined_lines(verdicts: Iterable[Verdict], seed: int | None = None) -> Iter
         declined = _calls([x for x in own if x.reason == reason][:_MOST_CALLS], seed)
         keys = _keys(declined, judged)
         said = f"{' and '.join(keys)} describes them" if keys else "no key of attnspec.toml describes them"
+        said = said if judged else "no call was judged, which would show what key describes them"
         calls = "call" if number == 1 else "calls"
         yield one_line(f"declined by {reason}: {number} {calls}; {said}")
 
@@ -45,19 +46,35 @@ def _calls(verdicts: Sequence[Verdict], seed: int | None) -> "list[Case]":
 
 
 def _keys(declined: "Sequence[Case]", judged: "Sequence[Case]") -> list[str]:
-    """Return keys that exclude all declined calls and no judged one; none if there are none."""
+    """Return keys that describe all declined calls and exclude no judged one; none if there are none."""
     possible = {key: x for key, x in _candidates(judged).items() if not any(_misfit(x, y) for y in judged)}
     left = [*declined]
     keys: list[str] = []
-    while left and possible:
-        key = max(possible, key=lambda key: sum(_misfit(possible[key], case) for case in left))
-        excluded = possible.pop(key)
-        left, keys = [case for case in left if not _misfit(excluded, case)], [*keys, key]
+    fewest = min(map(_axes, judged), default=0)
+    while left and possible and judged:
+        excluded = {
+            key: [case for case in left if _describes(x, case, fewest)] for key, x in possible.items()
+        }
+        key = max(possible, key=lambda key: len(excluded[key]))
+        left, keys = [case for case in left if not any(case is x for x in excluded[key])], [*keys, key]
+        del possible[key]
     return [] if left else keys
 
 
 def _misfit(constraints: Constraints, case: "Case") -> bool:
+    if constraints.axes is not None:  # of forms too
+        return _axes(case) > constraints.axes
     return bool(fits(constraints, case.arguments, case.operation))
+
+
+def _describes(constraints: Constraints, case: "Case", fewest: int) -> bool:
+    """Whether a declined call would not be made, or with more axes if it has fewer than every judged one."""
+    more = constraints.axes is not None and _axes(case) < constraints.axes <= fewest
+    return more or _misfit(constraints, case)
+
+
+def _axes(case: "Case") -> int:
+    return int(case.arguments[OPERATIONS[case.operation].arrays[0]].ndim)
 
 
 def _candidates(judged: "Sequence[Case]") -> Mapping[str, Constraints]:
@@ -67,7 +84,7 @@ def _candidates(judged: "Sequence[Case]") -> Mapping[str, Constraints]:
         'lengths = "equal"': Constraints(lengths="equal"),
         'heads = "equal"': Constraints(heads="equal"),
         'value_depth = "key"': Constraints(value_depth="key"),
-        "one_query = true": Constraints(one_query=True),
+        'one_query = "axis"': Constraints(one_query=True),
         "axes = 4": Constraints(axes=4),
         "axes = 3": Constraints(axes=3),
         'bias_dtype = "query"': Constraints(bias_dtype="query"),
