@@ -39,11 +39,11 @@ CLASSES = ("function", "adapted", "program", "files")
 def class_of(name: str, backend: "Backend") -> str:
     """Return the class of a product, by the name of its backend and by what stands before its function."""
     plain = name.removeprefix(UNTRUSTED).partition("?")[0]
-    if plain.startswith(PROGRAM):
-        return "program"
+    functions = (backend.attention, *backend.companions.values())
     if plain.startswith(OFFLINE):
         return "files"
-    functions = (backend.attention, *backend.companions.values())
+    if plain.startswith(PROGRAM) or any(getattr(function, "program", False) for function in functions):
+        return "program"
     as_it_is = ":" in plain and not any(hasattr(function, "convention") for function in functions)
     return "function" if as_it_is or plain in PORTABLE else "adapted"
 

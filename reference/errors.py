@@ -65,10 +65,10 @@ def number(name: str, given: Any, rule: str) -> float:
     return float(given)
 
 
-def whole(name: str, given: Any, least: int, rule: str) -> int:
-    """Return an integer that is at least `least`."""
-    good = is_integer(given) and given >= least
-    need(name, good, f"a whole number of {least} or more", describe(given), rule)
+def whole(name: str, given: Any, least: int, rule: str, kind: str = "") -> int:
+    """Return an integer that is at least `least`. Another kind may have another rule."""
+    for good, own in ((is_integer(given), kind or rule), (is_integer(given) and given >= least, rule)):
+        need(name, good, f"a whole number of {least} or more", describe(given), own)
     return int(given)
 
 

@@ -9,7 +9,7 @@ from array_api_compat import device
 from attnspec.dtypes import FORMATS
 from attnspec.operations import OPERATIONS
 from attnspec.reference.call import Array, Call, step
-from attnspec.reference.errors import dtype_name, flag, is_integer, need, number, real
+from attnspec.reference.errors import dtype_name, flag, need, number, real, whole
 from attnspec.reference.functions import public
 from attnspec.reference.notation import count, narrow
 from attnspec.reference.positions import check_base, check_depth, check_of_pairs
@@ -117,8 +117,7 @@ def _check(call: Frequencies, name: str, given: Any, depth: int) -> Any:
     bounds = argument.bounds
     least = 0 if bounds is None else bounds.least
     if argument.kind == "integer":
-        need(name, is_integer(given) and given >= least, f"an integer from {least}", repr(given), "POS-25")
-        return int(given)
+        return whole(name, given, least, "POS-25", kind="ERR-16")
     result = number(name, given, "POS-25")
     good = result > least if bounds is not None and bounds.above else result >= least
     need(name, good, f"a number {bounds}", given, "POS-25")

@@ -30,7 +30,7 @@ def check_split(call: Call, features: Array, heads: int) -> int:
     """Check that the number of heads divides the number of features (HEAD-5)."""
     shape = tuple(real(call, "features", features, "ERR-2").shape)
     need("features", len(shape) >= 2, "two axes or more", f"shape {shape}", "ERR-16")
-    heads = whole("heads", heads, 1, "HEAD-5")
+    heads = whole("heads", heads, 1, "HEAD-5", kind="ERR-16")
     need("heads", shape[-1] and shape[-1] % heads == 0, f"a divisor of {shape[-1]} features", heads, "HEAD-5")
     return heads
 

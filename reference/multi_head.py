@@ -101,8 +101,8 @@ def check_multi_head(call: Call, arguments: Arguments) -> Arguments:
     convention = arguments["convention"]
     need("convention", convention in ("row", "linear"), "'row' or 'linear'", repr(convention), "ERR-16")
     inputs, features = (0, -1) if convention == "row" else (-1, 0)
-    heads = whole("heads", arguments["heads"], 1, "HEAD-5")
-    key_heads = whole("key_heads", arguments["key_heads"], 1, "HEAD-2")
+    heads = whole("heads", arguments["heads"], 1, "HEAD-5", kind="ERR-16")
+    key_heads = whole("key_heads", arguments["key_heads"], 1, "HEAD-2", kind="ERR-16")
     need("key_heads", heads % key_heads == 0, f"a divisor of the {heads} heads", key_heads, "HEAD-2")
     for name in ("query", "key", "value"):
         depth = arguments["tokens" if name == "query" else "source"].shape[-1]

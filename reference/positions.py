@@ -103,8 +103,9 @@ def check_depth(features: Array, depth: Any) -> int:
     """Check that the rotary depth is even and from 2 to D (POS-6)."""
     most = features.shape[-1]
     depth = most if depth is None else depth
-    good = is_integer(depth) and depth % 2 == 0 and 2 <= depth <= most
-    need("rotary_depth", good, f"an even number from 2 to {most}", repr(depth), "POS-6")
+    expected = f"an even number from 2 to {most}"
+    need("rotary_depth", is_integer(depth), expected, repr(depth), "ERR-16")
+    need("rotary_depth", depth % 2 == 0 and 2 <= depth <= most, expected, depth, "POS-6")
     return int(depth)
 
 

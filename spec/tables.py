@@ -22,11 +22,11 @@ _PART = re.compile(r"(?P<head><!-- (?P<what>[a-z_, ]+) -->\n).*?(?P<foot><!-- en
 #: The kind of an array, by its numbers.
 _KINDS = {
     "floating": "floating-point",
-    "lse": "floating-point, of an lse",
+    "lse": "floating-point of an lse",
     "boolean": "booleans",
     "integer": "integers",
 }
-_FORMS = {"integers": "integer, or integers", "flag": "True or False", "window": "pair of integers or None"}
+_FORMS = {"integers": "integer or integers", "flag": "True or False", "window": "pair of integers or None"}
 
 
 def letters() -> str:
@@ -187,12 +187,12 @@ def shape_of(entry: Argument | Output) -> str:
 
 
 def kind_of(argument: Argument) -> str:
-    """Return what an argument holds, and the range of its numbers."""
+    """Return the kind of an argument, and after a comma the range of its numbers."""
     if argument.kind == "word":
         return " or ".join(f"`{word}`" for word in argument.words)
     plain = _KINDS[argument.numbers] if argument.kind == "array" else _FORMS.get(argument.kind, argument.kind)
     if argument.sums:
-        return f"{plain} from 0 that add up to {_axis(argument.sums)}"
+        return f"{plain}, from 0, that add up to {_axis(argument.sums)}"
     return plain if argument.bounds is None or argument.kind == "window" else f"{plain}, {argument.bounds}"
 
 

@@ -197,3 +197,27 @@ def test_what_the_oracle_does_not_compute_it_says(monkeypatch):
     arguments = problem("cancelling", (3, 7, 4), "float64", 0).arguments
     with pytest.raises(OracleError, match=r"element \(\d+, \d+\): expected to settle, got no end at 54 bits"):
         exact.evaluate("attention", arguments)
+
+
+def kept_infinity(dropped):
+    """A call whose first key has an infinite value, and whose keys are dropped or kept."""
+    mask = np.ones((1, 3), bool)
+    mask[0, dropped] = False
+    value = np.array([[np.inf, 1.0], [2.0, 3.0], [4.0, -np.inf]])
+    arrays = {"query": np.ones((1, 2)), "key": np.ones((3, 2)), "value": value}
+    return arrays | {"dropout_mask": mask, "dropout_rate": 0.5}
+
+
+@pytest.mark.parametrize("evaluate", [lambda call: exact.evaluate("attention", call)["output"].values,
+    lambda call: rational.evaluate("attention", call)["output"]])  # fmt: skip
+def test_infinity_beside_a_dropout_mask(evaluate):
+    """NUM-13: an infinite value that is kept is defined, and one that is dropped is not."""
+    assert evaluate(kept_infinity(1)).tolist() == [[np.inf, -np.inf]]
+    with pytest.raises((OracleError, ValueError), match="no infinity at a weight of 0|at weight 0"):
+        evaluate(kept_infinity(0))
+    beside_nan = kept_infinity(0)
+    beside_nan["value"][1:, 0] = np.nan  # NUM-12
+    np.testing.assert_array_equal(evaluate(beside_nan), [[np.nan, -np.inf]])
+    of_nan = kept_infinity(0)
+    of_nan["query"][0, 0] = np.nan  # NUM-11
+    assert np.isnan(evaluate(of_nan)).all()

@@ -17,6 +17,7 @@ from attnspec.backends.ranks.cut import Cut
 from attnspec.backends.ranks.load import numbers_of
 from attnspec.backends.ranks.processes import Ranks
 from attnspec.conformance.judge.call import call
+from attnspec.conformance.run.child import subject_of
 from attnspec.reference import attention, attention_vjp
 
 TESTS = Path(__file__).parent
@@ -263,6 +264,30 @@ def test_what_is_said_of_a_function_holds_for_its_ranks(here):
     backend = load("own:ring?ranks=1")
     assert backend.constraints.depths == (64,)
     assert (backend.accuracy, backend.profile, backend.dialect) == ("full", "tf32", {"MASK-6": "nan"})
+
+
+@pytest.mark.parametrize(
+    ("lines", "kind"),
+    [
+        ("", "function"),
+        ('names = { query = "q", key = "k", value = "v" }', "adapted"),
+        ('layout = "BSHD"', "adapted"),
+    ],
+)
+def test_the_class_of_a_ring_is_that_of_its_function(here, lines, kind):
+    names = "q, k, v" if "names" in lines else "query, key, value"
+    Path("own.py").write_text(f"def ring({names}): ...\n")
+    Path("attnspec.toml").write_text(f'[backend]\nfunction = "own:ring"\nranks = 1\n{lines}\n')
+    subject = subject_of("own:ring", load("."))
+    assert subject.kind == kind
+    assert subject.names == ("query=q,key=k,value=v" if "names" in lines else "")
+
+
+def test_a_program_of_a_configuration_is_a_program(here):
+    Path("own.py").write_text("def ring(query, key, value): ...\n")
+    command = f"{sys.executable} -m attnspec.backends.ranks.rank own:ring"
+    Path("attnspec.toml").write_text(f'[backend]\nprogram = "{command}"\nranks = 1\n')
+    assert subject_of(".", load(".")).kind == "program"
 
 
 PROGRAM = f"{sys.executable} -m attnspec.backends.ranks.rank rings:ring"

@@ -230,3 +230,37 @@ def test_new_positions_are_appended_where_the_table_has_room():
     more = {name: np.repeat(call[name][..., :1, :], room + 1, axis=-2) for name in ("new_key", "new_value")}
     with pytest.raises(ArgumentError, match=r"new_key: expected no more positions .*, got 1 more \[PAGE-8\]"):
         results_of("paged_attention", call | more)
+
+
+NEAR = np.array([[1 / 3], [np.nextafter(1 / 3, 1)]])  # (S, 1)
+CODES = np.array([[[127], [-127]]])  # (1, S, 1)
+PAGE = {"block_table": np.array([0]), "key_lengths": 2}
+OF_LATENT = {"latent_scales": NEAR, "key_weight": np.zeros((1, 1, 1)), "value_weight": np.ones((1, 1, 1))}
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("quantized_attention", {"key_codes": 0 * CODES, "value_codes": CODES}),
+        ("paged_quantized_attention", {"key_pages": 0 * CODES[None], "value_pages": CODES[None], **PAGE}),
+        (
+            "low_precision_attention",
+            {"query_codes": CODES[:, :1], "key_codes": 0 * CODES, "value_codes": CODES},
+        ),
+        (
+            "quantized_latent_attention",
+            {"latent_codes": CODES[0], "key_rotary": np.zeros((2, 1)), **OF_LATENT},
+        ),
+        (
+            "paged_quantized_latent_attention",
+            {"latent_pages": CODES, "key_rotary_pages": np.zeros((1, 2, 1)), **PAGE, **OF_LATENT},
+        ),
+    ],
+)
+def test_the_second_oracle_does_not_round_decoded_numbers(name, call):
+    """QUANT-8, QUANT-10: two decoded values differ in digits that float64 does not hold."""
+    queries = {x: np.zeros((1, 1, 1)) for x in ("query", "query_rotary") if x in OPERATIONS[name].arguments}
+    scales = {"query_scales": np.ones((1, 1)), "value_scales": NEAR}
+    scales = {x: array for x, array in scales.items() if x in OPERATIONS[name].arguments}
+    output = rational.evaluate(name, queries | scales | call)["output"]
+    assert output.item() == 127 * (NEAR[0, 0] - NEAR[1, 0]) / 2  # the difference is exact

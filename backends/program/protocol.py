@@ -237,6 +237,7 @@ def as_function(
 
     function.__signature__ = signature  # type: ignore[attr-defined] # read by inspect
     function.__name__ = operation
+    function.program = True  # type: ignore[attr-defined] # the class of the product in a claim
     return function
 
 

@@ -61,7 +61,11 @@ def _hello(backend: Backend) -> dict[str, Any]:
         "dialect": dict(backend.dialect),
         "claims": list(backend.claims),
     }
+    conventions = [x.convention for x in functions.values() if x is not None and hasattr(x, "convention")]
+    names = {ours: own for convention in conventions for ours, own in convention.own_names.items()}
     described = {
+        # The user's names of arguments, by ours. None if no function stands behind an adapter.
+        "names": names if conventions else None,
         "fits": backend.constraints.suffix,
         "accuracy": backend.accuracy,
         "profile": backend.profile,

@@ -21,6 +21,7 @@ from attnspec.backends.names import with_options
 from attnspec.backends.program.protocol import as_function
 from attnspec.backends.ranks.cut import Cut, is_sharded
 from attnspec.backends.ranks.processes import Ranks, Results
+from attnspec.backends.user.convention import Convention
 from attnspec.reference.numpy_namespace import xp
 
 #: Options that the positions of queries and keys stand for, if a function takes both.
@@ -62,10 +63,14 @@ def ranks_backend(
         more = {x.name for x in form.named if x.required}
         more |= {"query_offset"} if {*_POSITIONS} <= {*options} else set()
         names = [x for x in form.offers if x in {*options, *more}]
-        functions[operation] = as_function(operation, names, partial(_run, jobs, options))
+        function = functions[operation] = as_function(operation, names, partial(_run, jobs, options))
+        if said.described and folder is None:  # by the process of a function in Python
+            function.program = False  # type: ignore[attr-defined] # as in `as_function`
+            if (own := said.described["names"]) is not None:
+                function.convention = Convention(names=own)  # type: ignore[attr-defined] # marks it as adapted
     library = array_api_library("program", f"{said.name} {said.version}".strip() or "program", xp)
     declared: dict[str, Any] = {"dialect": said.dialect, "claims": said.claims, "concurrent": False}
-    if said.described:  # by the process of a function in Python
+    if said.described:
         declared |= {key: said.described[key] for key in ("accuracy", "profile")}
         declared["not_understood"] = tuple(said.described["not_understood"])
         fits = said.described["fits"]

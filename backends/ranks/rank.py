@@ -81,6 +81,7 @@ class Rank:
             self._known |= {name: options.pop(name, None) for name in shards}
             return function(*arrays, **options)
 
+        run.__dict__ |= {own: x for own, x in vars(function).items() if own == "convention"}
         run.__wrapped__ = function  # type: ignore[attr-defined] # reports show where it is defined
         run.__signature__ = known.replace(parameters=[*known.parameters.values(), *more])  # type: ignore[attr-defined] # read by inspect
         return run

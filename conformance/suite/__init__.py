@@ -26,7 +26,7 @@ FILES = {
     "packing": ("packing",),
     "paging": ("paging",),
     "quantization": ("quantization", "low_precision"),
-    "positions": ("positions",),
+    "positions": ("positions", "positions_alone"),
     "sparsity": ("sparsity", "sparsity_of_lists"),
     "selection": ("selection",),
     "latent": ("latent", "gradients_of_latent"),

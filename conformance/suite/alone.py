@@ -17,7 +17,8 @@ from attnspec.conformance.suite.problem import Problem
 from attnspec.conformance.suite.words import draw_in_turn
 from attnspec.operations.attention import ATTENTION
 from attnspec.operations.operation import primal
-from attnspec.reference import function
+from attnspec.operations.positions import NEEDED
+from attnspec.reference import ArgumentError, function
 
 #: Draws what a call of gradients has besides.
 More = Callable[[Random, Arguments], Arguments]
@@ -56,9 +57,14 @@ def optional_of(operation: str) -> tuple[str, ...]:
     return tuple(name for name in ALONE if name in arguments and not arguments[name].required)
 
 
-def needs_of(operation: str, name: str) -> frozenset[str]:
-    """Name an argument of an operation and what comes with it, such as the rate beside a dropout mask."""
+def needs_of(operation: str, name: str, scaling: str = "none") -> frozenset[str]:
+    """Name an argument of an operation and what comes with it, such as the rate beside a dropout mask.
+
+    The arguments of `rotary_frequencies` come with a scaling and what it needs.
+    """
     others = ("is_causal",) if name in _PLACES else ("dropout_rate",) if name == "dropout_mask" else ()
+    if operation == "rotary_frequencies" and scaling != "none":
+        others = ("scaling", *NEEDED[scaling])
     return frozenset((name, *OPERATIONS[operation].arguments[name].needs, *others))
 
 
@@ -96,12 +102,26 @@ def draw_option_alone(problem: Problem, operation: str, name: str, others: Argum
     raise AssertionError(f"{operation}: expected a call in which {name} acts, got none")
 
 
+def draw_acting(
+    draw: Draw, operation: str, name: str, make: Callable[[Random, str], Arguments], *rules: str
+) -> Iterator[Call]:
+    """Draw a call of a companion in float32 and in another dtype, in which an argument acts."""
+    for random, dtype in draw.generators(1):
+        calls = (make(random, dtype) for _ in range(_MOST_DRAWS))
+        yield Call(next(call for call in calls if acts(operation, call, name)), rules, operation=operation)
+
+
 def acts(operation: str, call: Mapping[str, Any], name: str, least: Any = _EFFECT) -> bool:
     """Whether a call without an argument, and without what needs it, differs by more than a number."""
     arguments = OPERATIONS[operation].arguments
+    call = {**call, **({"return_attention_factor": True} if operation == "rotary_frequencies" else {})}
     without = {own: x for own, x in call.items() if own != name and name not in arguments[own].needs}
-    first, second = (_results(operation, given) for given in (call, without))
-    return any(bool((np.abs(a - b) > least).any()) for a, b in zip(first, second, strict=False))
+    try:
+        first, second = (_results(operation, given) for given in (call, without))
+    except ArgumentError:  # another argument needs it
+        return True
+    pairs = zip(first, second, strict=False)
+    return any(a.shape != b.shape or bool((np.abs(a - b) > least).any()) for a, b in pairs)
 
 
 def _results(operation: str, call: Mapping[str, Any]) -> tuple[Any, ...]:

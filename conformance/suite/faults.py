@@ -91,7 +91,7 @@ _FORMS: Mapping[str, tuple[tuple[str, str, Any, bool], ...]] = {
         ("form", "of a word", "1", True),
         ("form", "of an array", np.ones(()), True),
     ),
-    "integer": (("form", "of a fraction", 2.5, True), ("form", "of a boolean", True, True)),
+    "integer": (("form", "of a fraction", 2.5, False), ("form", "of a boolean", True, True)),
     "integers": (
         ("form", "of a fraction", 1.5, False),
         ("form", "of a boolean", True, True),
@@ -103,7 +103,7 @@ _FORMS: Mapping[str, tuple[tuple[str, str, Any, bool], ...]] = {
         ("form", "as a word", "yes", True),
         ("form", "as an array", np.ones((), bool), True),
     ),
-    "word": (("form", "that is unknown", "other", True), ("form", "of a boolean", True, True)),
+    "word": (("form", "that is unknown", "other", False), ("form", "of a boolean", True, True)),
     "window": (
         ("form", "of one bound", (1,), False),
         ("form", "of three bounds", (1, 1, 1), False),

@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 
 from attnspec.conformance.judge.dtypes import lse_dtype
+from attnspec.conformance.suite.alone import draw_acting
 from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
-from attnspec.conformance.suite.heads import as_deep_and_long, tokens_and_weights
+from attnspec.conformance.suite.heads import ALONE, as_deep_and_long, draw_bias_of, tokens_and_weights
 from attnspec.conformance.suite.options import positions
 from attnspec.conformance.suite.problem import MASKED, Problem, Shape, grid
 from attnspec.dtypes import DTYPES
@@ -295,6 +296,22 @@ def through_multi_head_attention_with(draw: Draw, option: str) -> Iterator[Yield
         }
         rules = (*_OPTIONS[option], *(("HEAD-7",) if memory else ()))
         yield Call(arguments | own[option], ("GRAD-23", *rules))
+
+
+@chapter.group("GRAD-23", "PROJ-3", "PROJ-7", operation=_VJP, each=(*ALONE[:2], "convention"))
+def through_multi_head_attention_with_alone(draw: Draw, name: str) -> Iterator[Yielded]:
+    """One bias acts, or the convention of square weights, and no other option is given."""
+
+    def make(random: np.random.Generator, dtype: str) -> dict[str, Any]:
+        if name != "convention":
+            arguments = _draw(random, dtype, 2, 2)
+            return arguments | draw_bias_of(random, arguments, name)
+        names = ("tokens", "d_output", *(f"{own}_weight" for own in _PROJECTIONS))
+        arrays = {own: grid(random, (4, 4), 0.5).astype(dtype) for own in names}
+        return arrays | {"heads": 2, "convention": "linear"}
+
+    rule = "PROJ-7" if name == "convention" else "PROJ-3"
+    yield from draw_acting(draw, _VJP, name, make, "GRAD-23", rule)
 
 
 @chapter.group("GRAD-23", operation=_VJP, each=("square", "as many tokens as features"))

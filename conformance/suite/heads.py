@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from attnspec.conformance.suite.alone import draw_acting
 from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
 from attnspec.conformance.suite.options import biased, dropout, sinks
 from attnspec.conformance.suite.problem import GROUPED, grid
@@ -123,6 +124,28 @@ def causal_cross_attention(draw: Draw) -> Iterator[Yielded]:
         arguments = tokens_and_weights(random, dtype, 2, 2, memory=5)
         yield arguments | {"is_causal": True}
         yield as_deep_and_long(arguments)
+
+
+#: The arguments of multi-head attention that other groups have only beside more. A bias of the keys shifts
+#: all scores of a row by one number, so it has no effect.
+ALONE = ("query_bias", "value_bias", "output_bias")
+
+
+@chapter.group("HEAD-6", "PROJ-3", operation="multi_head_attention", each=ALONE)
+def multi_head_attention_with_alone(draw: Draw, name: str) -> Iterator[Yielded]:
+    """One bias acts, and no other option is given."""
+
+    def make(random: np.random.Generator, dtype: str) -> dict[str, Any]:
+        arguments = tokens_and_weights(random, dtype, 2, 2)
+        return arguments | draw_bias_of(random, arguments, name)
+
+    yield from draw_acting(draw, "multi_head_attention", name, make, "PROJ-3", "HEAD-6")
+
+
+def draw_bias_of(random: np.random.Generator, arguments: dict[str, Any], name: str) -> dict[str, Any]:
+    """Draw the bias of one weight."""
+    weight = arguments[name.replace("bias", "weight")]
+    return {name: grid(random, weight.shape[-1:], 1.0).astype(weight.dtype)}
 
 
 def as_deep_and_long(arguments: dict[str, Any]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from attnspec.conformance.suite.faults import BATCHES, SIZES, Fault, faults, fit
 from attnspec.dtypes import numpy_dtype
 from attnspec.operations import LETTERS, Argument, Operation
 from attnspec.operations.operation import primal
+from attnspec.operations.positions import NEEDED
 from attnspec.sizes import bound, misfits
 
 #: The generated name of a call, and the name to use instead.
@@ -337,14 +338,7 @@ def _of_scalings(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed
     known = OPERATIONS[operation].arguments
     factors = {name: np.ones(sizes["D"] // 2) for name in ("short_factors", "long_factors")}
     whole = {"factor": 2.0, "original_length": 64, "length": 65, **factors}
-    needed: Mapping[str, tuple[str, ...]] = {
-        "linear": ("factor",),
-        "dynamic": ("factor", "original_length", "length"),
-        "yarn": ("factor", "original_length"),
-        "longrope": tuple(whole),
-        "llama3": ("factor", "original_length"),
-    }
-    for scaling, names in needed.items():
+    for scaling, names in NEEDED.items():
         for missing in names:
             changes = {"scaling": scaling, **{name: whole[name] for name in names if name != missing}}
             words = f"{scaling} without {known[missing].noun}"
@@ -356,5 +350,5 @@ def _of_scalings(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed
         ("longrope", "original_length", 1, "longrope with an original length of 1"),
         ("llama3", "high_frequency_factor", 1.0, "llama3 with no frequencies between low and high"),
     ):
-        changes = {"scaling": scaling, **{own: whole[own] for own in needed[scaling]}, name: value}
+        changes = {"scaling": scaling, **{own: whole[own] for own in NEEDED[scaling]}, name: value}
         yield replace(_call(operation, known[name], words, "", changes, sizes), rule="POS-25", asked=True)

@@ -1,9 +1,11 @@
 """The chapter `projection`: tokens to queries, keys and values, in three conventions."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
+from attnspec.conformance.suite.alone import draw_acting
 from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
 from attnspec.conformance.suite.problem import grid
 from attnspec.dtypes import DTYPES
@@ -58,3 +60,28 @@ def attention_of_three_projections(draw: Draw, convention: str) -> Iterator[Yiel
             arrays = {name: array.T if name.endswith("weight") else array for name, array in arrays.items()}
         cast = {name: np.ascontiguousarray(array).astype(dtype) for name, array in arrays.items()}
         yield {**cast, "convention": convention}
+
+
+#: The arguments of self-attention, and their rules. A bias of the keys has no effect.
+_ALONE = {
+    "query_bias": "PROJ-3",
+    "value_bias": "PROJ-3",
+    "convention": "PROJ-7",
+    "scale": "SCORE-3",
+}
+
+
+@chapter.group("PROJ-5", operation="self_attention", each=tuple(_ALONE))
+def self_attention_with_alone(draw: Draw, name: str) -> Iterator[Yielded]:
+    """One argument acts beside what it needs and nothing else."""
+
+    def make(random: np.random.Generator, dtype: str) -> dict[str, Any]:
+        names = ("query_weight", "key_weight", "value_weight")
+        arrays = {"tokens": grid(random, (5, 4), 1.0)} | {own: grid(random, (4, 4), 1.0) for own in names}
+        options: dict[str, Any] = {"convention": "linear", "scale": -1.0}
+        if name.endswith("bias"):
+            arrays |= {name: grid(random, (4,), 1.0)}
+        call = {own: array.astype(dtype) for own, array in arrays.items()}
+        return call if name.endswith("bias") else call | {name: options[name]}
+
+    yield from draw_acting(draw, "self_attention", name, make, "PROJ-5", _ALONE[name])

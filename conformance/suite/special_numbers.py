@@ -113,6 +113,16 @@ def infinity_in_a_value(draw: Draw, signs: str) -> Iterator[Yielded]:
         yield problem.arguments | {"value": value}
 
 
+@chapter.group("NUM-13", "DROP-1", each=(0.0, 0.5))
+def infinity_in_a_value_that_is_kept(draw: Draw, rate: float) -> Iterator[Yielded]:
+    """One infinity among the values stays infinite where dropout drops other weights of its rows."""
+    for problem in draw.in_each_dtype(_WIDE, 0.125):
+        value, kept = problem.value.copy(), problem.mask()
+        value[0, 1, 2, 1], value[1, 0, 3, 0] = np.inf, -np.inf
+        kept[0, 1, :, 2] = kept[1, 0, :, 3] = True
+        yield problem.arguments | {"value": value, "dropout_mask": kept, "dropout_rate": rate}
+
+
 @chapter.group("NUM-14")
 def score_of_minus_infinity(draw: Draw) -> Iterator[Yielded]:
     """A key with scores of minus infinity has the weight 0, and the other keys share the rest."""

@@ -52,13 +52,12 @@ def special_of(
         return None
     if arguments.get("softcap") is not None:
         raise OracleError("input: expected finite numbers beside a softcap, got others")
-    if np.isinf(value).any() and "dropout_mask" in arguments:
-        raise OracleError("value: expected no infinity beside a dropout_mask, got one: not specified")
     shape = (*query.shape[:-1], key.shape[-2])
     allowed = np.zeros(shape, dtype=bool)
     for head in np.ndindex(*shape[:-2]):
         allowed[head] = allowed_pairs(arguments, shape, head, variant)
     full_bias = np.broadcast_to(bias, shape)
+    kept = np.broadcast_to(np.asarray(arguments.get("dropout_mask", True)), shape)
     scale = arguments.get("scale")
     factor = 1.0 if scale is None else float(scale)  # only the sign matters here
     scores = np.zeros(shape)
@@ -69,12 +68,13 @@ def special_of(
         for j in range(shape[-1]):
             scores[(*index, j)] = _score(query[index], key[other][j], factor, full_bias[(*index, j)])
         attended = allowed[index]
-        if np.isinf(value[other][attended & (scores[index] == -np.inf)]).any():
-            raise OracleError(
-                "value: expected no infinity at a score of minus infinity, got one: not specified"
-            )
+        weightless = attended & ((scores[index] == -np.inf) | ~kept[index])
+        broken = bool((attended & (np.isnan(scores[index]) | (scores[index] == np.inf))).any())
         for c in range(value.shape[-1]):
-            elements[(*index, c)] = _sum(x for x in value[other][attended, c] if not np.isfinite(x))
+            column = value[other][:, c]
+            elements[(*index, c)] = _sum(x for x in column[attended] if not np.isfinite(x))
+            if not broken and np.isinf(column[weightless]).any() and not np.isnan(column[attended]).any():
+                raise OracleError("value: expected no infinity at a weight of 0, got one: not specified")
     rows = (allowed & (np.isnan(scores) | (scores == np.inf))).any(axis=-1)
     dropped = allowed & (scores == -np.inf)
     nothing = dropped.any(axis=-1) & ~rows & ~(allowed & ~dropped).any(axis=-1)

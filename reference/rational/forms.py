@@ -206,7 +206,8 @@ def _check_finite(arguments: Arguments, dialect: Dialect, shape: Index) -> None:
     for name in ("key_weight", "value_weight"):
         if not np.isfinite(arguments[name]).all():
             raise ValueError(f"{name}: expected finite numbers, got others [unspecified]")
-    query, latent = (np.isinf(arguments[name]).any(axis=-1) for name in ("query", "latent"))
+    # Decoded latent vectors are fractions, which `numpy.isinf` does not take.
+    query, latent = ((np.abs(arguments[name]) == math.inf).any(axis=-1) for name in ("query", "latent"))
     for index in indices(shape) if query.any() or latent.any() else ():
         allowed = sources(arguments, dialect, shape, index)
         for i, j in itertools.product(*map(range, shape[-2:])):
@@ -362,6 +363,5 @@ def dequantize_blocks(arguments: Arguments) -> Arrays:
 
 def low_precision_attention(arguments: Arguments, dialect: Mapping[str, str]) -> Arrays:
     """Attend with what is decoded of queries, keys and values."""
-    names = ("query", "key", "value")
-    decoded = {name: floats(numbers_of_codes(arguments, f"{name}_")) for name in names}
+    decoded = {name: numbers_of_codes(arguments, f"{name}_") for name in ("query", "key", "value")}
     return attention({**arguments, **decoded}, dialect)

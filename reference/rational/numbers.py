@@ -10,6 +10,7 @@ from operator import mul
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 #: An integer, or a float if it is NaN or infinite.
 Entry = int | float
@@ -32,14 +33,25 @@ class Matrix:
 
 
 def exact(array: Any) -> Matrix:
-    """Convert an array of two axes of any floating-point dtype, without rounding."""
+    """Convert an array of two axes of any floating-point dtype, or of fractions, without rounding."""
     array = np.asarray(array)
-    rows = array.astype(np.float64).tolist()
-    ratios = [[x.as_integer_ratio() if math.isfinite(x) else (x, 1) for x in row] for row in rows]
+    rows = widened(array).tolist()
+    ratios = [[(x, 1) if is_special(x) else x.as_integer_ratio() for x in row] for row in rows]
     unit = max((denominator for row in ratios for _, denominator in row), default=1)
     counts = [[x if isinstance(x, float) else x * (unit // d) for x, d in row] for row in ratios]
     finite = not any(isinstance(x, float) for row in counts for x in row)
     return Matrix(counts, array.shape[-1], unit.bit_length() - 1, finite)
+
+
+def widened(array: Any) -> NDArray[Any]:
+    """Return an array in float64, or as it is if it holds fractions, as decoded numbers do."""
+    array = np.asarray(array)
+    return array if array.dtype == object else array.astype(np.float64)
+
+
+def is_special(number: Number) -> bool:
+    """Whether a number is NaN or infinite. Fractions and integers, however large, are neither."""
+    return isinstance(number, float) and not math.isfinite(number)
 
 
 def sign(entry: Number) -> float:

@@ -11,12 +11,12 @@ from attnspec.operations import OPERATIONS
 from attnspec.reference.rational.attention import attention
 from attnspec.reference.rational.forms import (
     attend_latent,
-    floats,
     mask_pairs,
     numbers_of_codes,
     pairs_of_blocks,
     pairs_of_lists,
 )
+from attnspec.reference.rational.numbers import widened
 
 Arguments = dict[str, Any]
 Arrays = dict[str, NDArray[np.float64]]
@@ -69,7 +69,7 @@ def _decode(arguments: Mapping[str, Any]) -> Arguments:
             codes = arguments.get(stored)
             if codes is not None and np.asarray(codes).dtype.kind in "iu":
                 own = {**arguments, f"{scales}_codes": codes}
-                decoded[stored.removesuffix("_codes")] = floats(numbers_of_codes(own, f"{scales}_"))
+                decoded[stored.removesuffix("_codes")] = numbers_of_codes(own, f"{scales}_")
     return decoded
 
 
@@ -148,13 +148,13 @@ def _gather(
     sequence: tuple[int, ...],
     batch: tuple[int, ...],
     places: list[int],
-) -> NDArray[np.float64] | None:
+) -> NDArray[Any] | None:
     """Return the keys, values or latent vectors at some places of a sequence."""
     pages = arguments.get(f"{name}_pages")
     if pages is not None:
-        pages = np.asarray(pages).astype(np.float64)
+        pages = widened(pages)
         table, size = np.asarray(arguments["block_table"])[sequence], pages.shape[-2]
-        result = np.zeros((*pages.shape[1:-2], len(places), pages.shape[-1]))
+        result = np.zeros((*pages.shape[1:-2], len(places), pages.shape[-1]), pages.dtype)
         new = arguments.get(f"new_{name}")
         end = math.inf if new is None else _integer(arguments["key_lengths"], sequence)
         for column, place in enumerate(places):
@@ -166,7 +166,7 @@ def _gather(
     array = arguments.get(name)
     if array is None:
         return None
-    own = np.asarray(array).astype(np.float64)[batch]
+    own = widened(array)[batch]
     return np.take(own, np.array(places, dtype=np.int64), axis=-2)
 
 

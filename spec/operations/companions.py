@@ -48,7 +48,7 @@ def _number_of_heads(name: str, binds: str, rule: str) -> Argument:
         rule,
         binds=binds,
         bounds=Bounds(1),
-        refusals=MappingProxyType({"form": rule, "bounds": rule, "shape": rule}),
+        refusals=MappingProxyType({"form": "ERR-16", "bounds": rule, "shape": rule}),
     )
 
 

@@ -51,12 +51,12 @@ def _number(name: str, meaning: str, rule: str, default: float | None, bounds: B
 
 
 def _length(name: str, meaning: str, rule: str) -> Argument:
-    bounds, refusals = Bounds(1), _of(_OF_SCALING)
+    bounds, refusals = Bounds(1), _of(_OF_SCALING, form="ERR-16")
     return Argument(name, "integer", meaning, ("form",), rule, default=None, bounds=bounds, refusals=refusals)
 
 
-def _of(rule: str) -> Mapping[str, str]:
-    return MappingProxyType({"form": rule, "bounds": rule})
+def _of(rule: str, form: str = "") -> Mapping[str, str]:
+    return MappingProxyType({"form": form or rule, "bounds": rule})
 
 
 _POSITIVE = Bounds(0, above=True)
@@ -64,7 +64,8 @@ _BASE, _ROTARY_DEPTH = (
     Argument("base", "number", "base of the angles", ("form",), "POS-1", default=10000.0, bounds=_POSITIVE,
         refusals=_of("POS-9")),
     Argument("rotary_depth", "integer", "number of features that are rotated; all by default", ("form",),
-        "POS-4", default=None, binds="R", bounds=Bounds(2, "D", step=2), refusals=_of("POS-6")),
+        "POS-4", default=None, binds="R", bounds=Bounds(2, "D", step=2),
+        refusals=_of("POS-6", form="ERR-16")),
 )  # fmt: skip
 _FEATURES = array("features", "features to rotate", "POS-1", (BATCH, "H", "N", "D"), axes="ERR-16")
 #: All features are rotated if no depth is given.
@@ -145,6 +146,17 @@ ROTARY = Operation(
     otherwise=_WHOLE,
 )
 
+#: What each scaling needs (POS-25).
+NEEDED: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "linear": ("factor",),
+        "dynamic": ("factor", "original_length", "length"),
+        "yarn": ("factor", "original_length"),
+        "longrope": ("factor", "original_length", "length", "short_factors", "long_factors"),
+        "llama3": ("factor", "original_length"),
+    }
+)
+
 ROTARY_FREQUENCIES = Operation(
     (replace(_FEATURES, meaning="features to rotate; only the shape and dtype are used"),),
     (
@@ -157,7 +169,7 @@ ROTARY_FREQUENCIES = Operation(
             ("form",),
             "POS-18",
             default="none",
-            words=("none", "linear", "dynamic", "yarn", "longrope", "llama3"),
+            words=("none", *NEEDED),
             refusals=MappingProxyType({"form": "ERR-16"}),
         ),
         _number("factor", "how many times longer sequences become", "POS-19", None, _POSITIVE),
