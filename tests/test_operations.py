@@ -218,10 +218,9 @@ def test_an_option_that_another_operation_takes_over_is_not_older_there():
 
 def test_each_kind_is_defined_and_each_range_has_a_rule():
     """Kinds are those of the page notation; what follows a comma is a range, which ERR-16 is not about."""
-    page = (
-        (HOME / "notation.md").read_text(encoding="utf-8").partition("### Kinds")[2].partition("### Roles")[0]
-    )
-    defined = {kind for row in re.findall(r"^\| ([^|]+) \|", page, re.MULTILINE) for kind in row.split(", ")}
+    page = (HOME / "notation.md").read_text(encoding="utf-8")
+    table = page.partition("### Kinds")[2].partition("### Roles")[0]
+    defined = {*re.findall(r"^\| ([^|]+) \|", table, re.MULTILINE)}
     for operation, argument in EVERY:
         kind, _, limits = tables.kind_of(argument).partition(", ")
         assert argument.kind == "word" or kind in defined, f"{operation}: {argument.name}"

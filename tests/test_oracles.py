@@ -213,7 +213,7 @@ def kept_infinity(dropped):
 def test_infinity_beside_a_dropout_mask(evaluate):
     """NUM-13: an infinite value that is kept is defined, and one that is dropped is not."""
     assert evaluate(kept_infinity(1)).tolist() == [[np.inf, -np.inf]]
-    with pytest.raises((OracleError, ValueError), match="no infinity at a weight of 0|at weight 0"):
+    with pytest.raises((OracleError, ValueError), match=r"no infinity at a weight of 0|at weight 0"):
         evaluate(kept_infinity(0))
     beside_nan = kept_infinity(0)
     beside_nan["value"][1:, 0] = np.nan  # NUM-12

@@ -62,7 +62,8 @@ def needs_of(operation: str, name: str, scaling: str = "none") -> frozenset[str]
 
     The arguments of `rotary_frequencies` come with a scaling and what it needs.
     """
-    others = ("is_causal",) if name in _PLACES else ("dropout_rate",) if name == "dropout_mask" else ()
+    others: tuple[str, ...] = ("is_causal",) if name in _PLACES else ()
+    others = ("dropout_rate",) if name == "dropout_mask" else others
     if operation == "rotary_frequencies" and scaling != "none":
         others = ("scaling", *NEEDED[scaling])
     return frozenset((name, *OPERATIONS[operation].arguments[name].needs, *others))

@@ -74,12 +74,16 @@ def malformed(sizes: Sizes = ()) -> tuple[Malformed, ...]:
     Newer arguments come last, so that cases whose names contain a number or a dtype keep their names.
     """
     calls = (call for call in every(sizes, stacks=False) if call.asked)
-    return tuple(sorted(calls, key=lambda call: _since(call) > "2026.11.22"))
+    return tuple(sorted(calls, key=_age))
 
 
-def _since(call: Malformed) -> str:
+def _age(call: Malformed) -> int:
+    """Rank a call by when it was added: the oldest first, and words and integers of another kind last."""
     argument = OPERATIONS[call.operation].arguments.get(call.argument)
-    return argument.since if argument else ""
+    if argument is None:
+        return 0
+    fraction = argument.kind == "integer" and isinstance(call.arguments.get(call.argument), float)
+    return 2 if fraction or argument.kind == "word" else int(argument.since > "2026.11.22")
 
 
 @cache

@@ -53,4 +53,6 @@ def argument_of_a_scaling_alone(draw: Draw, name: str) -> Iterator[Yielded]:
     scaling, number, rule = _FREQUENCIES[name]
     for _, dtype in draw.generators(1):
         call = {"features": np.ones((1, 32), dtype), "scaling": scaling, "factor": 8.0}
-        yield Call(call | {"original_length": 500, name: number}, (rule,))
+        yield Call(
+            call | {"original_length": 500, name: number}, (rule, "POS-21") if rule == "POS-22" else (rule,)
+        )

@@ -45,8 +45,8 @@ def exact(array: Any) -> Matrix:
 
 def widened(array: Any) -> NDArray[Any]:
     """Return an array in float64, or as it is if it holds fractions, as decoded numbers do."""
-    array = np.asarray(array)
-    return array if array.dtype == object else array.astype(np.float64)
+    own: NDArray[Any] = np.asarray(array)
+    return own if own.dtype == object else own.astype(np.float64)
 
 
 def is_special(number: Number) -> bool:
