@@ -4,13 +4,12 @@ import re
 from dataclasses import replace
 
 import pytest
-from tests_support import command
+from tests_support import command, quick_suite
 
 from attnspec import OPERATIONS, cases, find_case, find_rule, rules
 from attnspec.conformance.gallery import entry
 from attnspec.conformance.gallery.kills import Kill, read_kills
 from attnspec.conformance.relations.relation import Relation
-from attnspec.conformance.suite import items
 from attnspec.conformance.trace import gaps, rules_by_group, trace_lines, trace_rules, unneeded_vectors
 from attnspec.operations import REQUIRED
 from attnspec.operations.operation import primal
@@ -74,7 +73,7 @@ MIXED = {
 #: What a sentence says that is about every argument which masks.
 ON_MASKING = re.compile(r"allowed|may not attend|disallow")
 VECTORS = list(cases())
-GENERATED = [item for item in items(quick=True) if item.group and not isinstance(item, Relation)]
+GENERATED = [item for item in quick_suite() if item.group and not isinstance(item, Relation)]
 
 
 def names(rule, argument):

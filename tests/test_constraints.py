@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests_support import command
+from tests_support import about, command, fitted_cases
 
 from attnspec import OPERATIONS, Case, Misuse, find_case, reference
 from attnspec.backends import Backend, Unsupported, describe, load, load_library
@@ -19,6 +19,7 @@ from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.relations.relation import Relation
 from attnspec.conformance.results import Header, Run, Subject
 from attnspec.conformance.run.child import subject_of
+from attnspec.conformance.run.events import offer_of
 from attnspec.conformance.suite import constraints_in, find, groups, items
 from attnspec.conformance.suite.problem import Shape, fitted
 from attnspec.conformance.verdict import Verdict, from_json, to_json
@@ -49,8 +50,8 @@ def constrained(function, constraints):
 
 
 def judged(backend, *rules):
-    drawn = items(rules=rules, constraints=backend.constraints)
-    return [judge(backend, item) for item in drawn if item.dtype == "float32"]
+    drawn = fitted_cases(backend.constraints, *rules)
+    return [judge(backend, case) for case in drawn if case.dtype == "float32"]
 
 
 @pytest.mark.parametrize(
@@ -121,10 +122,32 @@ def test_calls_are_drawn_to_fit_but_for_what_is_wrong():
     assert asked <= passing
 
 
+@pytest.mark.parametrize("constraints", [replace(DEEP, heads="equal"), CAUSAL], ids=lambda one: one.suffix)
+def test_cases_that_a_backend_does_not_offer_are_not_drawn_and_have_the_same_verdicts(
+    constraints, monkeypatch
+):
+    """Without an offer, each case is drawn and judged. A few chapters stand for all."""
+    backend = constrained(always_causal if constraints is CAUSAL else kernel, constraints)
+    added, chapters, found = FITTED + constraints.suffix, ("scores", "heads", "caching", "packing"), []
+    monkeypatch.setattr("attnspec.conformance.suite.CHAPTERS", chapters)
+    for offer in (offer_of, lambda _: None):
+        monkeypatch.setattr("attnspec.conformance.run.child.offer_of", offer)
+        every = check(
+            backend, rules=("SCORE-1", "SCORE-4", "HEAD-1", "CACHE-1", "PACK-1")
+        ).report.results.verdicts
+        verdicts = [one for one in every if one.case.startswith(chapters)]
+        found.append([(one.case.replace(added, ""), one.status, one.reason) for one in verdicts])
+        drawn = [one.status for one in verdicts if added in one.case]
+    assert found[0] == found[1]
+    assert {status for _, status, _ in found[0]} == {"pass", "unsupported"}
+    assert "unsupported" in drawn
+
+
 def test_names_have_a_suffix_of_the_constraints():
-    assert not any(FITTED in item.name for item in items(rules=("MASK-3",), constraints=ANY))
-    fit = items(rules=("MASK-3",), constraints=DEEP)
-    name = next(item.name for item in fit if item.name.startswith("masking-causal-3"))
+    assert not any(FITTED in case.name for case in about("MASK-3"))
+    name = next(
+        case.name for case in fitted_cases(DEEP, "MASK-3") if case.name.startswith("masking-causal-3")
+    )
     assert name == "masking-causal-3+a4-d64-float32"
     assert find(name).arguments["query"].shape[-1] == 64
     with pytest.raises(Exception, match=r"expected a suffix such as \+d64.128-s16"):
@@ -310,7 +333,7 @@ def declining(operation):
 
 
 def test_a_window_of_one_number_is_judged_on_calls_of_equal_sides():
-    every = list(items(rules=("MASK-8",), constraints=Constraints(window="both")))
+    every = fitted_cases(Constraints(window="both"), "MASK-8")
     own = [item for item in every if isinstance(item, Case) and not (item.expected or item.misuse)]
     windows = [item.arguments["window"] for item in own if isinstance(item.arguments.get("window"), tuple)]
     assert all(left == right for left, right in windows if None not in (left, right) and max(left, right))

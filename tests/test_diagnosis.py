@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from made_verdicts import NAN, error, fail, ok
 from reported import FAIL, FILLS, PASS
+from tests_support import about
 
 from attnspec.backends import load
 from attnspec.conformance import traits
@@ -20,7 +21,7 @@ from attnspec.conformance.render.finding import diagnosis_text, finding_line
 from attnspec.conformance.run.events import events
 from attnspec.conformance.run.plan import Selection
 from attnspec.conformance.run.pool import Pool
-from attnspec.conformance.suite import find, items
+from attnspec.conformance.suite import find
 from attnspec.conformance.verdict import Verdict
 from attnspec.reference import attention as reference
 from attnspec.reference.call import STEPS
@@ -121,7 +122,7 @@ def test_a_bug_is_named_in_a_dialect_and_beside_another_treatment_of_empty_rows(
 
     dialect = {"MASK-3": "bottom-right"}
     own = replace(load("numpy-portable"), attention=bottom_right, companions={}, dialect=dialect)
-    of_softcap = [case for case in items(rules=["SCORE-5"], quick=True) if case.dtype == "float32"]
+    of_softcap = [case for case in about("SCORE-5") if case.dtype == "float32"]
     assert names(diagnose(own, of_softcap, GALLERY)) == ["cap_after_the_mask"]
     assert diagnose(replace(own, dialect={}), of_softcap, GALLERY) is None
 

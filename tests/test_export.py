@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests_support import quick_suite
 
 from attnspec import SpecError, find_rule
 from attnspec.backends import load
@@ -17,7 +18,7 @@ from attnspec.conformance.export.calls import ExportedCall, exported_calls
 from attnspec.conformance.export.formats import HEADER
 from attnspec.conformance.export.write import FORMATS, write
 from attnspec.conformance.judge.judge import judge
-from attnspec.conformance.suite import find, items
+from attnspec.conformance.suite import find
 from attnspec.golden import array as array_of
 
 ROOT = Path(__file__).parent.parent
@@ -32,14 +33,14 @@ needs_cc = pytest.mark.skipif(CC is None, reason="there is no C compiler")
 def of_each_kind():
     """A case of each operation and each choice of outputs."""
     kinds = {}
-    for item in items(quick=True):
+    for item in quick_suite():
         for case in getattr(item, "calls", (item,)):
             kinds.setdefault((case.operation, case.outputs, case.arguments.get("return_max")), item)
     return kinds.values()
 
 
 NAMED = ("masking-no-keys-float32", "masking-finite-garbage-is-causal-and-largest-1-float64")
-SEVERAL = (*list(items(quick=True))[::16], *of_each_kind(), *map(find, NAMED))
+SEVERAL = (*quick_suite()[::16], *of_each_kind(), *map(find, NAMED))
 PART = [*{item.name: item for item in SEVERAL}.values()]
 
 #: The functions of the header that the tests call.
@@ -260,7 +261,7 @@ def test_onnx_runs_what_is_exported_for_it(tmp_path):
     onnx = pytest.importorskip("onnx")
     from onnx.reference import ReferenceEvaluator
 
-    quick = [item for item in items(quick=True) if item.dtype == "float32"]
+    quick = [item for item in quick_suite() if item.dtype == "float32"]
     part = [item for item in quick if item.chapter in ("masking", "scores")][::3]
     assert write(part, tmp_path, "onnx").calls > 50
     backend = load("onnx-reference")
@@ -300,7 +301,7 @@ def test_an_unknown_form_is_refused(tmp_path):
 
 @pytest.mark.exhaustive
 def test_what_cannot_be_judged_by_arrays_is_listed(tmp_path):
-    repeated = [item for item in items(quick=True) if item.rules[0] in ("NUM-9", "INV-1")][:5]
+    repeated = [item for item in quick_suite() if item.rules[0] in ("NUM-9", "INV-1")][:5]
     made = write([*repeated, find("masking-no-keys-float32")], tmp_path, "json")
     assert made.left_out == tuple(item.name for item in repeated)
     assert (tmp_path / "left_out.txt").read_text().split() == [item.name for item in repeated]

@@ -7,7 +7,7 @@ from inspect import signature
 
 import numpy as np
 import pytest
-from tests_support import whole_suite
+from tests_support import about, quick_suite, whole_suite
 
 from attnspec import rules
 from attnspec.conformance.gallery import KINDS, NEEDS, correct, correct_entries, edges, entry, wrong_entries
@@ -18,7 +18,7 @@ from attnspec.conformance.gallery.edges.entries import CALLS, SHOWN, Sized, at, 
 from attnspec.conformance.gallery.entry import entries_of, wrong
 from attnspec.conformance.gallery.kills import FILE, Kill, broken_rule
 from attnspec.conformance.judge.judge import judge
-from attnspec.conformance.suite import find, items
+from attnspec.conformance.suite import find
 from attnspec.conformance.suite.edges import AT_EDGES
 from attnspec.conformance.suite.options import OPTIONS
 from attnspec.conformance.suite.problem import Shape
@@ -99,7 +99,7 @@ def test_entries_fail_elsewhere_and_correct_ones_pass():
     assert all(kill.other for kill in late.values())
     assert list(kill_matrix.unconfirmed_kills(late)) == []
     # The whole of it takes minutes, and is the matrix.
-    part = list(items(quick=True))[::16]
+    part = quick_suite()[::16]
     assert len({item.name.partition("-")[0] for item in part}) > 5
     findings = kill_matrix.acquit(correct_entries(), part)
     assert problems(findings.values()) == []
@@ -150,7 +150,7 @@ def test_a_correct_entry_that_is_none_is_noticed():
 
 def test_the_matrix_says_what_the_judge_says_in_processes_of_its_own():
     name = "window_implies_causal"
-    found = convict(entry(name), sorted(items(rules=["MASK-8"], quick=True), key=lambda item: item.name))
+    found = convict(entry(name), sorted(about("MASK-8"), key=lambda item: item.name))
     assert found.as_it_should
     verdict = judge(entry(name).backend(), find(found.killed_by))
     assert (verdict.status, verdict.rule) == ("fail", "MASK-8")

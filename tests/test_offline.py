@@ -9,14 +9,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests_support import TESTS, attnspec, whole_suite
+from tests_support import TESTS, attnspec, quick_suite, whole_suite
 
 from attnspec.backends import BackendError, load
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.relations.relation import Relation
 from attnspec.conformance.results_file import read
 from attnspec.conformance.run.offline import export_calls
-from attnspec.conformance.suite import find, items
+from attnspec.conformance.suite import find
 
 EXAMPLES = Path(TESTS).parent / "examples"
 
@@ -32,7 +32,7 @@ def answer(folder, name):
 def chosen(*chapters):
     """Cases and relations of some chapters, in one dtype and beside no other."""
     mixed = ("mixed dtypes", "another dtype")
-    found = [item for item in items(quick=True) if item.chapter in chapters and item.dtype == "float32"]
+    found = [item for item in quick_suite() if item.chapter in chapters and item.dtype == "float32"]
     return [item for item in found if not any(word in item.group for word in mixed) and not in_half(item)]
 
 

@@ -6,7 +6,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from tests_support import whole_suite
+from tests_support import fitted_cases, whole_suite
 
 from attnspec import CHAPTERS, OPERATIONS, Case, SpecError, rules
 from attnspec.backends.constraints import Constraints
@@ -207,7 +207,7 @@ def test_both_options_of_a_pair_matter(group):
 def test_options_beside_a_window_matter_in_a_quick_run_of_what_is_always_causal():
     always = Constraints(axes=4, always={"is_causal": True})
     rules = ("SOFT-5", "MASK-9", "SCORE-5")
-    quick = {item.group: item for item in items(quick=True, rules=rules, constraints=always)}
+    quick = {item.group: item for item in fitted_cases(always, *rules, quick=True)}
     for option in ("sinks", "key_lengths", "softcap"):
         case = quick[f"option beside a window: {option}"]
         assert {*case.arguments} - {"query", "key", "value"} == {"is_causal", "window", option}

@@ -17,6 +17,8 @@ from attnspec import OPERATIONS
 from attnspec.backends import NAMES, Backend, BackendError, load, load_library
 from attnspec.backends.names import APART, SEPARATE
 from attnspec.conformance.cli.main import main
+from attnspec.conformance.run.cases import Cases
+from attnspec.conformance.run.plan import Selection, index, plan_of
 from attnspec.conformance.suite import items
 
 TESTS = os.path.dirname(__file__)
@@ -59,6 +61,27 @@ def pairs(name):
 def whole_suite():
     """The cases of the whole suite, which take seconds to make: made once for all tests of a process."""
     return tuple(items())
+
+
+@cache
+def quick_suite():
+    """The cases of the quick part."""
+    names = {outline.name for outline in index() if outline.quick}
+    return tuple(case for case in whole_suite() if case.name in names)
+
+
+def about(*rules):
+    """The cases of the quick part that bear on some rules."""
+    return [case for case in quick_suite() if {*rules} & {*case.rules}]
+
+
+def fitted_cases(constraints, *rules, **part):
+    """The generated cases of a part of the suite that bear on some rules, drawn to fit constraints."""
+    outlines = plan_of(Selection(rules=rules, **part))
+    chosen = tuple((outline.group, outline.name) for outline in outlines if outline.group)
+    made = Cases()
+    plan = made.plan(Selection(fits=constraints.suffix, drawn=chosen), constraints)
+    return [made.find(outline.name, outline.group, constraints) for outline in plan]
 
 
 def installed_backends():

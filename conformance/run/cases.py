@@ -1,6 +1,6 @@
 """The cases of a run: makes the plans that the index does not have, and each case when it is judged."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -38,6 +38,8 @@ class Cases:
         """Make the selected cases."""
         for rule in selection.rules:
             find_rule(rule)
+        if selection.drawn:
+            return self._keep([*_fitted(selection, constraints)])
         made = [*(_sized_cases(selection) if selection.sizes else self._make_items(selection, constraints))]
         if selection.untrusted and not selection.sizes:
             from attnspec.conformance.run import untrusted
@@ -49,6 +51,9 @@ class Cases:
             added = FITTED + constraints.suffix
             names = smallest(selection.dtype)
             made = [case for case in made if case.name.replace(added, "", constraints != ANY) in names]
+        return self._keep(made)
+
+    def _keep(self, made: Sequence[Item | SizedCase]) -> tuple[Outline, ...]:
         self._planned = {case.name: case for case in made}
         return tuple(Outline(case.name, case.group, case.rules, case.dtype, case.refusal) for case in made)
 
@@ -108,6 +113,20 @@ def name_without_change(name: str) -> str:
     return id_.removesuffix(CHANGED) + dash + dtype
 
 
+def _fitted(selection: Selection, constraints: Constraints) -> Iterator[Item]:
+    """Draw the chosen fixed cases of each group to fit constraints, and none after the last of them."""
+    of_groups: dict[tuple[str, str], set[str]] = {}
+    for group, name in selection.drawn:
+        of_groups.setdefault((name.partition("-")[0], group), set()).add(name)
+    for (chapter, group), left in of_groups.items():
+        for case in _items(chapter, group, None, constraints):
+            if (plain := case.name.replace(FITTED + constraints.suffix, "")) in left:
+                left.remove(plain)
+                yield case
+            if not left:
+                break
+
+
 def _sized_cases(selection: Selection) -> Iterator[SizedCase]:
     """Select sized cases by their rules and names."""
     from attnspec.conformance.sizes.cases import sized_cases  # imports every group of them
@@ -124,8 +143,12 @@ def _group_cases(
 ) -> tuple[dict[str, Item], Iterator[Item]]:
     """Return the cases of a group that are made, and the others; they are requested one after the other."""
     constraints = Constraints.of_suffix(suffix) if suffix else ANY
+    return {}, _items(chapter, group, seed, constraints)
+
+
+def _items(chapter: str, group: str, seed: int | None, constraints: Constraints) -> Iterator[Item]:
     of_group = (each for each in groups_of(chapter) if each.name == group)
-    return {}, (case for each in of_group for case in each.items(seed, constraints))
+    return (case for each in of_group for case in each.items(seed, constraints))
 
 
 @lru_cache(maxsize=8)

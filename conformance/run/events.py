@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from attnspec import OPERATIONS, __version__
-from attnspec.backends.constraints import ANY, fields_about
+from attnspec.backends.constraints import ANY, FITTED, fields_about
 from attnspec.backends.errors import BackendError
 from attnspec.conformance.outside import cut
 from attnspec.conformance.results import Footer, Header, Shard, Subject
-from attnspec.conformance.run.plan import WIDE, Outline, Selection, share
+from attnspec.conformance.run.plan import WIDE, Outline, Selection, is_indexed, share
 from attnspec.conformance.verdict import OUTPUT_OF, Verdict, shown_declarations, to_json
 from attnspec.dtypes import SHORT
 from attnspec.operations.operation import primal
@@ -211,7 +211,7 @@ def events(
         return
     fitted = replace(selection, fits=loaded.fits, dtype=_narrow(loaded) if selection.smoke else "")
     if fitted != selection:
-        plan = place.plan(fitted)
+        plan = _plan(place, fitted, loaded.offer)
     shard = None
     if selection.shard:
         shared = share(plan, selection.shard)
@@ -260,6 +260,19 @@ def _judge(place: Place, plan: tuple[Outline, ...], offer: Offer | None) -> Iter
         yield from before.pop(verdict.case, ())
         yield verdict
     yield from (verdict for left in (*before.values(), waiting) for verdict in left)
+
+
+def _plan(place: Place, selection: Selection, offer: Offer | None) -> tuple[Outline, ...]:
+    """Plan the cases. Only those that the backend offers are drawn to fit its constraints."""
+    fixed = replace(selection, fits="")
+    if not selection.fits or offer is None or not is_indexed(fixed) or FITTED in "".join(selection.match):
+        return place.plan(selection)
+    plan = place.plan(fixed)
+    asked = {case.name: case for case in plan if case.group and offer.verdict(case) is None}
+    chosen = replace(selection, drawn=tuple((case.group, case.name) for case in asked.values()))
+    fitted = place.plan(chosen) if asked else ()
+    drawn = {case.name.replace(FITTED + selection.fits, ""): case for case in fitted}
+    return tuple(drawn.get(case.name, case) for case in plan if case.name in drawn or case.name not in asked)
 
 
 def _narrow(loaded: Loaded) -> str:

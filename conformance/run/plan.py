@@ -50,6 +50,8 @@ class Selection:
     #: The constraints that generated cases fit, in the form of
     #: `attnspec.backends.constraints.Constraints.suffix`. Empty if the backend takes every call.
     fits: str = ""
+    #: The fixed cases, by group and name, that alone are drawn to fit the constraints. Empty for all.
+    drawn: tuple[tuple[str, str], ...] = ()
     #: The sizes instead of the suite: calls by formula at the sizes at which kernels take other paths.
     sizes: bool = False
     within: float = 600.0  # the seconds that a run of the sizes may take

@@ -140,6 +140,7 @@ def _check_bias(backend: Backend, calls: tuple[Case, ...]) -> Found:
     values = expected(case)
     allowed = budget("attention", case.arguments, case.dtype, profile=backend.profile)["output"]
     output = observe(backend, case)["output"].astype(np.float64)
+    # Made after the budget, which needs as much memory.
     cast = values["weights"], case.arguments["value"].astype(np.float64)
     share = signed_mean(output, values["output"], allowed, dtype=case.dtype, cast=cast)
     return f"output: errors of one sign add up to {share:.3g} times what chance leaves" if share > 1 else None

@@ -38,8 +38,13 @@ def exponential_error(exponent: Budget, error: Budget) -> Budget:
 
 
 def finite_part(array: Budget) -> Budget:
-    """Replace NaN and infinity by 0, as the formulas count them."""
-    return np.where(np.isfinite(array), array, 0)
+    """Replace NaN and infinity by 0, as the formulas count them. A copy may be large: often none is made."""
+    return array if np.isfinite(array).all() else np.where(np.isfinite(array), array, 0)
+
+
+def absolute(array: Budget) -> Budget:
+    """Return the absolute values. A copy may be large: none is made if no number is negative."""
+    return array if np.all(array >= 0) else np.abs(array)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from attnspec.reference.budget.arithmetic import (
     Arithmetic,
     Budget,
     Profile,
+    absolute,
     add_rounding,
     distances,
     finite_part,
@@ -138,7 +139,7 @@ def attention_budget(  # noqa: PLR0915  # the formulas of the chapter, one after
     from attnspec.reference.budget.overflow import out_of_range, undefined_elements
 
     query, key, value = arrays[0], arrays[1], finite_part(arrays[2])
-    sizes = np.abs(finite_part(query)), np.abs(finite_part(key)), np.abs(repeat_heads(value, query.shape))
+    sizes = np.abs(finite_part(query)), np.abs(finite_part(key)), absolute(repeat_heads(value, query.shape))
     if inherited is not None:  # an error that is infinite is that of a number that is out of range
         sizes = (
             sizes[0] + inherited[0],
@@ -189,7 +190,7 @@ def attention_budget(  # noqa: PLR0915  # the formulas of the chapter, one after
     of_sink = raised[..., value.shape[-2] :].sum(axis=-1, keepdims=True)
     whole, (p, raised, floor) = p, (x[..., : value.shape[-2]] for x in (p, raised, floor))
     allowed = allowed[..., : value.shape[-2]]
-    q, size = kept * p, value if np.all(value >= 0) else np.abs(value)  # a copy may be large
+    q, size = kept * p, absolute(value)
     off = np.minimum(raised + p * (lost + sums + merging + single), 1)
     p_error = kept * (off + floor + dropping * p)
     # The weights of a shard, which are rounded, may be scaled.

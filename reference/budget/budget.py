@@ -70,9 +70,11 @@ def budget(operation: str, arguments: Mapping[str, Any], dtype: str, **options: 
     The options are those of `_budget_of_finite`.
     """
     budgets = _budget_of_finite(operation, arguments, dtype, **options)
+    if operation not in _UNDEFINED:
+        return budgets
     given = {name: x for name, x in arguments.items() if x is not None}
     real = {name: x.astype(np.float64) for name, x in given.items() if _is_real(x)}
-    if operation in _UNDEFINED and not all(np.isfinite(x).all() for x in real.values()):
+    if not all(np.isfinite(x).all() for x in real.values()):
         value, name = function(operation)(**given | real), OPERATIONS[operation].outputs[0]
         value = value[0] if isinstance(value, tuple) else value
         defined = np.isfinite(value)

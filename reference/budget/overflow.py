@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnspec.dtypes import FORMATS
-from attnspec.reference.budget.arithmetic import Budget, finite_part
+from attnspec.reference.budget.arithmetic import Budget, absolute, finite_part
 from attnspec.reference.budget.attention import MASKING, SCALING, repeat_heads
 from attnspec.reference.masking import allowed_keys
 
@@ -48,7 +48,7 @@ def out_of_range(
         sinks = np.abs(finite_part(arguments["sinks"]))
         rows = np.maximum(rows, sinks[:, None] if rows.ndim > 1 else sinks)
     with np.errstate(over="ignore", invalid="ignore"):
-        sums = (kept * allowed) @ np.abs(arrays[2])
+        sums = (kept * allowed) @ absolute(arrays[2])
     beyond = ~(rows <= largest)  # also where it is NaN
     return beyond, beyond[..., None] | ~(sums <= largest)
 
