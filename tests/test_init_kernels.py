@@ -239,6 +239,63 @@ def test_lists_of_blocks_are_no_pages():
     assert "required argument of block_sparse_attention, got none for query_block" in run.stderr
 
 
+OF_FLAGS = """
+from attnspec.reference import attention
+from attnspec.reference import listed_attention as listed
+
+
+def top_left(q, k, v, tri=False):
+    return attention(q, k, v, is_causal=tri, dtype=q.dtype)
+
+
+def bottom_right(q, k, v, tri=False):
+    return attention(q, k, v, is_causal=tri, query_offset=k.shape[-2] - q.shape[-2], dtype=q.dtype)
+
+
+def on_by_default(q, k, v, tri=True):
+    return attention(q, k, v, is_causal=tri, dtype=q.dtype)
+
+
+def listed_attention(query, key, value, *, key_indices, tri=False):
+    return listed(query, key, value, key_indices=key_indices, is_causal=tri, dtype=query.dtype)
+
+
+def of_three(q, k, v, p=0.0, quiet=True, masked=False, odd=False, deterministic=True):
+    if odd:
+        raise ValueError("odd")
+    return attention(q, k, v, scale=3.0 if masked else None, dtype=q.dtype)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        ("top_left", ["its causal mask is aligned at the top left"]),
+        ("bottom_right", ["its causal mask is aligned at the bottom right", 'MASK-3 = "bottom-right"']),
+        ("on_by_default", ["False excludes no key", 'given = ["is_causal"]']),
+        ("listed_attention", ["the results are those of a causal mask"]),
+    ],
+)
+def test_a_boolean_of_an_unknown_name_is_causality_if_calls_show_it(name, lines):
+    Path("kernels.py").write_text(OF_FLAGS)
+    text = init(name)
+    assert f'is_causal = "tri"  # its name is unknown, and calls show it: {lines[0]}' in text
+    assert all(line in text for line in lines)
+    assert "ignore" not in text
+    operation = "attention" if "operation" not in text else name
+    assert load(".").has(operation, "is_causal")
+
+
+def test_what_an_ignored_boolean_does_is_said_and_each_is_named_in_the_report():
+    Path("kernels.py").write_text(OF_FLAGS)
+    text = init("of_three")
+    assert "; masked = True changes the result; quiet = False changes nothing in a small call" in text
+    assert "; odd = True raises an error\n" in text
+    found = check(load("."), cases=["softmax-000"])
+    assert found.good
+    assert "not tested, because it is ignored: masked, p, quiet, odd\n" in found.text
+
+
 DECODES = """
 from attnspec.reference import paged_attention as reference
 

@@ -8,29 +8,43 @@ from typing import Any
 
 import numpy as np
 
-from attnspec import OPERATIONS, Operation
+from attnspec import OPERATIONS
 from attnspec.backends.backend import Backend
 from attnspec.backends.errors import BackendError
 from attnspec.backends.user.companion import adapt_companion
+from attnspec.backends.user.companion_trials import (
+    PARTNERS,
+    first_entry,
+    is_on,
+    name_parameters,
+    trials_of_form,
+    widen,
+)
 from attnspec.backends.user.confirm import IN_FLOAT32, PRECISIONS
-from attnspec.backends.user.convention import OTHER, Convention
+from attnspec.backends.user.convention import Convention
 from attnspec.backends.user.description import Inference, Known, dtypes_to_try, infer_dtypes
+from attnspec.backends.user.flags import (
+    BY_CALLS,
+    CHANGES,
+    RAISES,
+    SAME,
+    sentence,
+    unknown_flags,
+    with_flag,
+)
 from attnspec.backends.user.scales import ENCODINGS, FLAT, FLOAT8, GRANULARITIES, SCALES
 from attnspec.backends.user.shapes import shapes_to_try
 from attnspec.backends.user.signature import required_parameters
 from attnspec.backends.user.slopes import linear_bias
-from attnspec.backends.user.small_calls import KEYS, QUERIES, Call, cast, option_values, scales_of, small_call
+from attnspec.backends.user.small_calls import Call, cast, option_values, scales_of, small_call
 from attnspec.backends.user.trials import (
-    NUMBERS,
     UNCONFIRMED,
     is_clear,
     nearest_layout,
     number_of_open_sides,
     reason_to_ignore,
-    right_side,
 )
-from attnspec.operations.aliases import SIZES, SLOPES, meant_in
-from attnspec.operations.letters import BATCH
+from attnspec.operations.aliases import SLOPES
 from attnspec.operations.operation import primal
 from attnspec.reference import function as reference
 
@@ -40,7 +54,7 @@ def infer_companion(
 ) -> Inference:
     """Guess what parameters are by their names, and keep guesses that give the results of the reference."""
     parameters, form = list(inspect.signature(function).parameters), OPERATIONS[operation]
-    names, sizes = _named(operation, parameters, known)
+    names, sizes = name_parameters(operation, parameters, known)
     required = {argument.name for argument in form.arguments.values() if argument.required}
     if missing := required - names.keys():
         raise BackendError(
@@ -50,7 +64,7 @@ def infer_companion(
         )
     needed = {ours: own for ours, own in names.items() if own in required_parameters(function)}
     # A flag that is on by default is passed in each call.
-    on = tuple(ours for ours, own in names.items() if _is_on(form, ours, function, own))
+    on = tuple(ours for ours, own in names.items() if is_on(form, ours, function, own))
     passed = {*required, *needed, *on, *known.convention.names, "scale"}
     first = {ours: own for ours, own in names.items() if ours in passed}
     given = tuple(dict.fromkeys((*known.convention.given, *on)))
@@ -60,16 +74,16 @@ def infer_companion(
     convention, call = fit.convention, fit.call
     dialect: dict[str, str] = {}
     why, limits = dict(fit.why), dict(fit.limits)
-    alone = call if "packed" in form.layers else _first_entry(form, call)
+    alone = call if "packed" in form.layers else first_entry(form, call)
     if "axes" not in known.keys and not calls.passes(convention, alone):
         convention = replace(convention, axes=4)
         why["axes"] = "without an axis of batch entries it did not compute attention"
     for option in (name for name in names if name not in convention.names or name in on):
         taken: list[tuple[Convention, dict[str, str], float]] = []
-        partner = {other: names[other] for other in (_PARTNERS.get(option, ""),) if other in names}
+        partner = {other: names[other] for other in (PARTNERS.get(option, ""),) if other in names}
         there = {**partner, option: names[option]}
         opens = number_of_open_sides(function, names[option])
-        for trial, options, meaning, variants in _trials(convention, option, there, call, opens):
+        for trial, options, meaning, variants in trials_of_form(convention, option, there, call, opens):
             distance = calls.distance(trial, call | options, call | meaning)
             if distance == 0:
                 convention, dialect = trial, dialect | variants
@@ -82,20 +96,53 @@ def infer_companion(
                 why |= dict.fromkeys((option, *nearest[1]), UNCONFIRMED)
     convention = calls.confirm_lengths(convention, call, why)
     convention = calls.confirm_scales(convention, fit, why)
-    own = next((own for own in parameters if own.lower() in SLOPES and "bias" in form.arguments), "")
-    if own and "bias" not in convention.names:
-        convention = replace(convention, slopes=own, from_end="bottom-right" in dialect.values())
-        bias = {"bias": linear_bias(call, from_end=convention.from_end)}
-        if not calls.agrees(convention, call | bias):
-            why["slopes"] = UNCONFIRMED
+    at_end = replace(convention, from_end="bottom-right" in dialect.values())
+    convention = _with_slopes(calls, at_end, call, parameters, why) or convention
     used = {*convention.names.values(), *sizes.values(), convention.slopes, *form.arguments}
     ignore = tuple(own for own in parameters if own not in used and not own.startswith("_"))
-    why |= {"ignore": reason_to_ignore(ignore)} if ignore else {}
+    convention, shown, flags = _infer_flags(calls, convention, call, ignore, why)
+    dialect |= shown
+    ignore = tuple(own for own in ignore if own not in convention.names.values())
+    why |= {"ignore": reason_to_ignore(ignore) + flags} if ignore else {}
     why |= {"given": "True by default"} if on else {}
     if "dtypes" not in known.keys and "float64" in fit.limits.get("dtypes", backend.dtypes):
         dialect |= calls.precision(convention, call, why)
     differ = {ours: own for ours, own in convention.names.items() if ours != own}
     return Inference(replace(convention, names=differ), dialect, ignore, why, limits=limits)
+
+
+def _with_slopes(
+    calls: "_Calls", convention: Convention, call: Call, parameters: Iterable[str], why: dict[str, str]
+) -> Convention | None:
+    """Name the parameter for slopes; None if there is none, or a bias."""
+    takes = "bias" in calls.form.arguments and "bias" not in convention.names
+    own = next((own for own in parameters if own.lower() in SLOPES and takes), "")
+    if not own:
+        return None
+    convention = replace(convention, slopes=own)
+    if not calls.agrees(convention, call | {"bias": linear_bias(call, from_end=convention.from_end)}):
+        why["slopes"] = UNCONFIRMED
+    return convention
+
+
+def _infer_flags(
+    calls: "_Calls", convention: Convention, call: Call, ignored: Iterable[str], why: dict[str, str]
+) -> tuple[Convention, dict[str, str], str]:
+    """Take an unknown flag for causality if calls show it, and say what the others do."""
+    dialect, effects = {}, {}
+    for own, value in unknown_flags(calls.function, ignored).items():
+        asked = value and not {"is_causal"} & {*convention.names, *convention.always}
+        tried = trials_of_form(convention, "is_causal", {"is_causal": own}, call, None) if asked else ()
+        causal = (x for x in tried if calls.distance(x[0], call | x[1], call | x[2]) == 0)
+        if taken := next(causal, None):
+            convention, dialect = taken[0], taken[3]
+            why["is_causal"] = f"{BY_CALLS}the results are those of a causal mask"
+            continue
+        plain = calls.distance(convention, call)
+        with with_flag(calls, own, value=value):
+            other = calls.distance(convention, call)
+        effects[f"{own} = {value}"] = RAISES if other is None else SAME if other == plain else CHANGES
+    return convention, dialect, sentence(effects)
 
 
 @dataclass(frozen=True)
@@ -183,7 +230,7 @@ class _Calls:
         floating = next(x for x in (query, *call.values()) if "float" in str(getattr(x, "dtype", "")))
         limits = infer_dtypes(self.backend, str(floating.dtype), takes, why)
         deeper = {
-            x: _widen(y) if self.form.arguments[x].shape[-1:] == ("Dv",) and y.shape[-1] > 1 else y
+            x: widen(y) if self.form.arguments[x].shape[-1:] == ("Dv",) and y.shape[-1] > 1 else y
             for x, y in call.items()
         }
         if self.agrees(convention, deeper) is None:
@@ -311,79 +358,3 @@ class _Calls:
         if all(np.allclose(own, its, tolerance / 2, tolerance) for own, its in numbers):
             return 0
         return sum(float(np.mean(np.minimum(np.nan_to_num(abs(x - y), nan=1), 1))) for x, y in numbers)
-
-
-def _is_on(form: Operation, ours: str, function: Callable[..., Any], own: str) -> bool:
-    """Whether a parameter is a flag that is True by default, and False in the standard."""
-    default = inspect.signature(function).parameters[own].default
-    return default is True and form.parameters[ours].default is False
-
-
-def _first_entry(form: Operation, call: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a call without batch axes, of its first entry."""
-    batched = {name for name in call if form.arguments[name].axis(BATCH) is not None}
-    entry = {name: x[0] if name in batched else x for name, x in call.items()}
-    return {name: int(x) if isinstance(x, np.integer) else x for name, x in entry.items()}
-
-
-def _named(operation: str, parameters: Iterable[str], known: Known) -> tuple[dict[str, str], dict[str, str]]:
-    """Return what parameters are by their names: arguments of an operation, and sizes."""
-    names, sizes = dict(known.convention.names), dict(known.convention.sizes)
-    used = {*names.values(), *known.convention.others}
-    for own in (own for own in parameters if own not in used):
-        size = next((ours for ours, theirs in SIZES.items() if own.lower() in theirs), "")
-        meanings = [own] if own in OPERATIONS[operation].parameters else meant_in(operation, own)
-        argument = next((ours for ours in meanings if ours not in names), "")
-        if argument:
-            names[argument] = own
-        elif size:
-            sizes[size] = own
-    return names, sizes
-
-
-def _trials(
-    convention: Convention, ours: str, own: Mapping[str, str], call: Mapping[str, Any], opens: int | None
-) -> Iterator[tuple[Convention, dict[str, Any], dict[str, Any], dict[str, str]]]:
-    """Yield guesses of what an option means: its call, the call of the reference, and the variants."""
-    named = replace(convention, names={**convention.names, **own})
-    options = option_values(call)
-    if ours not in options:
-        return
-    given = {name: options[name] for name in own}
-    if ours == "return_lse":
-        for returns in ((), ("output", "lse"), ("output", "lse", OTHER)):
-            yield replace(named, returns=returns), given, given, {}
-    elif ours in ("is_causal", "window"):
-        for there, shown in _windows(named, given, opens) if ours == "window" else ((named, given),):
-            yield there, shown, shown, {}
-            if "key_starts" in call:
-                ends = np.diff(call["key_starts"]) - np.diff(call["query_starts"])
-                yield there, shown, shown | {"query_offset": ends}, {"PACK-5": "bottom-right"}
-            elif "block_table" not in call:
-                yield there, shown, shown | {"query_offset": KEYS - QUERIES}, {"MASK-3": "bottom-right"}
-    elif ours.endswith(SCALES):
-        for kind in ("head", "token", "tensor"):
-            scales = {ours: scales_of(call, kind)[ours]}
-            yield named, scales, scales, {}
-    else:
-        yield named, given, given, {}
-
-
-def _widen(array: Any) -> Any:
-    """Return values with two more features."""
-    return np.concatenate([array, array[..., :2]], axis=-1)
-
-
-def _windows(
-    named: Convention, given: dict[str, Any], opens: int | None
-) -> Iterator[tuple[Convention, dict[str, Any]]]:
-    """Yield the ways in which a function may take a window, each with a window to try."""
-    for side in (None, -1):
-        yield replace(named, window="sides", open_side=side), given
-    for kind in NUMBERS:
-        yield replace(named, window=kind, open_side=opens), {"window": (1, right_side(kind, 1))}
-
-
-#: Options that need each other.
-_PARTNERS = {"new_key": "new_value", "block_counts": "block_indices"}
-_PARTNERS |= {other: name for name, other in _PARTNERS.items()}

@@ -28,21 +28,21 @@ from attnspec.backends.user.convention import LAYOUTS, OF_FOUR_AXES, OTHER, Conv
 from attnspec.backends.user.defaults import ATTRIBUTES
 from attnspec.backends.user.description import PLACES, Inference, Known, dtypes_to_try
 from attnspec.backends.user.empty_rows import note_empty_rows
+from attnspec.backends.user.flags import infer_flags
 from attnspec.backends.user.gradients import note_gradients
 from attnspec.backends.user.limits import infer_axes, infer_limits
-from attnspec.backends.user.signature import required_parameters
 from attnspec.backends.user.trials import (
     PARTNERS,
     UNCONFIRMED,
-    guess_arguments,
     is_clear,
     nearest_layout,
     number_of_open_sides,
     reason_to_ignore,
     trials,
     turn_of,
+    unknown_required,
 )
-from attnspec.operations.aliases import MODULES, SIZES, SLOPES
+from attnspec.operations.aliases import SLOPES
 
 _OPERATION = OPERATIONS["attention"]
 #: The depths to try: the others only if the first fails.
@@ -64,7 +64,8 @@ _CANDIDATES = ("sinks", "bias", "mask", "scale", "is_causal", "key_lengths", "qu
 
 def probe(backend: Backend, function: Callable[..., Any], known: Known) -> Inference:
     """Infer how a function is called."""
-    unknown = _unknown_required(function, known)
+    named = {*known.convention.names.values(), *known.convention.others}
+    unknown = unknown_required(function, named)
     candidates = [{unknown[0]: ours} for ours in _CANDIDATES] if len(unknown) == 1 else []
     plainest = _maker(backend, function, known, {})((known.depths or _DEPTHS)[0])
     # Three axes come last: a function of four may take them and read a depth as a number of positions.
@@ -111,18 +112,6 @@ def _maker(
     )
     dtype = next(taken, dtypes[0])
     return lambda depth: _Probe(backend, function, known, names, depth, dtype, lengths)
-
-
-def _unknown_required(function: Callable[..., Any], known: Known) -> list[str]:
-    """Name the parameters without a default that have no known name and are no size."""
-    guesses = guess_arguments(function)
-    sizes = {word for words in SIZES.values() for word in words}
-    named = {*known.convention.names.values(), *known.convention.others}
-    return [
-        own
-        for own in required_parameters(function)
-        if not guesses[own] and own not in named and own.lower() not in {*sizes, *SLOPES, *MODULES}
-    ]
 
 
 class _Probe(Calls):
@@ -201,6 +190,8 @@ class _Probe(Calls):
             # The suite tests a canonical name in any case.
             elif own in convention.names or own not in (*_OPERATION.arguments, *convention.others):
                 ignored.append(own)
+        convention, flags = infer_flags(self, convention, ignored, self.meanings)
+        ignored = [own for own in ignored if own not in convention.names.values()]
         ignored += [
             parameter.name
             for parameter in inspect.signature(self.function).parameters.values()
@@ -221,7 +212,7 @@ class _Probe(Calls):
         note_empty_rows(self, convention, limits.get("dtypes", self.backend.dtypes))
         note_gradients(self, convention)
         if ignored:
-            self.why["ignore"] = reason_to_ignore(ignored)
+            self.why["ignore"] = reason_to_ignore(ignored) + flags
         shared = [own for own in convention.names.values() if [*convention.names.values()].count(own) > 1]
         names = {ours: own for ours, own in convention.names.items() if ours != own or own in shared}
         convention = replace(convention, names=names)

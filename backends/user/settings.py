@@ -21,7 +21,7 @@ from attnspec.backends.user.place import find, near
 from attnspec.backends.user.scales import FLAT
 from attnspec.backends.user.signature import without_ignored
 from attnspec.dtypes import DTYPES
-from attnspec.operations.aliases import NO_COUNTERPART
+from attnspec.operations.aliases import NO_COUNTERPART, NO_RESULT
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,9 @@ def settings_of_table(where: str, name: str, table: Mapping[str, Any]) -> Settin
     fields |= {key: tuple(table[key]) for key in ("ignore", "claims") if key in table}
     notes = {
         "a guess, which no call confirmed": table.get("guesses", ()),
-        "not tested, because it is ignored": [x for x in ignore if x.lower() not in NO_COUNTERPART],
+        "not tested, because it is ignored": [
+            own for own in ignore if NO_COUNTERPART.get(own.lower()) != NO_RESULT
+        ],
         f"results that are not judged, because `returns` has {OTHER} for them": [
             number for number, name in enumerate(convention.returns, 1) if name == OTHER
         ],

@@ -1,7 +1,7 @@
 """Guesses what the parameters of a function are by their names, and the calls that would confirm a guess."""
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from types import MappingProxyType
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from attnspec import OPERATIONS
 from attnspec.backends.user.convention import Convention
 from attnspec.backends.user.signature import required_parameters
-from attnspec.operations.aliases import JOINED, PAST, SLOPES, is_name_of, meant
+from attnspec.operations.aliases import JOINED, MODULES, PAST, SIZES, SLOPES, is_name_of, meant
 
 _OPERATION = OPERATIONS["attention"]
 #: Arguments that are named by what they do, so that a function with another result is wrong.
@@ -226,6 +226,17 @@ def _guesses(name: str) -> tuple[str, ...]:
     if name in _OPERATION.arguments:
         return (name, "bias") if name == "mask" else (name,)
     return tuple(ours for ours in meant(name) if ours in _OPERATION.arguments)
+
+
+def unknown_required(function: Callable[..., Any], named: Collection[str]) -> list[str]:
+    """Name the parameters without a default that have no known name and are no size."""
+    guesses = guess_arguments(function)
+    sizes = {word for words in SIZES.values() for word in words}
+    return [
+        own
+        for own in required_parameters(function)
+        if not guesses[own] and own not in named and own.lower() not in {*sizes, *SLOPES, *MODULES}
+    ]
 
 
 def guess_arguments(function: Callable[..., Any]) -> dict[str, tuple[str, ...]]:

@@ -233,7 +233,8 @@ ANGLES = (
 LISTS_OF_PAGES = ("indptr", "indices", "last_page_len")
 
 _DROPOUT = "attention has only dropout_mask; seeded_dropout_attention has a probability"
-_NO_RESULT = "does not change the result"
+#: The reason of those that change no result.
+NO_RESULT = "does not change the result"
 #: Names without a counterpart in the standard, and the reason.
 NO_COUNTERPART: Mapping[str, str] = MappingProxyType(
     {
@@ -244,19 +245,19 @@ NO_COUNTERPART: Mapping[str, str] = MappingProxyType(
         "dropout_key": _DROPOUT,
         "p": _DROPOUT,
         "training": _DROPOUT,
-        "deterministic": _NO_RESULT,
-        "implementation": _NO_RESULT,
-        "flash_attention": _NO_RESULT,
-        "backend": _NO_RESULT,
+        "deterministic": NO_RESULT,
+        "implementation": NO_RESULT,
+        "flash_attention": NO_RESULT,
+        "backend": NO_RESULT,
         "precision": "NUM-2 and NUM-5 determine this",
         "softmax_precision": "NUM-5 determines this",
         "score_mod": "no argument of the standard is a function",
         "mask_mod": "no argument of the standard is a function",
-        "stream": _NO_RESULT,
+        "stream": NO_RESULT,
         "dtype": "NUM-2 determines this",
-        "device": _NO_RESULT,
-        "out": _NO_RESULT,
-        **dict.fromkeys(("block_m", "block_n", "num_warps", "num_stages", "num_splits"), _NO_RESULT),
+        "device": NO_RESULT,
+        "out": NO_RESULT,
+        **dict.fromkeys(("block_m", "block_n", "num_warps", "num_stages", "num_splits"), NO_RESULT),
     }
 )
 
