@@ -17,7 +17,7 @@ FITTED = "+"
 _OPERATION = OPERATIONS["attention"]
 _SUFFIX = re.compile(
     r"(?!$)(a[34])?(-?d\d+(\.\d+)*)?(-?l\d+)?(-?s\d+)?(-?equal(\.(heads|depths|lengths))+)?(-?always(\.\w+)+)?"
-    r"(-?one\.query)?(-?scales\.\w+)?(-?encoding\.\w+)?(-?window\.both)?"
+    r"(-?one\.query)?(-?scales\.\w+)?(-?encoding\.\w+)?(-?lists\.key)?(-?window\.both)?"
     r"(-?bias\.query)?(-?slopes\.(start|end))?"
 )
 
@@ -54,6 +54,8 @@ class Constraints:
         Set if it takes scales of codes in one shape: what has a scale of its own.
     encoding : str
         The encoding of codes that it takes, if it takes only one.
+    lists : {"", "key"}
+        ``key`` if it takes lists of blocks of key heads.
     window : {"sides", "both"}
         ``both`` if a window has as many keys on both sides.
 
@@ -76,6 +78,7 @@ class Constraints:
     slopes: Literal["", "start", "end"] = ""
     scales: Literal["", "tensor", "head", "token"] = ""
     encoding: str = ""
+    lists: Literal["", "key"] = ""
     window: Literal["sides", "both"] = "sides"
 
     @property
@@ -99,6 +102,7 @@ class Constraints:
             "one.query" if self.one_query else "",  # with a point: what ends as `-one` is read as a dtype
             f"scales.{self.scales}" if self.scales else "",
             f"encoding.{self.encoding}" if self.encoding else "",
+            "lists.key" if self.lists else "",
             "window.both" if self.window == "both" else "",
         )
         return "-".join(part for part in parts if part)
@@ -122,11 +126,12 @@ class Constraints:
             If the suffix is invalid.
         """
         parts: dict[str, Any] = {"a": None, "depths": (), "l": 1, "s": 1, "equal": [], "always": {}}
-        parts |= {"one": "", "scales": "", "encoding": "", "window": "sides", "bias": "any", "slopes": ""}
+        parts |= {"one": "", "scales": "", "encoding": "", "lists": ""}
+        parts |= {"window": "sides", "bias": "any", "slopes": ""}
         if not _SUFFIX.fullmatch(suffix):
             raise ValueError(f"case: expected a suffix such as +d64.128-s16, got +{suffix}")
         for part in suffix.split("-"):
-            if part.startswith(("one.", "scales.", "encoding.", "window.", "bias.", "slopes.")):
+            if part.startswith(("one.", "scales.", "encoding.", "lists.", "window.", "bias.", "slopes.")):
                 parts[part.partition(".")[0]] = part.partition(".")[2]
             elif part.startswith("always"):
                 parts["always"] = dict.fromkeys(part.split(".")[1:], True)
@@ -149,6 +154,7 @@ class Constraints:
             slopes=parts["slopes"],
             scales=parts["scales"],
             encoding=parts["encoding"],
+            lists=parts["lists"],
             window=parts["window"],
         )
 
@@ -168,13 +174,13 @@ def fields_about(operation: str) -> tuple[str, ...]:
     --------
     >>> from attnspec.backends.constraints import fields_about
     >>> fields_about("rotary"), fields_about("paged_attention")
-    (('depths',), ('depths', 'multiple', 'heads', 'value_depth', 'one_query'))
+    (('depths',), ('always', 'depths', 'multiple', 'heads', 'value_depth', 'one_query'))
     """
     letters = {letter for argument in _arrays(operation) for letter in argument.shape}
     declared = OPERATIONS[operation]
     about = {
         "axes": primal(operation) == "attention",
-        "always": primal(operation) == "attention",
+        "always": is_of_attention(operation),
         "depths": bool(letters.intersection(_DEPTHS)),
         "multiple": bool(letters.intersection(_LENGTHS)),
         "lengths": letters.issuperset(_LENGTHS),
@@ -184,6 +190,11 @@ def fields_about(operation: str) -> tuple[str, ...]:
         "encoding": "encoding" in declared.arguments,
     }
     return tuple(field for field, decides in about.items() if decides)
+
+
+def is_of_attention(operation: str) -> bool:
+    """Whether an operation is attention, a form of it, or the gradients of one."""
+    return primal(OPERATIONS[operation].reduces or operation) == "attention"
 
 
 def fits(constraints: Constraints, arguments: Mapping[str, Any], operation: str = "attention") -> str:
@@ -200,9 +211,12 @@ def fits(constraints: Constraints, arguments: Mapping[str, Any], operation: str 
     misfit = misfit or _scale_misfit(constraints, arguments)
     if other := other_encoding(constraints, arguments, operation):
         misfit = misfit or f"takes only codes of {constraints.encoding}, got {other}"
+    misfit = misfit or _list_misfit(constraints, arguments, sizes)
+    if is_of_attention(operation):
+        misfit = misfit or _option_misfit(constraints, arguments)
     if misfit or not set(_OPERATION.arrays) <= set(OPERATIONS[operation].arrays):
         return misfit
-    return _axes_misfit(constraints, arguments) or _option_misfit(constraints, arguments)
+    return _axes_misfit(constraints, arguments) or _bias_misfit(constraints, arguments)
 
 
 def other_encoding(constraints: Constraints, arguments: Mapping[str, Any], operation: str) -> str:
@@ -249,10 +263,25 @@ def _shape_misfit(constraints: Constraints, sizes: Mapping[str, Sequence[int]]) 
     return ""
 
 
-def _option_misfit(constraints: Constraints, arguments: Mapping[str, Any]) -> str:
+def _list_misfit(
+    constraints: Constraints, arguments: Mapping[str, Any], sizes: Mapping[str, Sequence[int]]
+) -> str:
+    from attnspec.backends.user.lists import differ_in_a_group
+
+    heads, key_heads = ([*sizes.get(letter, ()), 1][0] for letter in _HEADS)
+    if not constraints.lists or not differ_in_a_group(arguments, heads // max(key_heads, 1)):
+        return ""
+    return "takes lists of blocks of key heads, got some that differ in a group"
+
+
+def _bias_misfit(constraints: Constraints, arguments: Mapping[str, Any]) -> str:
     bias, dtype = arguments.get("bias"), arguments["query"].dtype
     if constraints.bias_dtype == "query" and bias is not None and bias.dtype != dtype:
         return f"takes only a bias of the query's dtype, got {bias.dtype} for {dtype}"
+    return ""
+
+
+def _option_misfit(constraints: Constraints, arguments: Mapping[str, Any]) -> str:
     for name, value in constraints.always.items():
         given = arguments.get(name, _OPERATION.arguments[name].default)
         if given is not value and given != value:

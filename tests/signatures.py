@@ -32,7 +32,8 @@ class Signature:
 _LONG = ("query", "key", "value")
 SIGNATURES = {
     name: Signature(**{key: tuple(thing) if isinstance(thing, list) else thing for key, thing in row.items()})
-    for name, row in tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")).items()
+    for path in sorted(Path(__file__).parent.glob("signatures*.toml"))
+    for name, row in tomllib.loads(path.read_text(encoding="utf-8")).items()
 }
 
 
@@ -99,7 +100,7 @@ def _with_window(own: dict[str, Any], quirks: tuple[str, ...]) -> None:
     """Write the window of a call as two sides, of which None is open."""
     window = own.pop("window")
     if "number of keys" in quirks or "left" in quirks:
-        window = (window - ("number of keys" in quirks), None)
+        window = (window - ("number of keys" in quirks), 0 if "ends" in quirks else None)
     if "minus one" in quirks:
         window = tuple(None if side == -1 else side for side in window)
     if window != (None, None):

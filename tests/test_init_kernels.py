@@ -214,10 +214,6 @@ def sparse(q, k, v, block_indices, block_counts, block_size, query_block=1, bloc
     lists = {"block_indices": block_indices, "block_counts": block_counts, "block_mask": block_mask}
     sizes = {"key_block": block_size, "query_block": query_block}
     return block_sparse_attention(q, k, v, **lists, **sizes, dtype=q.dtype)
-
-
-def selected(q, k, v, block_indices, block_counts, block_size):
-    return sparse(q, k, v, block_indices, block_counts, block_size)
 """
 
 
@@ -235,8 +231,6 @@ def test_lists_of_blocks_are_no_pages():
     arrays, sizes = [np.ones((1, 1, 4, 2))] * 3, {"query_block": 2, "key_block": 2}
     with pytest.raises(Unsupported, match="got one without the other"):
         backend.companions["block_sparse_attention"](*arrays, **sizes, block_counts=np.ones((1, 1, 2), int))
-    run = CliRunner().invoke(main, ["init", "./kernels.py:selected", "--force"])
-    assert "required argument of block_sparse_attention, got none for query_block" in run.stderr
 
 
 OF_FLAGS = """
@@ -315,3 +309,69 @@ def test_a_wrapper_of_one_query_that_keeps_its_axis_is_described():
     found = check(load("."), rules=["PAGE-1"], quick=True, dtypes=["float32"])
     assert found.good, found.text
     assert "declined by" not in found.text
+
+
+OF_PAGES = """
+import numpy as np
+from attnspec.reference import paged_attention
+
+
+def paged_attention_v1(query, key_cache, value_cache, num_kv_heads, scale, block_tables, seq_lens):
+    assert key_cache.shape[-1] == 16 // key_cache.dtype.itemsize and key_cache.shape[1] == num_kv_heads
+    blocks, heads, _, size, _ = key_cache.shape
+    key = np.swapaxes(key_cache, 2, 3).reshape(blocks, heads, size, query.shape[-1])
+    options = {"block_table": block_tables, "key_lengths": seq_lens, "scale": scale}
+    value = np.swapaxes(value_cache, -1, -2)
+    return paged_attention(query[..., None, :], key, value, **options, dtype=query.dtype)[..., 0, :]
+"""
+
+
+def test_pages_whose_depth_is_in_two_axes_are_described_and_judged():
+    Path("kernels.py").write_text(OF_PAGES)
+    text = init("paged_attention_v1")
+    assert 'shapes = { key_pages = "P, Hkv, D/x, K, x", value_pages = "P, Hkv, Dv, K" }' in text
+    assert "guesses" not in text
+    found = check(load("."), rules=["PAGE-1", "PAGE-3"], quick=True)
+    assert found.good, found.text
+    verdicts = found.report.results.verdicts
+    assert [verdict.status for verdict in verdicts].count("pass") > 10
+    assert any("in parts of 4 numbers, got" in verdict.reason for verdict in verdicts)
+    with pytest.raises(BackendError, match="shapes: expected the letters P, Hkv, K, D in some order"):
+        describe(attention, operation="paged_attention", shapes={"key_pages": "P, Hkv, D/x, K, D"})
+
+
+def test_of_two_parameters_of_one_meaning_the_one_that_calls_confirm_is_named():
+    Path("kernels.py").write_text(KERNELS + OF_TWO_MASKS)
+    text = init("of_two_masks")
+    assert 'mask = "attn_mask"' in text
+    assert "guesses" not in text
+    assert "no call confirmed padding_mask (mask?)" in text
+
+
+OF_TWO_MASKS = """
+
+def of_two_masks(query, key, value, padding_mask=None, attn_mask=None):
+    return attention(query, key, value, mask=attn_mask, dtype=query.dtype)
+"""
+
+
+OF_LATENT = """
+from attnspec.reference import latent_attention
+
+
+def mla_decode_absorbed(q_nope, q_pe, ckv_cache, kpe_cache, w_kc, w_vc, seq_lens, sm_scale=None):
+    q_nope, q_pe = q_nope[..., None, :], q_pe[..., None, :]
+    arrays = q_nope, q_pe, ckv_cache, kpe_cache, w_kc.swapaxes(-1, -2), w_vc
+    return latent_attention(*arrays, key_lengths=seq_lens, scale=sm_scale, dtype=q_nope.dtype)[..., 0, :]
+"""
+
+
+def test_names_of_latent_caches_are_known():
+    Path("kernels.py").write_text(OF_LATENT)
+    text = init("mla_decode_absorbed")
+    assert (
+        'latent = "ckv_cache"\nkey_rotary = "kpe_cache"\nkey_weight = "w_kc"\nvalue_weight = "w_vc"' in text
+    )
+    assert 'shapes = { key_weight = "Hq, D, Dc" }' in text
+    assert "one_query = true" in text
+    assert "guesses" not in text

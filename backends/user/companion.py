@@ -17,6 +17,7 @@ from attnspec.backends.user.adapter import (
 )
 from attnspec.backends.user.convention import Convention, check_convention
 from attnspec.backends.user.defaults import with_defaults
+from attnspec.backends.user.lists import with_own_lists
 from attnspec.backends.user.masks import with_own_mask
 from attnspec.backends.user.scales import FLAT, SCALES, as_float8, with_scales, without_ones
 from attnspec.backends.user.shapes import in_shape
@@ -45,20 +46,25 @@ def adapt_companion(
     """Wrap a function of an operation with other names or another layout in one with its signature."""
     check_convention(name, convention, operation)
     form = OPERATIONS[operation]
-    native = native_names(name, function, convention.names, convention.others, operation)
+    native = native_names(
+        name,
+        function,
+        convention.names,
+        convention.others,
+        operation,
+        ("query_block",) if convention.lists else (),
+    )
     returned = {
         output.option for output in form.results if output.option and output.name in convention.returns
     }
     always = passed_always(name, function, convention, native, operation)
-    scales = [option for option in form.options if option.endswith(SCALES) and option in native]
-    always = (*always, *(scales if convention.scales else ()))
+    always += tuple(x for x in form.options if x.endswith(SCALES) and x in native and convention.scales)
     declared: tuple[Argument | Output, ...] = (*form.parameters.values(), *form.results)
-    single = {x.name: x.shape.index("L") - len(x.shape) for x in declared if "L" in x.shape}
-    single = single if convention.one_query is True else {}
+    alone = (x for x in declared if "L" in x.shape and convention.one_query is True)
+    single = {x.name: x.shape.index("L") - len(x.shape) for x in alone}
     turned = {x.name for x in declared if convention.layout == "BSHD" and _has_heads(x)}
     turned -= single.keys() | convention.shapes.keys()
-    taken = {*native, *returned, *convention.applied, *(["bias"] if convention.slopes else [])}
-    taken |= {"query_offset"} if convention.at_length else set()
+    taken = {*native, *returned, *convention.applied, *convention.expressed}
     needed, kind = required_parameters(function), inspect.Parameter
     signature = inspect.Signature(
         [kind(array, kind.POSITIONAL_OR_KEYWORD) for array in form.arrays]
@@ -83,6 +89,7 @@ def adapt_companion(
         call = without_always(call, convention.applied, native, form)
         call = with_defaults(call, always, convention, xp, form)
         call = with_scales(call, convention.scales, xp) if convention.scales else call
+        call = with_own_lists(call, convention.lists, native, xp) if convention.lists else call
         call = for_each_entry(call, xp, form) if convention.per_entry else call
         call = with_slopes(call, convention, xp, needed) if convention.slopes else call
         sizes = {own: _size(size, operation, call) for size, own in convention.sizes.items()}

@@ -10,6 +10,7 @@ import numpy as np
 
 from attnspec import OPERATIONS
 from attnspec.backends.backend import Backend
+from attnspec.backends.constraints import is_of_attention
 from attnspec.backends.errors import BackendError
 from attnspec.backends.user.companion import adapt_companion
 from attnspec.backends.user.companion_trials import (
@@ -32,6 +33,7 @@ from attnspec.backends.user.flags import (
     unknown_flags,
     with_flag,
 )
+from attnspec.backends.user.lists import LISTED, LISTS, lists_of_key_heads
 from attnspec.backends.user.scales import ENCODINGS, FLAT, FLOAT8, GRANULARITIES, SCALES
 from attnspec.backends.user.shapes import shapes_to_try
 from attnspec.backends.user.signature import required_parameters
@@ -56,6 +58,8 @@ def infer_companion(
     parameters, form = list(inspect.signature(function).parameters), OPERATIONS[operation]
     names, sizes = name_parameters(operation, parameters, known)
     required = {argument.name for argument in form.arguments.values() if argument.required}
+    if names.keys() >= {*LISTED}:  # a list may be of each query
+        required -= {"query_block"} - names.keys()
     if missing := required - names.keys():
         raise BackendError(
             f"backend {backend.name}: expected a parameter for each required argument of {operation}, "
@@ -201,23 +205,29 @@ class _Calls:
         alone = "encoding" in self.form.arguments and "encoding" not in names
         encodings = known.choices("encoding", ("", *ENCODINGS) if alone else ("",))
         codes = known.choices("codes", ("", FLOAT8))
-        for encoding, as_codes, order, kind, one, layout in product(
-            encodings, codes, orders, kinds, singles, layouts
+        whole = "query_block" in names or "query_block" not in self.form.arguments
+        lists = known.choices("lists", ("",) if whole else tuple(reversed([*LISTS])))
+        causal = () if "is_causal" in names or not is_of_attention(self.operation) else ({"is_causal": True},)
+        always = known.choices("always", ({}, *causal))
+        for listed, each, encoding, as_codes, order, kind, one, layout in product(
+            lists, always, encodings, codes, orders, kinds, singles, layouts
         ):
             if as_codes and encoding not in ENCODINGS and "codes" not in known.keys:
                 continue
             own = {**named.names, **(scales if kind else {})}
-            stored = replace(named, encoding=encoding, codes=as_codes)
+            stored = replace(named, encoding=encoding, codes=as_codes, always=each, lists=listed)
             yield replace(stored, layout=layout, one_query=one, scales=kind, shapes=order, names=own)
 
     def draw(self, convention: Convention, heads: int, dtype: str) -> Call:
         """Draw a call of the arguments that a convention names and the function needs."""
         call = small_call(self.operation, heads, full=self.full, encoding=convention.encoding)
+        call |= {"key_block": 2} if convention.always and "key_block" in call else {}  # queries see few keys
         single = {x for x in call if convention.one_query and "L" in self.form.arguments[x].shape}
         call |= {name: call[name][..., :1, :] for name in single}
         values = {**option_values(call), **scales_of(call, convention.scales or "head")}
         arrays = {x: y for x, y in values.items() if isinstance(y, np.ndarray) and x not in call}
-        return cast(call | {x: y for x, y in arrays.items() if x in convention.names}, dtype)
+        call |= {x: y for x, y in arrays.items() if x in convention.names} | dict(convention.always)
+        return cast(lists_of_key_heads(call, 4 // heads) if "Hkv" in convention.lists else call, dtype)
 
     def fit_of(self, convention: Convention, call: Call, grouped: Call) -> _Fit:
         """Describe what calls of other dtypes, and of grouped heads, show."""
@@ -247,7 +257,7 @@ class _Calls:
         if convention.codes:
             why["codes"] = "it takes codes as numbers of this dtype, not as integers"
         if convention.shapes:
-            why["shapes"] = "the results are right with the axes of these weights in this order"
+            why["shapes"] = "the results are right with the axes of these arrays in this order"
         return _Fit(convention, call, grouped, why, limits)
 
     def said(self, named: Convention, dtypes: tuple[str, ...]) -> str:

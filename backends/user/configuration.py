@@ -52,6 +52,7 @@ KEYS: Mapping[str, tuple[Any, str]] = {
     "encoding": _STRING,
     "codes": _STRING,
     "shapes": _TABLE,
+    "lists": _STRING,
     "past": (list, "a list of two parameters"),
     "module": _STRING,
     "takes_none": (list, "a list of parameters"),

@@ -6,6 +6,7 @@ from typing import Any, Literal, get_args
 
 from attnspec import OPERATIONS
 from attnspec.backends.errors import BackendError
+from attnspec.backends.user.lists import BLOCKS, LISTS
 from attnspec.backends.user.scales import FLAT, FLOAT8, GRANULARITIES, SCALES
 from attnspec.backends.user.shapes import check_shapes
 from attnspec.operations.aliases import meant_in
@@ -89,6 +90,8 @@ class Convention:
     slopes: str = ""
     #: The shapes of arrays of a form whose axes it has in another order or joined, such as ``Dc, Hq*D``.
     shapes: Mapping[str, str] = field(default_factory=dict)
+    #: The axes of lists of blocks, in `LISTS`, if it takes a list for each query, and no blocks of queries.
+    lists: str = ""
     #: What has a scale of its own, if it takes scales of codes in one shape, of `GRANULARITIES` or `FLAT`.
     scales: str = ""
     #: The encoding of the codes that it takes, if it takes only one. The argument is not passed.
@@ -103,6 +106,13 @@ class Convention:
         """The options that the function expresses by parameters for others, and these parameters."""
         lengths = {"key_lengths": self.names.get("mask", "mask")} if self.mask_of_keys else {}
         return {"bias": self.slopes, **lengths} if self.slopes else lengths
+
+    @property
+    def expressed(self) -> tuple[str, ...]:
+        """The arguments of a form that the function has no parameter for, and expresses all the same."""
+        by = {"bias": self.slopes, "query_offset": self.at_length}
+        by |= dict.fromkeys(("query_block", "block_mask"), self.lists)
+        return tuple(name for name, expresses in by.items() if expresses)
 
     @property
     def own_names(self) -> dict[str, str]:
@@ -126,6 +136,7 @@ def check_convention(name: str, convention: Convention, operation: str = "attent
     _check_names(name, convention.names, operation)
     _check_slopes(name, convention, operation)
     _check_codes(name, convention, operation)
+    _check_lists(name, convention, operation)
     check_shapes(name, convention.shapes, form)
     alone = [key for key in _OF_ATTENTION if getattr(convention, key) != getattr(Convention(), key)]
     alone += ["layout"] if convention.layout in OF_FOUR_AXES else []
@@ -226,3 +237,13 @@ def _check_codes(name: str, convention: Convention, operation: str) -> None:
         if got not in expected:
             choices = " or ".join(filter(None, expected))
             raise BackendError(f"backend {name}: {key}: expected {choices}, got {got!r}")
+
+
+def _check_lists(name: str, convention: Convention, operation: str) -> None:
+    """Refuse axes of lists of an operation that has none, and other axes."""
+    got = convention.lists
+    if got and not {*BLOCKS, "query", "key"} <= OPERATIONS[operation].arguments.keys():
+        raise BackendError(f"backend {name}: lists: expected an operation over blocks, got {operation}")
+    if got not in ("", *LISTS):
+        choices = " or ".join(repr(choice) for choice in LISTS)
+        raise BackendError(f"backend {name}: lists: expected {choices}, got {got!r}")

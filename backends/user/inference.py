@@ -151,6 +151,7 @@ def _table(inference: Inference, operation: str) -> dict[str, Any]:
         "encoding": convention.encoding,
         "codes": convention.codes,
         "shapes": convention.shapes,
+        "lists": convention.lists,
         "open_side": convention.open_side,
         "window": "" if convention.window == "sides" else convention.window,
         "sizes": convention.sizes,

@@ -369,6 +369,9 @@ class _Probe(Calls):
         """
         if not ours or not (self.by_distance or is_clear(ours[0], own)):
             return None
+        others = (other for other, theirs in self.guesses.items() if other != own and ours[0] in theirs)
+        if any(next(self.meanings(convention, other, ours[:1]), None) for other in others):
+            return None
         named = replace(convention, names={**convention.names, ours[0]: own})
         # A default of -1 on both sides says that -1 opens a side.
         number = number_of_open_sides(self.function, own)

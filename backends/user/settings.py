@@ -172,6 +172,7 @@ def settings_of_table(where: str, name: str, table: Mapping[str, Any]) -> Settin
         encoding=table.get("encoding", ""),
         codes=table.get("codes", ""),
         shapes=table.get("shapes", {}),
+        lists=table.get("lists", ""),
         from_end=_is_from_end(table),
     )
     as_it_is = ("accuracy", "profile", "versions", "dialect", "concurrent")
@@ -229,6 +230,7 @@ def _constraints(where: str, table: Mapping[str, Any]) -> Constraints:
         slopes="" if "slopes" not in table else "end" if _is_from_end(table) else "start",
         scales=_scales(table),
         encoding=table.get("encoding", ""),
+        lists="key" if "Hkv" in table.get("lists", "") else "",
         window="both" if table.get("window") == "both" else "sides",
     )
 

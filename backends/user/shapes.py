@@ -3,13 +3,18 @@
 from collections.abc import Iterator, Mapping
 from itertools import chain, permutations, product
 from math import prod
+from types import MappingProxyType
 from typing import Any
 
 from attnspec import Operation
-from attnspec.backends.errors import BackendError
+from attnspec.backends.errors import BackendError, Unsupported
 from attnspec.backends.library.library import permute, reshape
 from attnspec.operations.letters import BATCH, HEADS, LETTERS
 
+#: The letter of the numbers in `_VECTOR` bytes, in which an axis such as `D` is split: `D/x` and `x`.
+_PART, _VECTOR = "x", 16
+#: The shapes of pages of vLLM.
+_PAGES = MappingProxyType({"key_pages": "P, Hkv, D/x, K, x", "value_pages": "P, Hkv, Dv, K"})
 #: The letters of arrays that are no weights.
 _OF_CALLS = frozenset((BATCH, "L", "S", "K", "N"))
 
@@ -19,7 +24,10 @@ def check_shapes(name: str, shapes: Mapping[str, str], form: Operation) -> None:
     for argument, shape in shapes.items():
         own = form.arguments[argument].shape if argument in form.arguments else ()
         letters = [letter for letter in own if letter != BATCH]
-        if sorted(chain(*_axes(shape))) != sorted(letters):
+        parts = [*chain(*_axes(shape))]
+        split = [letter for letter in parts if letter.endswith(f"/{_PART}")]
+        joined = [letter.removesuffix(f"/{_PART}") for letter in parts if letter != _PART]
+        if sorted(joined) != sorted(letters) or len(split) != parts.count(_PART) or len(split) > 1:
             raise BackendError(
                 f"backend {name}: shapes: expected the letters {', '.join(letters) or 'of an argument'} "
                 f"in some order for {argument}, got {shape!r}"
@@ -32,10 +40,24 @@ def in_shape(array: Any, own: tuple[str, ...], shape: str, xp: Any) -> Any:
     outer = array.ndim - len(letters)
     if outer < 0 or (outer and BATCH not in own):
         return array
+    split = next((x for x in chain(*_axes(shape)) if x.endswith(f"/{_PART}")), "")
+    if split:
+        array, letters = _split(array, letters, split)
     order = [outer + letters.index(letter) for axis in _axes(shape) for letter in axis]
     sizes = [prod(array.shape[outer + letters.index(letter)] for letter in axis) for axis in _axes(shape)]
     turned = permute(array, [*range(outer), *order], xp)
     return reshape(turned, (*array.shape[:outer], *sizes))
+
+
+def _split(array: Any, letters: list[str], split: str) -> tuple[Any, list[str]]:
+    """Split the axis of a letter into parts of some bytes, and name both axes."""
+    at, number = letters.index(split.removesuffix(f"/{_PART}")), _VECTOR // array.dtype.itemsize
+    axis = array.ndim - len(letters) + at
+    size = array.shape[axis]
+    if size % number:
+        raise Unsupported(f"the function takes vectors in parts of {number} numbers, got {size}")
+    whole = (*array.shape[:axis], size // number, number, *array.shape[axis + 1 :])
+    return reshape(array, whole), [*letters[:at], split, _PART, *letters[at + 1 :]]
 
 
 def shapes_to_try(form: Operation) -> Iterator[dict[str, str]]:
@@ -51,6 +73,8 @@ def shapes_to_try(form: Operation) -> Iterator[dict[str, str]]:
             for (name, own), (_, x) in zip(weights.items(), choice, strict=True)
             if x != ", ".join(own)
         }
+    if _PAGES.keys() <= {*form.arrays}:
+        yield dict(_PAGES)
 
 
 def _shapes_of(own: tuple[str, ...]) -> Iterator[str]:

@@ -101,8 +101,12 @@ def native_names(
     names: Mapping[str, str],
     others: Sequence[str] = (),
     operation: str = "attention",
+    without: Collection[str] = (),
 ) -> dict[str, str]:
-    """Map each canonical argument that a function has to the function's name for it."""
+    """Map each canonical argument that a function has to the function's name for it.
+
+    It may be without some required arguments.
+    """
     parameters = inspect.signature(function).parameters
     takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     form = OPERATIONS[operation]
@@ -115,7 +119,8 @@ def native_names(
     absent += [
         native[argument.name]
         for argument in form.arguments.values()
-        if argument.required and native[argument.name] not in parameters and argument.name not in names
+        if argument.required and native[argument.name] not in parameters
+        if argument.name not in (*names, *without)
     ]
     if absent:
         wanted, got = ", ".join(dict.fromkeys(absent)), ", ".join(parameters) or "no arguments"

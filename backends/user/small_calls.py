@@ -70,9 +70,11 @@ def _blocks_of(call: Mapping[str, Any]) -> Call:
     if "key_block" not in call or "query_starts" in call or "key" not in call:
         return {}
     rows, columns = -(-QUERIES // call["query_block"]), -(-KEYS // call["key_block"])
-    lists = np.argsort(np.random.default_rng(1).random((2, 4, rows, columns))).astype(np.int32)
-    counts = np.ones((2, 4, rows), np.int32)
-    return {"block_mask": lists > 0, "block_counts": counts, "block_indices": lists}
+    order = np.random.default_rng(1).random((2, 4, rows, columns))
+    order[..., 0] = 0  # a causal call has no empty row
+    lists = np.argsort(order).astype(np.int32)
+    counts = np.full((2, 4, rows), columns - 1, np.int32)
+    return {"block_mask": lists != 1, "block_counts": counts, "block_indices": lists}
 
 
 def scales_of(call: Mapping[str, Any], granularity: str) -> Call:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from attnspec import OPERATIONS, Case
 from attnspec.backends.constraints import Constraints, fits
+from attnspec.backends.user.lists import lists_of_key_heads
 from attnspec.backends.user.scales import FLAT, SCALES, codes_of, misfit_of, repeat, shape_of
 from attnspec.conformance.suite.fitted_codes import with_encoding
 from attnspec.operations import Argument
@@ -47,6 +48,8 @@ def fit_form(case: Case, constraints: Constraints) -> Case:
     if "L" in places:
         call = _at_its_place(operation, call, sizes.letters["L"])
     call = _with_scales(call, constraints.scales)
+    if constraints.lists:
+        call = lists_of_key_heads(call, sizes.letters.get("Hq", 1) // max(sizes.letters.get("Hkv", 1), 1))
     same = call.keys() == case.arguments.keys() and all(call[name] is x for name, x in case.arguments.items())
     if same or misfits(operation, call) or fits(constraints, call, operation):
         return case

@@ -11,14 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnspec import OPERATIONS, Case
-from attnspec.backends.constraints import ANY, FITTED, Constraints
+from attnspec.backends.constraints import ANY, FITTED, Constraints, is_of_attention
 from attnspec.case import Alternative, Misuse
 from attnspec.conformance.relations.relation import Found, Relation
 from attnspec.conformance.suite import datasets
 from attnspec.conformance.suite.fitted_forms import fit_form
 from attnspec.conformance.suite.problem import GROUPED, MASKED, SHAPES, Problem, Shape, fitted, problem_of
 from attnspec.dtypes import DTYPES
-from attnspec.operations.operation import primal
 from attnspec.operations.stacks import FORMS, STACKS
 
 Item = Case | Relation
@@ -207,9 +206,10 @@ def with_always(item: Item, constraints: Constraints, *, beside: bool = False) -
         changed = any(one is not other for one, other in zip(calls, item.calls, strict=True))
         return replace(item, calls=calls) if changed and all_have else item
     own = item.expected or item.misuse or item.alternatives
-    if primal(item.operation) != "attention" or own or constraints.always.keys() <= item.arguments.keys():
+    if not is_of_attention(item.operation) or own or constraints.always.keys() <= item.arguments.keys():
         return item
-    if not all(np.isfinite(item.arguments[name]).all() for name in ("query", "key", "value")):
+    arrays = (item.arguments[name] for name in ("query", "key", "value") if name in item.arguments)
+    if not all(np.isfinite(array).all() for array in arrays):
         return item
     return replace(item, arguments={**constraints.always, **item.arguments})
 

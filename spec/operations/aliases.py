@@ -10,6 +10,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "key": ("k", "keys", "xk", "key_states", "key_layer", "k_cache", "key_cache", "new_k", "new_keys"),
         "value": ("v", "values", "xv", "value_states", "value_layer", "v_cache", "value_cache", "new_v"),
         "scale": (
+            "bmm1_scale",
             "softmax_scale",
             "sm_scale",
             "scaling",
@@ -21,6 +22,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "attention_scale",
         ),
         "softcap": (
+            *("logit_softcap", "attn_logit_softcap"),
             "logits_soft_cap",
             "soft_cap",
             "logit_cap",
@@ -33,6 +35,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "tanh_cap",
         ),
         "mask": (
+            *("atten_mask", "context_mask", "src_key_padding_mask"),
             "attn_mask",
             "attention_mask",
             "bool_mask",
@@ -44,6 +47,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "key_mask",
         ),
         "bias": (
+            *("pse", "pse_shift", "real_shift", "nonbatched_bias", "shared_rel_pos_bias", "additive_mask"),
             "attn_bias",
             "attention_bias",
             "attn_mask",
@@ -59,11 +63,21 @@ ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "core_attention_bias",
         ),
         "is_causal": (
+            *("do_causal", "apply_causal", "apply_causal_mask"),
             *("causal", "use_causal_mask", "causal_mask", "is_causal_mask", "use_causal", "causality"),
             *("lower_triangular", "unidirectional", "autoregressive"),
         ),
-        "query_offset": ("q_offset", "offset", "start_pos", "position_offset", "cache_position", "past_len"),
+        "query_offset": (
+            "start_q",
+            "q_offset",
+            "offset",
+            "start_pos",
+            "position_offset",
+            "cache_position",
+            "past_len",
+        ),
         "window": (
+            *("bandwidth", "window_size_left", "sliding_window_length"),
             "window_size",
             "sliding_window",
             "local_window_size",
@@ -72,8 +86,16 @@ ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "sliding_window_size",
             "local_window",
         ),
-        "query_lengths": ("query_seq_lengths", "q_lens", "seqlens_q", "seqused_q", "actual_seq_lengths"),
+        "query_lengths": (
+            *("q_seqlen", "q_seqlens", "query_lens"),
+            "query_seq_lengths",
+            "q_lens",
+            "seqlens_q",
+            "seqused_q",
+            "actual_seq_lengths",
+        ),
         "key_lengths": (
+            *("kv_seqlen", "kv_seq_len", "kv_seq_lengths", "key_lens", "cache_seq_lens"),
             "key_value_seq_lengths",
             "kv_lens",
             "kv_len",
@@ -102,6 +124,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "query_positions": ("q_positions", "positions", "position_ids", "q_pos"),
         "key_positions": ("kv_positions", "key_position_ids", "kv_pos", "k_pos"),
         "sinks": (
+            *("head_sink", "sink_ptr", "learned_sink", "head_learned_sink"),
             "sink",
             "s_aux",
             "attention_sinks",
@@ -134,13 +157,22 @@ ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 
 #: Names of a window that give a number of keys, the query's own position included, in place of two bounds.
-COUNTS = frozenset({"sliding_window", "attention_window"})
+COUNTS = frozenset({"sliding_window", "attention_window", "bandwidth"})
 
 #: Other names of the arguments of companions, for those alone.
 OF_COMPANIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "query_starts": ("cu_seqlens_q", "cu_seq_q", "cum_seq_q", "cu_seq_lens_q", "qo_indptr", "cu_seqlens"),
+        "query_starts": (
+            *("query_start_loc", "cu_q_lens", "cu_query_lens", "cu_seqlens_qo", "q_indptr"),
+            "cu_seqlens_q",
+            "cu_seq_q",
+            "cum_seq_q",
+            "cu_seq_lens_q",
+            "qo_indptr",
+            "cu_seqlens",
+        ),
         "key_starts": (
+            *("cu_kv_lens", "k_indptr"),
             "cu_seqlens_k",
             "cu_seqlens_kv",
             "cu_seq_k",
@@ -150,9 +182,32 @@ OF_COMPANIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "kv_indptr",
             "cu_seqlens",
         ),
-        "block_table": ("block_tables", "page_table", "page_indices", "kv_indices", "block_indices"),
-        "key_pages": ("k_cache", "key_cache", "k_pages", "paged_k_cache", "k_buffer", "k"),
-        "value_pages": ("v_cache", "value_cache", "v_pages", "paged_v_cache", "v_buffer", "v"),
+        "block_table": (
+            "block_offsets",
+            "block_tables",
+            "page_table",
+            "page_indices",
+            "kv_indices",
+            "block_indices",
+        ),
+        "key_pages": (
+            *("k_pool", "key_pool", "k_paged"),
+            "k_cache",
+            "key_cache",
+            "k_pages",
+            "paged_k_cache",
+            "k_buffer",
+            "k",
+        ),
+        "value_pages": (
+            *("v_pool", "value_pool", "v_paged"),
+            "v_cache",
+            "value_cache",
+            "v_pages",
+            "paged_v_cache",
+            "v_buffer",
+            "v",
+        ),
         "new_key": ("k_new", "key_new", "knew", "k"),
         "new_value": ("v_new", "value_new", "vnew", "v"),
         "key_block": ("block_size", "kv_block_size", "block_size_k"),
@@ -167,10 +222,28 @@ OF_COMPANIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "lse": ("softmax_lse", "logsumexp"),
         "query": ("q_extend", "q_nope", "query_nope", "q_no_pe"),
         "query_rotary": ("q_pe", "q_rope", "query_pe", "query_rope", "q_rotary"),
-        "latent": ("kv_c", "c_kv", "ckv", "kv_latent", "compressed_kv", "kv_c_normed", "latent_cache"),
-        "key_rotary": ("k_pe", "k_rope", "key_pe", "key_rope", "kpe", "k_rotary"),
-        "key_weight": ("w_uk", "wuk", "w_k_up", "k_up", "wkv_b_key"),
-        "value_weight": ("w_uv", "wuv", "w_v_up", "v_up", "wkv_b_value"),
+        "latent": (
+            *("ckv_cache", "kv_c_cache"),
+            "kv_c",
+            "c_kv",
+            "ckv",
+            "kv_latent",
+            "compressed_kv",
+            "kv_c_normed",
+            "latent_cache",
+        ),
+        "key_rotary": (
+            *("kpe_cache", "k_pe_cache", "pe_cache"),
+            "k_pe",
+            "k_rope",
+            "key_pe",
+            "key_rope",
+            "kpe",
+            "k_rotary",
+        ),
+        "key_indices": ("topk_indices", "topk_idxs", "topk_idx", "selected_indices"),
+        "key_weight": (*("w_kc", "w_uk_t"), "w_uk", "wuk", "w_k_up", "k_up", "wkv_b_key"),
+        "value_weight": ("w_vc", "w_uv", "wuv", "w_v_up", "v_up", "wkv_b_value"),
         "key_codes": (
             "k_codes",
             "k_int8",
@@ -202,8 +275,24 @@ SIZES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "longest_queries": ("max_seqlen_q", "max_q", "max_seqlens_q", "max_query_len", "max_length_q"),
         "longest_keys": ("max_seqlen_k", "max_k", "max_seqlens_k", "max_seqlen_kv", "max_kv", "max_seq_len"),
         "page": ("page_size", "block_size"),
-        "query_heads": ("num_heads", "n_heads", "nhead", "heads", "head_num", "num_attention_heads", "h"),
-        "key_heads": ("num_kv_heads", "n_kv_heads", "kv_heads", "num_key_value_heads", "num_heads_k"),
+        "query_heads": (
+            *("q_num_heads", "num_q_heads", "num_qo_heads", "num_query_heads", "n_head"),
+            "num_heads",
+            "n_heads",
+            "nhead",
+            "heads",
+            "head_num",
+            "num_attention_heads",
+            "h",
+        ),
+        "key_heads": (
+            *("kv_num_heads", "num_key_heads", "num_heads_kv", "n_head_kv"),
+            "num_kv_heads",
+            "n_kv_heads",
+            "kv_heads",
+            "num_key_value_heads",
+            "num_heads_k",
+        ),
     }
 )
 
@@ -258,6 +347,13 @@ NO_COUNTERPART: Mapping[str, str] = MappingProxyType(
         "device": NO_RESULT,
         "out": NO_RESULT,
         **dict.fromkeys(("block_m", "block_n", "num_warps", "num_stages", "num_splits"), NO_RESULT),
+        **dict.fromkeys(
+            ("warp_specialize", "kernel_options", "interpret", "sm_margin", "pack_gqa"), NO_RESULT
+        ),
+        **dict.fromkeys(("workspace", "workspace_buffer", "scheduler_metadata"), NO_RESULT),
+        "keep_prob": _DROPOUT,
+        "dropout_prob": _DROPOUT,
+        "head_mask": "no argument of the standard weighs heads",
     }
 )
 

@@ -1,0 +1,126 @@
+"""Kernels that take a list of blocks for each query, and have no blocks of queries."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests_support import command
+
+from attnspec import reference
+from attnspec.backends import BackendError, Unsupported, describe, load
+from attnspec.backends.constraints import Constraints
+from attnspec.backends.user.lists import LISTS
+from attnspec.conformance import check
+
+KERNEL = """
+import numpy as np
+from attnspec.reference import block_sparse_attention
+
+
+def selected(q, k, v, block_indices, block_counts, block_size, scale=None):
+    assert q.ndim == 4 and block_indices.shape[:-1] == block_counts.shape
+    heads = (k if OF_KEY_HEADS else q).shape[-3]
+    lists = {"block_indices": block_indices, "block_counts": block_counts}
+    if AFTER:
+        lists = {name: np.swapaxes(x, 1, 2) for name, x in lists.items()}
+    assert block_counts.size == q.shape[0] * heads * q.shape[-2]
+    lists = {name: np.repeat(x, q.shape[-3] // heads, axis=1) for name, x in lists.items()}
+    if WRONG:
+        lists["block_counts"] = np.full_like(lists["block_counts"], block_indices.shape[-1])
+        lists["block_indices"] = np.clip(lists["block_indices"], 0, -(-k.shape[-2] // block_size) - 1)
+    sizes = {"query_block": 1, "key_block": block_size, "scale": scale}
+    return block_sparse_attention(q, k, v, **lists, **sizes, is_causal=CAUSAL, dtype=q.dtype)
+"""
+#: The rules about blocks, lists of them, and both beside other masks.
+RULES = ["SPARSE-1", "SPARSE-2", "SPARSE-3", "SPARSE-4"]
+
+
+def written(kind, *, causal=True, wrong=False):
+    """Write a kernel into this folder, and return what `attnspec init` writes."""
+    name = f"kernel_{[*LISTS].index(kind)}{causal}{wrong}".lower()  # no other test has loaded it
+    of_key_heads, after = LISTS[kind]
+    values = {"OF_KEY_HEADS": of_key_heads, "AFTER": after, "WRONG": wrong, "CAUSAL": causal}
+    text = KERNEL
+    for word, value in values.items():
+        text = text.replace(word, str(value))
+    Path(f"{name}.py").write_text(text)
+    command("init", f"./{name}.py:selected", status=0)
+    return Path("attnspec.toml").read_text()
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("kind", LISTS)
+def test_a_kernel_of_a_list_for_each_query_is_described(kind, causal):
+    text = written(kind, causal=causal)
+    assert f'lists = "{kind}"' in text
+    assert ("always = { is_causal = true }" in text) == causal
+    assert 'key_block = "block_size"' in text
+    assert "guesses" not in text
+
+
+@pytest.mark.parametrize(("kind", "wrong"), [("L, Hkv", False), ("L, Hkv", True), ("Hq, L", False)])
+def test_its_calls_fit_and_show_what_is_wrong(kind, wrong):
+    written(kind, wrong=wrong)
+    found = check(load("."), rules=RULES, quick=True, dtypes=["float32"])
+    verdicts = [x for x in found.report.results.verdicts if x.operation == "block_sparse_attention"]
+    passing = {rule for verdict in verdicts if verdict.status == "pass" for rule in verdict.rules}
+    assert ("SPARSE-3" in {rule for x in verdicts if x.status == "fail" for rule in x.rules}) == wrong
+    assert found.good != wrong
+    assert wrong or passing >= {*RULES}
+
+
+def _arrays():
+    random = np.random.default_rng(0)
+    query, key = random.normal(size=(2, 4, 5, 4)), random.normal(size=(2, 2, 7, 4))
+    lists = np.argsort(random.random((2, 4, 3, 4)))
+    return query, key, np.repeat(lists[:, ::2], 2, axis=1), random.integers(0, 4, (2, 1, 3))
+
+
+@pytest.mark.parametrize("kind", LISTS)
+@pytest.mark.parametrize("given", [("lists",), ("mask",), ("lists", "mask"), ()])
+def test_any_size_of_a_block_of_queries_is_passed(kind, given):
+    of_key_heads, after = LISTS[kind]
+
+    def kernel(query, key, value, *, block_indices, block_counts, key_block):
+        lists = {"block_indices": block_indices, "block_counts": block_counts}
+        lists = {name: np.swapaxes(x, 1, 2) if after else x for name, x in lists.items()}
+        assert lists["block_counts"].shape == (2, 2 if of_key_heads else 4, 5)
+        lists = {name: np.repeat(x, 2, axis=1) if of_key_heads else x for name, x in lists.items()}
+        return reference.block_sparse_attention(
+            query, key, value, **lists, query_block=1, key_block=key_block
+        )
+
+    operation = "block_sparse_attention"
+    adapted = describe(kernel, operation=operation, lists=kind).companions[operation]
+    query, key, indices, counts = _arrays()
+    options = {"block_indices": indices, "block_counts": counts} if "lists" in given else {}
+    options |= {"block_mask": indices > 1} if "mask" in given else {}
+    sizes = {"query_block": 2, "key_block": 2}
+    got = adapted(query, key, key, **sizes, **options)
+    expected = reference.block_sparse_attention(query, key, key, **sizes, **options)
+    np.testing.assert_allclose(got, expected, rtol=1e-12)
+
+
+def test_lists_that_differ_in_a_group_are_declined():
+    def kernel(query, key, value, *, block_indices, block_counts, key_block):
+        return query
+
+    operation = "block_sparse_attention"
+    backend = describe(kernel, operation=operation, lists="L, Hkv")
+    assert backend.constraints.lists == "key"
+    assert Constraints.of_suffix("lists.key-window.both").lists == "key"
+    query, key, indices, counts = _arrays()
+    options = {"block_indices": indices + np.arange(4)[:, None, None], "block_counts": counts}
+    with pytest.raises(Unsupported, match="block_indices of key heads, got some that differ in a group"):
+        backend.companions[operation](query, key, key, query_block=2, key_block=2, **options)
+    with pytest.raises(BackendError, match="lists: expected an operation over blocks, got listed_attention"):
+        describe(kernel, operation="listed_attention", lists="L, Hkv")
+    with pytest.raises(BackendError, match="lists: expected 'Hq, L' or"):
+        describe(kernel, operation=operation, lists="Hkv")
