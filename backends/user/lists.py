@@ -27,8 +27,10 @@ def with_own_lists(call: dict[str, Any], kind: str, taken: Container[str], xp: A
     """
     of_key_heads, after = LISTS[kind]
     query, block = call["query"], call["query_block"]
-    if query.ndim < 3 or not isinstance(block, int) or block < 1:
+    if min(query.ndim, call["key"].ndim) < 3:
         raise Unsupported("the function takes a list for each query and head, got no axis of heads")
+    if any(type(size) is not int or size < 1 for size in (block, call["key_block"])):
+        raise Unsupported("the function takes lists of whole blocks, got a size that is no integer from 1")
     heads, queries = query.shape[-3:-1]
     group = heads // max(call["key"].shape[-3], 1) if of_key_heads else 1
     arrays = {name: _to_numpy(call[name]) for name in BLOCKS if call.get(name) is not None}
@@ -85,7 +87,7 @@ def _broadcast(name: str, array: Any, shape: tuple[int, ...]) -> Any:
 
 def _lists_of(arrays: Mapping[str, Any], columns: int) -> dict[str, Any]:
     """Write a mask of blocks, and the lists that it narrows, as lists."""
-    active = arrays[_MASK]
+    active = np.atleast_1d(arrays[_MASK])
     if active.dtype != bool or active.shape[-1] not in (1, columns):
         raise Unsupported("the function takes lists of blocks, got a mask that cannot be written as these")
     active = np.broadcast_to(active, (*active.shape[:-1], columns))
