@@ -20,6 +20,7 @@ from attnspec.reference import block_sparse_attention
 
 def selected(q, k, v, block_indices, block_counts, block_size, scale=None):
     assert q.ndim == 4 and block_indices.shape[:-1] == block_counts.shape
+    assert not STRICT or (block_indices[..., 0] == 0).all(), "a causal row may be empty"
     heads = (k if OF_KEY_HEADS else q).shape[-3]
     lists = {"block_indices": block_indices, "block_counts": block_counts}
     if AFTER:
@@ -36,11 +37,17 @@ def selected(q, k, v, block_indices, block_counts, block_size, scale=None):
 RULES = ["SPARSE-1", "SPARSE-2", "SPARSE-3", "SPARSE-4"]
 
 
-def written(kind, *, causal=True, wrong=False):
+def written(kind, *, causal=True, wrong=False, strict=False):
     """Write a kernel into this folder, and return what `attnspec init` writes."""
-    name = f"kernel_{[*LISTS].index(kind)}{causal}{wrong}".lower()  # no other test has loaded it
+    name = f"kernel_{[*LISTS].index(kind)}{causal}{wrong}{strict}".lower()  # no other test has loaded it
     of_key_heads, after = LISTS[kind]
-    values = {"OF_KEY_HEADS": of_key_heads, "AFTER": after, "WRONG": wrong, "CAUSAL": causal}
+    values = {
+        "OF_KEY_HEADS": of_key_heads,
+        "AFTER": after,
+        "WRONG": wrong,
+        "CAUSAL": causal,
+        "STRICT": strict,
+    }
     text = KERNEL
     for word, value in values.items():
         text = text.replace(word, str(value))
@@ -58,7 +65,7 @@ def _here(tmp_path, monkeypatch):
 @pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize("kind", LISTS)
 def test_a_kernel_of_a_list_for_each_query_is_described(kind, causal):
-    text = written(kind, causal=causal)
+    text = written(kind, causal=causal, strict=True)
     assert f'lists = "{kind}"' in text
     assert ("always = { is_causal = true }" in text) == causal
     assert 'key_block = "block_size"' in text

@@ -51,7 +51,7 @@ def _keys(declined: "Sequence[Case]", judged: "Sequence[Case]") -> list[str]:
     left = [*declined]
     keys: list[str] = []
     fewest = min(map(_axes, judged), default=0)
-    while left and possible and judged:
+    while left and possible:
         excluded = {
             key: [case for case in left if _describes(x, case, fewest)] for key, x in possible.items()
         }
