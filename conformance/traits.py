@@ -33,6 +33,9 @@ MORE_THAN, NOT_A_MULTIPLE = "more than ", " not a multiple of "
 ODD_DEPTH = f"features{NOT_A_MULTIPLE}8"
 #: Traits that most calls have.
 USUAL = (NO_SCALE, ODD_DEPTH)
+#: The axes of an array with an entry for each pair of a query and a key, the last one first.
+AXES_OF_PAIRS = ("column", "row", "head", "batch entry")
+_OF_ONE, _INSIDE = " of one ", " with an axis of 1 inside"
 
 
 def negative(option: str) -> str:
@@ -50,8 +53,19 @@ def by_entry(option: str) -> str:
     return f"{option} by entry"
 
 
+def repeated(option: str, what: str) -> str:
+    """Return the trait of calls in which an array of pairs has an axis of 1 for several of something."""
+    return f"{option}{_OF_ONE}{what}"
+
+
+def repeated_inside(option: str) -> str:
+    """Return the trait of calls in which an array of pairs has an axis of 1 inside a longer one."""
+    return f"{option}{_INSIDE}"
+
+
 def option_of(trait: str) -> str:
     """Return the option of such a trait. Other traits do not change."""
     if trait in (OPEN_LEFT, OPEN_RIGHT):
         return "window"
+    trait = trait.partition(_OF_ONE)[0].removesuffix(_INSIDE)
     return trait.removeprefix("negative ").removesuffix(" of 0").removesuffix(" by entry")

@@ -101,8 +101,8 @@ class Difference:
     #: The wrong outputs of the call, and the right ones.
     outputs: tuple[str, ...] = ()
     right: tuple[str, ...] = ()
-    #: The axes of an output that are right up to an index and wrong from it on, such as ``rows 16``, and
-    #: `BATCH` if the first entry of the batch is right.
+    #: The axes of an output that are right up to an index and wrong from it on, such as ``rows 16``, or
+    #: mostly wrong, such as ``rows -3`` for the last three; `BATCH` if the first entry of the batch is right.
     starts: tuple[str, ...] = field(default=(), compare=False)
 
 

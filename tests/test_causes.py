@@ -18,6 +18,7 @@ from attnspec.conformance.judge.traits import describe, numbers, traits
 from attnspec.conformance.render.finding import finding_text
 from attnspec.conformance.run.plan import index
 from attnspec.conformance.suite import find
+from attnspec.conformance.traits import repeated_inside
 from attnspec.conformance.verdict import Verdict, from_json, to_json
 
 
@@ -111,6 +112,12 @@ def test_traits_of_numbers_and_sizes():
     assert of() == of(key_lengths=np.array([3, 3])) == plain
     assert of(scale=-1.0) == plain - {"no scale"} | {"negative scale"}
     assert of(key_lengths=np.array([0, 3])) >= {"key_lengths of 0", "key_lengths by entry", "empty row"}
+    for shape, broadcast in (
+        ((2, 1, 1, 1), {"mask of one column", repeated_inside("mask")}),
+        ((1, 1, 1, 65), {"mask of one batch entry"}),
+        ((1, 65), set()),
+    ):
+        assert of(mask=np.ones(shape, bool)) == plain | broadcast
     assert of(window=(None, 2)) == plain | {"open on the left"}
     assert of(window=(2, None)) == plain | {"open on the right"}
     assert "negative query_offset" in of(query_offset=-1, is_causal=True)

@@ -20,6 +20,7 @@ from attnspec.conformance.results import Footer, Header
 from attnspec.conformance.results_file import read
 from attnspec.conformance.run import run
 from attnspec.conformance.run.plan import Selection
+from attnspec.conformance.verdict import Difference
 
 NAME = SUBJECT.name
 
@@ -252,6 +253,9 @@ def test_the_first_failure_is_printed_in_a_line_while_the_suite_runs(check, monk
     assert line.startswith("first failure: MASK-6 A row with nothing to attend to gives zero: output[2, 0]:")
     assert line.endswith(": attnspec check m:f --case masking-empty-last-float32")
     assert "first failure" not in done.stdout
+    wrong = Difference("value", "lse", (0,), 1.0, 2.0, outputs=("lse",), right=("output",))
+    of_lse = replace(FAIL, rule="SOFT-5", rules=("SOFT-5",), variant="", difference=wrong)
+    assert "first failure: SOFT-6 The lse is " in check(verdicts=[of_lse]).stderr, "the output is right"
     assert "first failure" not in check(verdicts=[PASS]).stderr
     order = []
     monkeypatch.setattr(cli, "_show_first", lambda verdict: order.append(verdict.case))

@@ -100,16 +100,17 @@ def test_nothing_is_said_of_a_place_that_is_not_looked_at(got):
 @pytest.mark.parametrize(
     ("wrong", "starts"),
     [
-        ((..., slice(2, None), slice(None)), ("rows 2",)),
-        ((..., [1, 3], slice(None)), ()),
+        ((..., slice(2, None), slice(None)), ("rows 2", "rows -2")),
+        ((..., [1, 3], slice(None)), ("rows -3",)),
+        ((..., [0, 3], slice(None)), ()),
         ((..., slice(None), slice(1, None)), ("features 1",)),
         ((slice(None), 1), ("heads 1",)),
-        ((1, slice(None), slice(1, None)), ("rows 1", "batch entries")),
+        ((1, slice(None), slice(1, None)), ("rows 1", "rows -3", "batch entries")),
         (..., ()),
     ],
 )
 def test_where_the_wrong_elements_begin(wrong, starts):
-    """An axis is named where all indices from one on are wrong, and none before it."""
+    """An axis is named where all indices from one on are wrong, and rows where most are, none before it."""
     got = np.zeros((2, 2, 4, 3))
     got[wrong] = 1
     found = compare("output", got, np.zeros(got.shape), np.full(got.shape, 0.1), "float64")

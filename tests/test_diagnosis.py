@@ -8,14 +8,22 @@ from made_verdicts import NAN, error, fail, ok
 from reported import FAIL, FILLS, PASS
 from tests_support import about
 
+from attnspec import Case
 from attnspec.backends import load
 from attnspec.conformance import traits
 from attnspec.conformance.attribution.causes import findings
-from attnspec.conformance.attribution.diagnosis import Gallery, diagnose, diagnose_run, nearest
+from attnspec.conformance.attribution.diagnosis import (
+    Gallery,
+    diagnose,
+    diagnose_run,
+    fails,
+    nearest,
+    outputs_of,
+)
 from attnspec.conformance.attribution.finding import Diagnosis, Twin
 from attnspec.conformance.attribution.resemblance import CallCounts, Tally
 from attnspec.conformance.attribution.sample import cases_to_diagnose
-from attnspec.conformance.gallery import correct_entries, entry
+from attnspec.conformance.gallery import correct_entries, entry, wrong_entries
 from attnspec.conformance.gallery.splits import RELATIVE
 from attnspec.conformance.render.finding import diagnosis_text, finding_line
 from attnspec.conformance.run.events import events
@@ -90,6 +98,35 @@ def test_how_many_failing_calls_are_enough():
     found = diagnose(entry("splits_of_32_relative_to_the_first").backend(), far, Gallery(RELATIVE))
     assert names(found) == [f"splits_of_{size}_relative_to_the_first" for size in (16, 32, 64, 128)]
     assert "_128_relative_to_the_first (Merge splits of 16 keys relative" in diagnosis_text(found)
+
+
+@pytest.mark.parametrize(
+    ("name", "case"),
+    [
+        ("sum_not_rescaled_past_tiles_of_16", "softmax-maximum-over-tiles-rises-in-each-tile-1"),
+        ("values_not_rescaled_past_tiles_of_16", "softmax-maximum-over-tiles-rises-in-each-tile-1"),
+        ("scales_of_key_heads_tiled", "quantization-attention-grouped"),
+        ("offset_only_forward_beside_the_output", "gradients-causal-offset"),
+        ("causal_rows_of_a_moved_tile_of_8", "errors-option-past-every-tile-is-causal-1"),
+        (
+            "mask_strides_end_at_an_axis_of_one",
+            "masking-broadcast-mask-beside-one-number-of-each-head-and-is-causal-1",
+        ),
+    ],
+)
+@pytest.mark.sample(2)
+def test_one_failing_call_of_a_smallest_run_is_named_by_its_numbers(name, case):
+    """A smallest run has one call of a kind. Its whole result tells the entry from all others."""
+    backend, failing = entry(name).backend(), find(f"{case}-float32")
+    others = [*golden_vectors(), *items(rules=["MASK-1"], quick=True)]
+    passing = [one for one in others if isinstance(one, Case) and one.dtype == "float32"]
+    passing = [one for one in passing if not fails(backend, one, outputs_of(backend, one))]
+    families = {rule.partition("-")[0] for rule in (entry(name).rule, *failing.rules)}
+    near = Gallery(tuple(one for one in wrong_entries() if one.rule.partition("-")[0] in families))
+    found = diagnose(backend, [*passing[:20], *passing[-10:], failing], near)
+    assert names(found) == [name]
+    assert (found.failing, found.path) == (1, None)
+    assert diagnose(backend, [*passing[:5], failing], near) is None, "too few calls pass"
 
 
 def test_an_implementation_of_somebody_else_is_named_by_the_golden_vectors():

@@ -25,12 +25,32 @@ def test_what_is_common_is_said_with_numbers(judged, signs):
     assert [*cause_lines(found(judged)[0])] == signs["="]
 
 
+@pytest.mark.parametrize(
+    ("failing", "says"),
+    [
+        ("1 MASK-1 (mask) ignored=mask", True),
+        ("1 MASK-1 (mask, mask with an axis of 1 inside) ignored=mask", False),
+        ("2 MASK-1 (mask, mask with an axis of 1 inside) ignored=mask", True),
+        ("1 MASK-9 (key_lengths, key_lengths by entry) ignored=key_lengths", False),
+    ],
+)
+def test_one_call_says_that_an_argument_is_ignored_only_if_a_part_of_it_would_not_look_the_same(
+    failing, says
+):
+    """A mask whose first head allows everything has no effect either if all heads read that of the first."""
+    (cause,) = found(f"{failing}; ok 20 (mask); ok 20 (key_lengths)")
+    assert ("equals the result without" in finding_text(cause)) == says
+
+
 def test_words_for_traits_and_keys_for_limits():
     common = Finding("SCORE-2", (FAIL,), Common(("no scale",), 230, 310, 0, 54))
     assert [*cause_lines(common)] == ["fails: 230 of 310 calls without a scale, 0 of 54 others"]
     assert [*cause_lines(Finding("SOFT-1", (FAIL,), Common((), 5, 9)))] == ["fails: 5 of 9 calls"]
     assert trait_text("negative scale") == "with a negative `scale`"
     assert trait_text("query_offset by entry") == "with `query_offset` that differ between batch entries"
+    assert trait_text("mask of one row") == "with a `mask` that has one row for several"
+    inside = "with a `bias` that has an axis of 1 inside a longer one"
+    assert trait_text(traits.repeated_inside("bias")) == inside
     assert trait_text("tiles of 64") == "with more than 64 keys or queries"
     raised = error(9, "no", traits.SHARED, rule="HEAD-1")
     (finding,) = found(raised, ok(20))

@@ -16,6 +16,7 @@ from attnspec.conformance.render.junit import to_junit
 from attnspec.conformance.render.markdown import to_markdown
 from attnspec.conformance.render.screen import screen
 from attnspec.conformance.results import Footer, Header, Run, gather
+from attnspec.conformance.verdict import Difference
 
 UNKNOWN = "backend m:f: not understood: causal (is_causal?); no case tests this. Map each"
 GIVEN_UP = "backend m:f: abandoned after 3 cases that did not end"
@@ -213,14 +214,18 @@ def test_the_headline(report, outcome, headline):
 
 EMPTY_ROW, NO_KEYS = (replace(FAIL, case=name, traits=(name,)) for name in (traits.EMPTY, traits.NOTHING))
 BOTH = replace(NO_KEYS, traits=(traits.EMPTY, traits.NOTHING))
+AGAIN, WITHOUT_AGAIN = (replace(one, case=f"{one.case} again") for one in (EMPTY_ROW, BOTH))
+OTHER_ROW = replace(AGAIN, difference=Difference("value", "output", (0,), 1.5, 1.0))
 A_ROW, WITHOUT = "with a row that has nothing to attend to", "with no queries, keys or batch entries"
 
 
 @pytest.mark.parametrize(
     ("failing", "edge"),
     [
-        ([EMPTY_ROW], A_ROW),
-        ([BOTH], WITHOUT),
+        ([EMPTY_ROW, AGAIN], A_ROW),
+        ([BOTH, WITHOUT_AGAIN], WITHOUT),
+        ([EMPTY_ROW], ""),  # one call may fail for another reason
+        ([EMPTY_ROW, OTHER_ROW], ""),  # a number is wrong in a row that is not empty
         ([EMPTY_ROW, BOTH], A_ROW),
         ([EMPTY_ROW, NO_KEYS], f"{A_ROW} or {WITHOUT}"),
         ([EMPTY_ROW, replace(FAIL, case="other")], ""),

@@ -76,7 +76,7 @@ def owners() -> dict[str, str]:
     apart = {*_LAST, *(output.option for output in form.results)}
     options = {name: form.arguments[name].rule for name in form.options if name not in apart}
     options |= {"scale": "SCORE-3", **_LAST}  # one that is given
-    kinds = (traits.negative, traits.zero, traits.by_entry)
+    kinds = (traits.negative, traits.zero, traits.by_entry, traits.repeated_inside)
     numbers = {kind(name): rule for name, rule in options.items() for kind in kinds}
     sides = dict.fromkeys((traits.OPEN_LEFT, traits.OPEN_RIGHT), options["window"])
     return {**_FIRST, **numbers, **sides, **options}
@@ -104,6 +104,21 @@ def is_uniform(failures: Sequence[Verdict]) -> bool:
 def are_gradients(failures: Sequence[Verdict]) -> bool:
     """Whether all failures are calls of gradients."""
     return bool(failures) and all(traits.GRADIENT in verdict.traits for verdict in failures)
+
+
+def right_outputs(failures: Sequence[Verdict], judged: Collection[Verdict]) -> tuple[tuple[str, ...], int]:
+    """Return the options of failures in gradients alone, and how many calls with these have right outputs."""
+    shared = set.intersection(*(set(verdict.traits) for verdict in failures))
+    options = tuple(name for name in OPERATIONS["attention"].options if name in shared)
+    own = [
+        verdict
+        for verdict in judged
+        if verdict.operation == "attention" and {*options} <= set(verdict.traits)
+        if not {traits.REFUSED, traits.RELATED} & set(verdict.traits)
+    ]
+    if not are_gradients(failures) or any(verdict.bad for verdict in own):
+        return (), 0
+    return options, sum(verdict.status in ("pass", "deviation") for verdict in own)
 
 
 def _are_forms(failures: Sequence[Verdict]) -> bool:

@@ -12,7 +12,13 @@ from dataclasses import replace
 from typing import cast
 
 from attnspec.conformance import traits
-from attnspec.conformance.attribution.blame import are_gradients, broken_rule, is_uniform, owners
+from attnspec.conformance.attribution.blame import (
+    are_gradients,
+    broken_rule,
+    is_uniform,
+    owners,
+    right_outputs,
+)
 from attnspec.conformance.attribution.common import (
     CLEAR,
     calls_of,
@@ -93,6 +99,7 @@ def findings(
         for cause in causes:
             diagnosis = by_rule.get(cause.rule) if cause in diagnosed else None
             described = replace(cause, seed=seed, diagnosis=diagnosis, names=(names or {}).get(backend, ""))
+            described = replace(described, right=right_outputs(cause.failures, judged.get(backend, [])))
             named = _with_rule_of_bug(described)
             found.append(named.with_variant_first())
     return found

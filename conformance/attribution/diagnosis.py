@@ -43,7 +43,7 @@ from attnspec.conformance.verdict import Difference
 #: With fewer failing calls than this, too many entries fit,
 _FEWEST = 2
 #: unless at least this many calls pass.
-_PASSING = 100
+_PASSING = 15
 #: With fewer calls on which a named entry is wrong and the backend is right, no trait of these is named.
 _SEVERAL = 2
 #: The passing calls that are compared at least, where time is short.

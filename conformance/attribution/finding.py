@@ -7,7 +7,7 @@ from functools import cache, cached_property
 from typing import Any, Literal
 
 from attnspec import rules
-from attnspec.conformance.traits import GRADIENT, REFUSED, RELATED
+from attnspec.conformance.traits import GRADIENT, REFUSED, RELATED, by_entry, repeated_inside
 from attnspec.conformance.verdict import Verdict
 from attnspec.dtypes import SHORT
 
@@ -25,6 +25,8 @@ _ENOUGH = 0.25
 _NEARLY = 0.9
 #: Fewer failing calls than these are wrong from some index on by chance.
 _SEVERAL = 3
+#: The place of the number of queries in `Verdict.sizes`.
+_QUERIES = 3
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,8 @@ class Finding:
     names: str = ""  # the backend's own names of arguments, as in `Subject.names`
     #: The diagnosis of the cause, if it is one of the first of its backend and is about values.
     diagnosis: Diagnosis | None = None
+    #: If only gradients are wrong: the options of all failures, and how many calls with them are right.
+    right: tuple[tuple[str, ...], int] = ((), 0)
 
     @property
     def backend(self) -> str:
@@ -128,9 +132,11 @@ class Finding:
             first = replace(first, variant="", precision="")
         elif first.variant and not first.precision and (variant is None or first.variant != variant.name):
             first = replace(first, variant="")
-        # An argument is called ignored only if this holds for each call with it.
+        # An argument is called ignored only if this holds for each call with it, and for no other reason.
         compared = with_argument(first.ignored, self.failures)
-        if first.ignored and any(verdict.ignored != first.ignored for verdict in compared):
+        if first.ignored and (
+            any(verdict.ignored != first.ignored for verdict in compared) or self._is_chance(compared)
+        ):
             first = replace(first, ignored="")
         return first
 
@@ -172,13 +178,24 @@ class Finding:
         return tuple(counts)
 
     @cached_property
-    def starts(self) -> tuple[str, ...]:
-        """Where wrong elements begin in every failing call: at one index, or at some entry of the batch."""
+    def starts(self) -> tuple[tuple[str, int, int], ...]:
+        """Where wrong elements begin in nearly all failing calls: at one index, or at an entry of the batch.
+
+        Each has the number of these calls and that of all failing calls.
+
+        Rows may be counted from the end. Most of the last ones are wrong then.
+        """
         own = [verdict.difference for verdict in self.failures if RELATED not in verdict.traits]
-        found = [set(off.starts) if off and off.output == "output" else set() for off in own]
+        found = [off.starts if off and off.output == "output" else () for off in own]
         if len(found) < _SEVERAL:
             return ()
-        return tuple(sorted(set.intersection(*found)))
+        counted = Counter(start for starts in found for start in starts)
+        # Calls of one length have all their ends in common.
+        several = len({verdict.sizes[_QUERIES] for verdict in self.failures if verdict.sizes}) > 1
+        kept = (start for start in sorted(counted) if several or "-" not in start)
+        return tuple(
+            (start, counted[start], len(found)) for start in kept if counted[start] >= _NEARLY * len(found)
+        )
 
     def with_variant_first(self) -> "Finding":
         """Return it with a call first that equals its variant, if possible not one of gradients."""
@@ -199,6 +216,13 @@ class Finding:
         under = verdict.main_rule == self.rule and RELATED not in verdict.traits and not verdict.ignored
         values = verdict.difference is not None and verdict.difference.kind in ("value", "pattern")
         return under and values and bool(verdict.group or verdict.variant) and not verdict.precision
+
+    @staticmethod
+    def _is_chance(compared: Sequence[Verdict]) -> bool:
+        """Whether only one call shows an ignored argument, and its first part for all may look the same."""
+        argument = compared[0].ignored if compared else ""
+        parts = {repeated_inside(argument), by_entry(argument)}
+        return len({verdict.stem for verdict in compared}) == 1 and not parts.isdisjoint(compared[0].traits)
 
     def _contradicts(self, first: Verdict) -> bool:
         """Whether other failures under the rule do not show the precision, which then fits by chance."""

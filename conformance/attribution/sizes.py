@@ -14,7 +14,7 @@ from attnspec.conformance.traits import (
 )
 
 #: The sizes of the tiles of kernels.
-_TILES = (16, 32, 64, 128)
+_TILES = (8, 16, 32, 64, 128)
 #: A condition holds for at least this share of the failing calls.
 _MOST = 0.8
 
@@ -54,6 +54,18 @@ def conditions(bad: Mapping[frozenset[str], int], others: Sequence[str]) -> Iter
         return sum(number for kinds, number in bad.items() if {*traits} <= kinds) >= enough
 
     own = [trait for trait in every_trait() if are_common(trait)]
+    shorter = [pair for pair in _remainders() if are_common(*pair)]
     yield from ((trait,) for trait in own)
     yield from combinations(own, 2)
-    yield from ((trait, other) for trait in own for other in others if other not in own and are_common(other))
+    beside = [other for other in others if other not in own and are_common(other)]
+    yield from ((trait, other) for trait in own for other in beside)
+    yield from ((other, *pair) for pair in shorter for other in beside if are_common(other, *pair))
+
+
+@cache
+def _remainders() -> tuple[tuple[str, str], ...]:
+    """Return the conditions on several tiles of which the last is shorter, by tile and by what is in it."""
+    return tuple(
+        (f"{MORE_THAN}{tile} {name}", f"{name}{NOT_A_MULTIPLE}{tile}")
+        for tile, name in product(_TILES, ("keys", "queries"))
+    )

@@ -142,12 +142,15 @@ def _failing_cases(path: Path) -> list[str]:
 
 def _show_first(verdict: Verdict) -> None:
     """Print the first failure, long before the report, with the command that judges its case again."""
+    from attnspec.conformance.attribution.causes import findings
     from attnspec.conformance.outside import one_line
     from attnspec.conformance.render.reproduction import check_command
     from attnspec.conformance.render.text import verdict_line
 
+    # Its rule is that of the output which is wrong, as in the report.
+    (finding,) = findings([verdict], [verdict])
     command = f": {check_command(verdict)}" if verdict.case else ""
-    click.echo(one_line(f"first failure: {verdict_line(verdict)}") + one_line(command), err=True)
+    click.echo(one_line(f"first failure: {verdict_line(finding.verdict)}") + one_line(command), err=True)
 
 
 def _without_diagnosis(report: Report) -> list[str]:

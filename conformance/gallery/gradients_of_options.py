@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from attnspec.conformance.gallery.entry import After, Array, alter, base, first, rows, wrong
-from attnspec.reference.call import Mask
+from attnspec.reference.call import Mask, Step, Steps
 from attnspec.reference.gradients import Gradients, sum_to
 
 
@@ -261,6 +261,37 @@ def again(call: Gradients, other: Gradients) -> tuple[Array, Array, Mask]:
     lse, seen = base.forward_again(call)[1], base.allowed_pairs(other)
     shift = np.where(lse == -np.inf, 0, lse)[..., None]
     return np.where(seen, np.exp(base.score(call) - shift), 0), lse, seen
+
+
+def _beside_the_output(change: Callable[[Gradients], Gradients]) -> Step:
+    """Make a backward pass with the masks of another call, and the mean that the output of this one gives."""
+
+    def backward(call: Gradients) -> Any:
+        p, _, seen = base.forward_again(call)
+        mean = base.delta(call, p, base.d_weights(call), seen)
+        own = {"forward_again": lambda it: again(it, change(it)), "delta": lambda *_: mean}
+        return base.backward(call.but(steps=Steps({**call.steps.replaced, **own})))
+
+    return backward
+
+
+BESIDE_THE_OUTPUT = rows(
+    ("offset_only_forward_beside_the_output", "backward", "GRAD-9", "A",
+     _beside_the_output(lambda call: call.but(query_offset=0)),
+     "Align the mask at the top left in the backward pass, and keep the output of the forward pass."),
+    ("causal_only_forward_beside_the_output", "backward", "GRAD-9", "A",
+     _beside_the_output(lambda call: call.but(is_causal=False)),
+     "Forget the causal mask in the backward pass, and keep the output of the forward pass."),
+    ("window_only_forward_beside_the_output", "backward", "GRAD-9", "E",
+     _beside_the_output(lambda call: call.but(window=None)),
+     "Forget the window in the backward pass, and keep the output of the forward pass."),
+    ("mask_only_forward_beside_the_output", "backward", "GRAD-9", "R",
+     _beside_the_output(lambda call: call.but(mask=None)),
+     "Forget the mask in the backward pass, and keep the output of the forward pass."),
+    ("key_lengths_only_forward_beside_the_output", "backward", "GRAD-9", "R",
+     _beside_the_output(lambda call: call.but(key_lengths=None)),
+     "Forget the lengths of keys in the backward pass, and keep the output of the forward pass."),
+)  # fmt: skip
 
 
 @wrong("forward_again", "GRAD-9", "E")

@@ -8,6 +8,13 @@ from attnspec.conformance.gallery.entry import After, Array, alter, base, first,
 from attnspec.reference.call import Mask
 from attnspec.reference.notation import Attention, align_batch
 
+
+def _first_outside_an_axis_of_one(array: Array) -> Array:
+    """Slice the first entry of each axis outside the innermost axis of 1."""
+    outside = max((axis for axis, size in enumerate(array.shape) if size == 1), default=0)
+    return array[(slice(0, 1),) * outside]
+
+
 ENTRIES = rows(
     ("inverted_polarity", "by_mask", "MASK-1", "R", lambda call: True if call.mask is None else ~call.mask,
      "Take True for ignore.", "NVIDIA/TransformerEngine#818"),
@@ -22,6 +29,12 @@ ENTRIES = rows(
     ("mask_of_the_first_query", "by_mask", "MASK-1", "H",
      lambda call: base.by_mask(alter(call, mask=lambda mask: first(mask, -2))),
      "Take a mask to be one of keys, the same for all queries."),
+    ("mask_strides_end_at_an_axis_of_one", "by_mask", "MASK-1", "H",
+     lambda call: base.by_mask(alter(call, mask=_first_outside_an_axis_of_one)),
+     "Take 0 for the strides of a mask outside an axis of 1, so that their first entry is read for all."),
+    ("bias_strides_end_at_an_axis_of_one", "attend", "SCORE-4", "H",
+     lambda call: base.attend(alter(call, bias=_first_outside_an_axis_of_one)),
+     "Take 0 for the strides of a bias outside an axis of 1, so that their first entry is read for all."),
     ("bias_merely_added", "by_bias", "MASK-13", "B", lambda _call: True,
      "Add minus infinity like any number, so that NaN is left where it disallows."),
     ("low_bias_disallows", "by_bias", "MASK-2", "C",
@@ -55,6 +68,12 @@ ENTRIES = rows(
     ("causal_replaces_mask", "allowed_pairs", "MASK-4", "R",
      lambda call: base.allowed_pairs(call.but(mask=None) if call.is_causal else call),
      "Pass over a mask where attention is causal."),
+    ("causal_replaces_key_lengths", "allowed_pairs", "MASK-4", "R",
+     lambda call: base.allowed_pairs(call.but(key_lengths=None) if call.is_causal else call),
+     "Pass over the lengths of keys where attention is causal."),
+    ("key_lengths_replace_causal", "allowed_pairs", "MASK-4", "R",
+     lambda call: base.allowed_pairs(call if call.key_lengths is None else call.but(is_causal=False)),
+     "Ignore the causal flag if lengths of keys are given."),
     ("window_replaces_causal", "allowed_pairs", "MASK-4", "E",
      lambda call: base.allowed_pairs(call if call.window is None else call.but(is_causal=False)),
      "Take the right bound of a window for all that is said of keys after the query."),

@@ -7,7 +7,7 @@ import ml_dtypes
 import numpy as np
 
 from attnspec.conformance.gallery.entry import After, Array, base, rows, wrong
-from attnspec.reference.call import Arguments, Call, Steps
+from attnspec.reference.call import Arguments, Call, Step, Steps
 from attnspec.reference.quantized_attention import Quantised
 
 #: The largest number of each format of 8 bits.
@@ -233,21 +233,42 @@ def scales_of_keys_for_values(
     return base.keys_and_values(call, query, key, (value[0], shared, value[2]), encoding)
 
 
-@wrong("keys_and_values", "QUANT-8", "D")
-def scales_of_value_heads_tiled(
-    call: Call, query: Array, key: Quantised, value: Quantised, encoding: str
-) -> Any:
-    """Repeat the codes of values for the query heads of a group, and the scales for all groups in turn."""
-    shared = max(value[0].shape[-3], 1) if value[0].ndim > 2 else 1
+def _with_tiled_scales(query: Array, coded: Quantised) -> Quantised:
+    """Repeat codes for the query heads of a group, and scales of heads for all groups in turn.
+
+    Without scales of heads, or with heads of their own, everything is as it was.
+    """
+    codes, scales, zero_points = coded
+    shared = max(codes.shape[-3], 1) if codes.ndim > 2 else 1
     group = query.shape[-3] // shared if query.ndim > 2 else 1
-    if group < 2 or value[1] is None or value[1].ndim < 3 or value[1].shape[-3] < 2:
-        return base.keys_and_values(call, query, key, value, encoding)
-    codes, scales, zero_points = value
+    if group < 2 or scales is None or scales.ndim < 3 or scales.shape[-3] < 2:
+        return coded
     if zero_points is not None and zero_points.ndim > 2 and zero_points.shape[-3] > 1:
         zero_points = np.repeat(zero_points, group, -3)
-    value = np.repeat(codes, group, -3), np.concatenate([scales] * group, -3), zero_points
-    keys, values = base.keys_and_values(call, query, key, value, encoding)
-    return np.repeat(keys, group, -3), values
+    return np.repeat(codes, group, -3), np.concatenate([scales] * group, -3), zero_points
+
+
+def _tiled_scales_of(*names: str) -> Step:
+    """Make the step that decodes with tiled scales. Other heads are repeated as they must be."""
+
+    def decoded(call: Call, query: Array, key: Quantised, value: Quantised, encoding: str) -> Any:
+        key = _with_tiled_scales(query, key) if "key" in names else key
+        value = _with_tiled_scales(query, value) if "value" in names else value
+        pair = base.keys_and_values(call, query, key, value, encoding)
+        heads = max(x.shape[-3] if x.ndim > 2 else 1 for x in pair)
+        return tuple(np.repeat(x, heads // max(x.shape[-3], 1), -3) if x.ndim > 2 else x for x in pair)
+
+    return decoded
+
+
+TILED_SCALES = rows(
+    ("scales_of_value_heads_tiled", "keys_and_values", "QUANT-8", "D", _tiled_scales_of("value"),
+     "Repeat the codes of values for the query heads of a group, and the scales for all groups in turn."),
+    ("scales_of_key_heads_tiled", "keys_and_values", "QUANT-8", "D", _tiled_scales_of("key"),
+     "Repeat the codes of keys for the query heads of a group, and the scales for all groups in turn."),
+    ("scales_of_heads_tiled", "keys_and_values", "QUANT-8", "D", _tiled_scales_of("key", "value"),
+     "Repeat all codes for the query heads of a group, and all scales for all groups in turn."),
+)  # fmt: skip
 
 
 @wrong("keys_and_values", "QUANT-8", "Z", "vllm-project/vllm#51091")

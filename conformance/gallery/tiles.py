@@ -53,6 +53,12 @@ def _padding_always(size: int) -> Named:
     return name, sentence, lambda call: _pad(call, size)
 
 
+def _padding_beside_causality(size: int) -> Named:
+    name = f"padding_of_causal_tiles_of_{size}_in_the_sum"
+    sentence = f"Let causality take the place of the mask of padding in tiles of {size} keys."
+    return name, sentence, lambda call: _pad(call, size) if call.is_causal else base.attend(call)
+
+
 def _pad(call: Attention, size: int) -> Any:
     """Attend also to padding of 0 after the keys, unless a causal mask or a window disallows it."""
     more = -call.keys % size
@@ -91,6 +97,7 @@ ONE_TILE = family(_one_tile_of_keys, "allowed_pairs", "SOFT-3", "G", 16, 32, 128
 QUERIES = family(_remainder_of_queries, "weighted_sum", "SOFT-3", "G", 8, 32)
 PADDINGS = family(_padding, "attend", "SOFT-3", "G", *_SIZES)
 PADDINGS_ALWAYS = family(_padding_always, "attend", "SOFT-3", "G", 4, 8, *_SIZES)
+PADDINGS_CAUSAL = family(_padding_beside_causality, "attend", "MASK-3", "G", 8, *_SIZES)
 DEPTHS = family(_depth, "product", "SCORE-1", "G", 8, 32, 64)
 
 
@@ -152,6 +159,20 @@ def _causal_by_whole_tiles(size: int) -> Named:
     return f"causal_by_whole_tiles_of_{size}", text, by_causality
 
 
+def _causal_by_a_moved_tile(size: int) -> Named:
+    def by_causality(call: Attention) -> Any:
+        last = max(call.queries - size, 0)
+        moved = np.where(call.i >= last, (call.queries - 1) // size * size - last, 0)
+        reached = base.key_position(call) <= base.position(call) + moved
+        return reached if call.is_causal and call.queries > size else base.by_causality(call)
+
+    name = f"causal_rows_of_a_moved_tile_of_{size}"
+    text = (
+        f"Move the last tile of {size} queries back so that it is whole, and number its rows as if not moved."
+    )
+    return name, text, by_causality
+
+
 def _causal_past_a_tile(size: int) -> Named:
     def by_causality(call: Attention) -> Any:
         return base.by_causality(call) | (call.j >= size)
@@ -203,6 +224,7 @@ CAUSAL_OFFSET = family(
 )
 CAUSAL_FIRST = family(_causal_from_the_first_query, "by_causality", "MASK-3", "G", 16, 32, 64)
 CAUSAL_WHOLE = family(_causal_by_whole_tiles, "by_causality", "MASK-3", "G", *_SIZES)
+CAUSAL_MOVED = family(_causal_by_a_moved_tile, "by_causality", "MASK-3", "G", 8, *_SIZES)
 CAUSAL_ONCE = family(_causal_past_a_tile, "by_causality", "MASK-3", "G", *_SIZES)
 WINDOWS = family(_window_from_the_last_row, "by_window", "MASK-8", "G", (16, 16), (32, 32), (64, 64), *_PAIRS)
 LENGTHS_DOWN = family(_lengths_of_whole_tiles_down, "by_key_lengths", "MASK-9", "G", *_SIZES)

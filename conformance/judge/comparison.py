@@ -77,7 +77,10 @@ def compare(
 
 
 def _starts(name: str, wrong: NDArray[np.bool_]) -> tuple[str, ...]:
-    """Return the axes of an output of which the first indices are right, with the first that is wrong."""
+    """Return the axes of an output of which the first indices are right, with the first that is wrong.
+
+    If most of the other rows are wrong, the first of them also stands as a negative number, from the end.
+    """
     if name != "output" or wrong.ndim < len(_AXES):
         return ()
     starts = []
@@ -85,6 +88,9 @@ def _starts(name: str, wrong: NDArray[np.bool_]) -> tuple[str, ...]:
         along = np.any(np.moveaxis(wrong, -axis, 0).reshape(wrong.shape[-axis], -1), axis=1).tolist()
         first = along.index(True)
         starts += [f"{what} {first}"] if first and all(along[first:]) else []
+        last = len(along) - first
+        ends = what == "rows" and first and 2 * along.count(True) > last
+        starts += [f"{what} {-last}"] if ends else []
     entries = wrong.reshape(-1, int(np.prod(wrong.shape[-len(_AXES) :])))  # the batch axes as one
     return (*starts, *([BATCH] if len(entries) > 1 and not entries[0].any() else []))
 

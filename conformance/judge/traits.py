@@ -13,6 +13,7 @@ from attnspec.backends.user.slopes import slopes_of
 from attnspec.conformance.judge.dtypes import is_real
 from attnspec.conformance.judge.judge import Judgeable
 from attnspec.conformance.traits import (
+    AXES_OF_PAIRS,
     EMPTY,
     GRADIENT,
     LARGE,
@@ -40,6 +41,8 @@ from attnspec.conformance.traits import (
     WHOLE_PAGES,
     by_entry,
     negative,
+    repeated,
+    repeated_inside,
     zero,
 )
 from attnspec.operations.operation import primal
@@ -59,6 +62,8 @@ _VECTOR, _MOST = 8, 2**22
 _NUMBERS = ("query_offset", "key_lengths", "query_lengths")
 _OPTIONS = OPERATIONS["attention"].options
 _MASKING = OPERATIONS["attention"].names("masks")
+#: Options with an entry for each pair of a query and a key.
+_PAIRS = ("mask", "bias", "dropout_mask")
 
 
 def describe(item: Case | Judgeable) -> tuple[tuple[str, ...], int, tuple[int, ...]]:
@@ -143,6 +148,7 @@ def _attention_traits(arguments: Mapping[str, Any]) -> set[str]:
         LINEAR: _has_linear_bias(arguments),
         **{trait: max(queries, keys) > size for trait, size in _TILES.items()},
         **_number_traits(arguments),
+        **_broadcast_traits((*query.shape[:-1], keys), arguments),
     }
     return {trait for trait, holds in has.items() if holds} | _rising_traits(arguments)
 
@@ -186,6 +192,18 @@ def _number_traits(arguments: Mapping[str, Any]) -> dict[str, bool]:
             found[negative(name)] = bool((numbers < 0).any())
             found[zero(name)] = bool((numbers == 0).any())
             found[by_entry(name)] = numbers.size > 1 and name in _NUMBERS and numbers.min() != numbers.max()
+    return found
+
+
+def _broadcast_traits(scores: tuple[int, ...], arguments: Mapping[str, Any]) -> dict[str, bool]:
+    """Return the traits of the axes of 1 that an array of pairs has for several rows, heads or others."""
+    found: dict[str, bool] = {}
+    for name in _PAIRS:
+        shape = np.asarray(arguments.get(name)).shape
+        for axis in range(1, min(len(shape), len(scores)) + 1):
+            trait = repeated(name, AXES_OF_PAIRS[min(axis, len(AXES_OF_PAIRS)) - 1])
+            found[trait] = found.get(trait, False) or shape[-axis] == 1 < scores[-axis]
+        found[repeated_inside(name)] = any(1 in shape[axis:] for axis, size in enumerate(shape) if size > 1)
     return found
 
 

@@ -126,18 +126,29 @@ def cause_lines(finding: Finding) -> Iterator[str]:
         yield f"all failures are within the budget of {finding.precision}: some step may be computed in it"
     for common in (finding.common, *finding.further):
         yield from _common_line(common)
-    for start in finding.starts:
-        what, _, first = start.rpartition(" ")
-        wrong = f"the {what} from {first} on are wrong"
-        yield f"{f'the first of the {BATCH} is right' if start == BATCH else wrong} in every failing call"
+    yield from _start_lines(finding)
     yield from _limit_line(finding)
     yield from _result_lines(finding)
     if finding.kind != "refused":
         yield from (f"also: {text}" for text in _other_exceptions(finding.failures))
 
 
+def _start_lines(finding: Finding) -> Iterator[str]:
+    """Say which rows or others are wrong, where these are the same in nearly all failing calls."""
+    for start, number, every in finding.starts:
+        what, _, first = start.rpartition(" ")
+        calls = "every failing call" if number == every else f"{number} of {every} failing calls"
+        if start == BATCH:
+            yield f"the first of the {BATCH} is right in {calls}"
+        elif first.startswith("-"):
+            yield f"only the last {first[1:]} {what} are wrong, or some of them, in {calls}"
+        else:
+            yield f"the {what} from {first} on are wrong in {calls}"
+
+
 def _result_lines(finding: Finding) -> Iterator[str]:
     """Describe which gradients are wrong, and which variants and other calls the results equal."""
+    yield from _forward_line(finding)
     yield from _outputs_line(finding.failures)
     variant = finding.variant
     if variant is not None and variant.equal < variant.compared:
@@ -151,6 +162,15 @@ def _result_lines(finding: Finding) -> Iterator[str]:
         if ignored.same < ignored.compared or finding.failures[0].ignored != ignored.argument:
             calls = f"{ignored.same} of {ignored.compared} failing calls with it"
             yield f"the result is the same without `{ignored.argument}` in {calls}"
+
+
+def _forward_line(finding: Finding) -> Iterator[str]:
+    """Say that the output is right where only gradients are wrong."""
+    options, number = finding.right
+    if number:
+        named = f" with {' and '.join(f'`{name}`' for name in options)}" if options else ""
+        calls = f"the only call{named}" if number == 1 else f"all {number} calls{named}"
+        yield f"only gradients are wrong, the output is right in {calls}"
 
 
 def _outputs_line(failures: Sequence[Verdict]) -> Iterator[str]:
@@ -221,7 +241,11 @@ def diagnosis_text(diagnosis: Diagnosis) -> str:
 def trait_text(trait: str) -> str:
     """Describe what calls have in common, for use after the word "calls"."""
     option = traits.option_of(trait)
+    for axis in traits.AXES_OF_PAIRS:
+        if trait == traits.repeated(option, axis):
+            return f"with a `{option}` that has one {axis} for several"
     numbers = {
+        traits.repeated_inside(option): f"with a `{option}` that has an axis of 1 inside a longer one",
         traits.negative(option): f"with a negative `{option}`",
         traits.zero(option): f"with `{option}` of 0",
         traits.by_entry(option): f"with `{option}` that differ between batch entries",

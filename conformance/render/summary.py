@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from math import isfinite
 
 from attnspec import levels
 from attnspec.conformance.attribution.declined import declined_lines
@@ -37,6 +38,8 @@ _MOST_CASES = 3
 _FEW_VALUES = 0.02
 #: The largest number of characters of the result of an unmet SHOULD.
 _MOST_OF_UNMET = 70
+#: One failing call may fail for another reason than its edge.
+_SEVERAL = 2
 #: The edges at which a kernel that is right otherwise may fail, and both of them.
 _EDGES = ((NOTHING,), (EMPTY,), (EMPTY, NOTHING))
 
@@ -101,12 +104,22 @@ def _values_verdict(report: Report, subject: Subject) -> str:
 
 def _edge_of(failing: Sequence[Verdict], verdicts: Iterable[Verdict]) -> str:
     """Say which edge all failing cases share, if most calls with it fail and others pass."""
+    if len({verdict.stem for verdict in failing}) < _SEVERAL or any(map(_is_other_row, failing)):
+        return ""
     for edges in _EDGES:
         if all({*edges} & {*verdict.traits} for verdict in failing):
             passing = [bool({*edges} & {*x.traits}) for x in verdicts if x.status == "pass"]
             clear = passing.count(True) < len(failing) < passing.count(False)
             return " or ".join(TRAITS[edge] for edge in edges) if clear else ""
     return ""
+
+
+def _is_other_row(verdict: Verdict) -> bool:
+    """Whether a wrong number stands where another one is expected than 0, which no edge leaves."""
+    off = verdict.difference
+    if off is None or isinstance(off.got, str) or isinstance(off.expected, str):
+        return False
+    return isfinite(off.got) and isfinite(off.expected) and off.expected != 0
 
 
 def _few_values(report: Report, subject: Subject) -> str:
