@@ -29,7 +29,7 @@ from attnspec.conformance.render.finding import diagnosis_text, finding_line
 from attnspec.conformance.run.events import events
 from attnspec.conformance.run.plan import Selection
 from attnspec.conformance.run.pool import Pool
-from attnspec.conformance.suite import find
+from attnspec.conformance.suite import find, items
 from attnspec.conformance.verdict import Verdict
 from attnspec.reference import attention as reference
 from attnspec.reference.call import STEPS
