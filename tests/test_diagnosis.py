@@ -266,7 +266,9 @@ def test_entries_of_a_failing_rule_are_compared_without_a_limit_of_time(monkeypa
     clock = iter(range(10**9))
     monkeypatch.setattr("attnspec.conformance.attribution.diagnosis.process_time", lambda: next(clock))
     plain = [replace(case, rules=("NUM-1",)) for case in asked]
-    assert diagnose_run(entry("sink_scaled").backend(), plain, 1.0) is None, "the time is up"
+    assert diagnose_run(entry("sink_scaled").backend(), plain, 0.0) is None, "the time is up"
+    found = diagnose_run(entry("sink_scaled").backend(), plain, 1.0)
+    assert names(found) == ["sink_scaled"], "few entries are left after the first call"
 
 
 @pytest.mark.parametrize(("number", "said"), [(1, False), (3, True)])

@@ -48,6 +48,8 @@ _PASSING = 15
 _SEVERAL = 2
 #: The passing calls that are compared at least, where time is short.
 _FEWEST_PASSING = 20
+#: So few entries are compared on all calls, whatever time it takes.
+_FEW_LEFT = 10
 #: More entries than this are not named. Entries that differ only in a size count as one.
 _MOST = 3
 #: The number of results of entries that are kept.
@@ -136,10 +138,9 @@ def diagnose_run(backend: Backend, items: Iterable[Item], seconds: float = inf) 
     # Entries about the chapters of the failing rules come before all others.
     families = {rule.partition("-")[0] for _, case, _ in calls[0] for rule in case.rules}
     family = tuple(entry for entry in wrong_entries() if entry.rule.partition("-")[0] in families)
-    until = process_time() + seconds
     for gallery in (Gallery(family), Gallery()) if seconds < inf else (Gallery(),):
         with suppress(TimeoutError):
-            if found := nearest(*tally_entries(backend, calls, gallery, until)):
+            if found := nearest(*tally_entries(backend, calls, gallery, process_time() + seconds)):
                 return found
     return None
 
@@ -167,7 +168,9 @@ def tally_entries(
     calls = [(bad, call) for bad, group in ((True, failing), (False, passing)) for call in group]
     calls.sort(key=lambda item: (not item[0], bool(item[1][0] & EDGES), count_numbers(item[1][1].calls)))
     for number, (bad, (kinds, case, outputs)) in enumerate(calls):
-        if process_time() > until:  # the calls up to here tell, if they are enough
+        if (
+            len(tallies) > _FEW_LEFT and process_time() > until
+        ):  # the calls up to here tell, if they are enough
             if number < len(failing) + min(len(passing), _FEWEST_PASSING):
                 raise TimeoutError
             plain = [kinds for _, (kinds, *_) in calls[len(failing) : number]]
