@@ -5,12 +5,13 @@ A crash or a hang of the function ends or blocks this process. ``attnspec check`
 
 import sys
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from attnspec import SpecError
 from attnspec.backends import Backend
 from attnspec.backends.user.function import describe
+from attnspec.conformance.claim import class_of
 from attnspec.conformance.judge.deviation import not_shown
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.results import Header, Run, gather
@@ -103,7 +104,8 @@ def check(
     chosen = rules_of(level) if level else tuple(rules)
     selection = Selection(quick, chosen, tuple(cases), level=level, seed=seed)
     run = Run(Header(""))
-    for event in events(_Here(backend, Cases(seed, selection.files)), selection):
+    place = _Here(backend, Cases(seed, selection.files), is_function=not isinstance(function, Backend))
+    for event in events(place, selection):
         run.add(event)
     return Judged(Report(gather([run])))
 
@@ -123,6 +125,7 @@ class _Here:
 
     backend: Backend
     cases: Cases
+    is_function: bool
 
     @property
     def name(self) -> str:
@@ -134,7 +137,11 @@ class _Here:
         return self.cases.plan(selection, self.backend.constraints)
 
     def load(self) -> Loaded:
-        return describe_loaded(self.name, self.backend)
+        loaded = describe_loaded(self.name, self.backend)
+        if not self.is_function:
+            return loaded
+        # By its name alone, a function that no module has is taken for an adapter.
+        return replace(loaded, subject=replace(loaded.subject, kind=class_of(f":{self.name}", self.backend)))
 
     def judge(self, plan: tuple[Outline, ...]) -> Iterator[Verdict]:
         for outline in plan:

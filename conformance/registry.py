@@ -20,6 +20,7 @@ from attnspec.reference.budget.arithmetic import PROFILES
 #: The ids that no text has any more, and the last version that had each. They stay reserved.
 WITHDRAWN: Mapping[str, str] = MappingProxyType({})
 _SPEC = Path(attnspec.__file__).parent
+_PROTOCOL = _SPEC / "conformance" / "protocol.md"
 #: The sections that define a budget, and the formulas in a section: blocks of Python and of LaTeX, and
 #: indented lines.
 _SECTION = re.compile(r"^## [^\n]*\bbudget\b[^\n]*\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
@@ -53,7 +54,7 @@ def digests() -> dict[str, str]:
 
 def _contents() -> Iterator[tuple[str, Any]]:
     """Yield the parts of the normative content, as JSON can hold them."""
-    pages = {path.stem: path.read_text("utf-8") for path in sorted(_SPEC.glob("*.md"))}
+    pages = {path.stem: path.read_text("utf-8") for path in (*sorted(_SPEC.glob("*.md")), _PROTOCOL)}
     yield (
         "text",
         [[name, _STAMP.sub("", text).split()] for name, text in pages.items() if _NORMATIVE in text[:200]],

@@ -119,3 +119,20 @@ def test_the_package_runs_as_a_module():
     assert run.stdout.startswith("MASK-6 ")
     wrong = subprocess.run(command, capture_output=True, text=True, check=False)
     assert "Usage: attnspec explain" in wrong.stderr
+
+
+@pytest.mark.parametrize(
+    ("function", "said", "kind"),
+    [
+        (lambda query, key, value: reference.attention(query, key, value, dtype=query.dtype), {}, "function"),
+        (
+            lambda q, k, v: reference.attention(q, k, v, dtype=q.dtype),
+            {"names": dict(zip(("query", "key", "value"), "qkv", strict=True))},
+            "adapted",
+        ),
+        (load("torch-sdpa"), {}, "adapted"),
+    ],
+)
+def test_a_function_of_no_module_has_the_class_of_its_signature(function, said, kind):
+    (subject,) = check(function, cases=["scores-negative"], **said).report.results.subjects
+    assert subject.kind == kind

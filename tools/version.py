@@ -19,7 +19,7 @@ from attnspec.conformance.registry import digests
 ROOT = Path(__file__).parents[1]
 STORED = ROOT / "spec" / "version.json"
 #: The pages whose sentences bind. The others are informative.
-NORMATIVE = {*CHAPTERS, "README", "conformance", "levels", "versions"}
+NORMATIVE = {*CHAPTERS, "README", "conformance", "levels", "versions", "protocol"}
 _STAMP = re.compile(r"\A(# [^\n]*\n\n)(?:\*attnspec [^\n]*\*\n\n)?")
 _PLACES = (
     (ROOT / "spec" / "__init__.py", r'(?m)^__version__ = "(.*)"$'),
@@ -50,7 +50,7 @@ def write(version: str) -> None:
     """Write a version, which must be newer if the content has changed."""
     if changes() and Version(version) <= Version(read_version()["version"]):
         sys.exit(f"{', '.join(changes())} changed since {read_version()['version']}: give a newer version")
-    for page in sorted((ROOT / "spec").glob("*.md")):
+    for page in (*sorted((ROOT / "spec").glob("*.md")), ROOT / "conformance" / "protocol.md"):
         page.write_text(stamp(page.stem, page.read_text(encoding="utf-8"), version), encoding="utf-8")
     for path, place in _PLACES:
         text = path.read_text(encoding="utf-8")

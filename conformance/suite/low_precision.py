@@ -55,7 +55,7 @@ def scales_of_features_throughout(draw: Draw, granularity: str) -> Iterator[Yiel
         yield _low_precision_call(problem, "e4m3fn", granularity)
 
 
-@chapter.group("QUANT-10", "QUANT-1", operation=_LOW_PRECISION, each=ENCODINGS[1:-1])
+@chapter.group("QUANT-10", operation=_LOW_PRECISION, each=ENCODINGS[1:-1])
 def codes_of_signed_bytes_throughout(draw: Draw, encoding: str) -> Iterator[Yielded]:
     """The arrays of codes have a signed dtype, so half of the codes are negative numbers."""
     for problem in draw.problems((PLAIN,)):
