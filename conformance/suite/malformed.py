@@ -112,19 +112,23 @@ def every(sizes: Sizes = (), *, stacks: bool = True) -> tuple[Malformed, ...]:
 def _is_refused_elsewhere(call: Malformed, before: Collection[Malformed]) -> bool:
     """Whether another call stands for a call of an operation that reduces to another one.
 
-    That is a call of the other operation, if both have the argument, or an earlier call with the same
-    argument and a type or a shape that the same rule refuses.
+    That is an earlier call that the same rule refuses: with the same argument, or with any argument that the
+    other operation has and refuses by the same rules.
     """
     form = OPERATIONS[call.operation]
     if not form.reduces:
         return False
+    alike = [
+        earlier
+        for earlier in before
+        if earlier.asked and (earlier.operation, earlier.rule) == (call.operation, call.rule)
+    ]
     other = OPERATIONS[form.reduces].arguments.get(call.argument)
     if other is not None:
         own, its = ({**argument.refusals, "axes": ""} for argument in (form.arguments[call.argument], other))
         if own == its:
-            return True
-    alike = (earlier for earlier in before if earlier.asked and earlier.operation == call.operation)
-    known = any((earlier.argument, earlier.rule) == (call.argument, call.rule) for earlier in alike)
+            return bool(alike)
+    known = any(earlier.argument == call.argument for earlier in alike)
     return known and find_rule(call.rule).level == "MUST"
 
 
