@@ -10,11 +10,11 @@ from reported import FAIL, FILLS, RESULTS
 from attnspec import find_case
 from attnspec.conformance import traits
 from attnspec.conformance.attribution.diagnosis import diagnose
-from attnspec.conformance.attribution.finding import Common, Finding, VariantCount
+from attnspec.conformance.attribution.finding import Common, Diagnosis, Finding, Twin, VariantCount
 from attnspec.conformance.attribution.levels import count_by_rule
 from attnspec.conformance.attribution.report import Report
 from attnspec.conformance.judge.failure import own_place
-from attnspec.conformance.render.finding import cause_lines, finding_text, trait_text
+from attnspec.conformance.render.finding import cause_lines, diagnosis_text, finding_text, trait_text
 from attnspec.conformance.render.screen import screen
 from attnspec.conformance.results import Header, Results, Subject
 
@@ -168,3 +168,18 @@ def test_a_named_bug_explains_small_errors_and_no_precision_does():
     assert named.verdict.variant == ""
     (finding,) = found("9 SCORE-2 variant=one; 1 SCORE-2 #other")
     assert replace(finding, diagnosis=FILLS).variant == VariantCount("one", 9, 10)
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (("tiles_of_8_keys", "tiles_of_16_keys", "tiles_of_32_keys"), "tiles_of_8_keys (or of 16, 32) (Do"),
+        (("tiles_of_8_keys", "tiles_of_16"), "tiles_of_8_keys or tiles_of_16 (Do"),
+        (("tiles_of_8_of_2", "tiles_of_8_of_4"), "tiles_of_8_of_2 or tiles_of_8_of_4 (Do"),
+        (("no_scale", "half_scale"), "no_scale or half_scale (Do"),
+        (("no_scale",), "no_scale (Do"),
+    ],
+)
+def test_bugs_that_differ_in_a_number_have_one_name(names, said):
+    diagnosis = Diagnosis((Twin(names, "Do so.", "MASK-1"),), 5, 9, 0.0, 9)
+    assert diagnosis_text(diagnosis).startswith(f"consistent with: {said}")

@@ -1,5 +1,6 @@
 """The text of a finding: what its failures have in common, and which other failures it stands for."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
@@ -227,7 +228,7 @@ def other_lines(finding: Finding, most: int | None = None) -> Iterator[str]:
 def diagnosis_text(diagnosis: Diagnosis) -> str:
     """Name the entries of the gallery that have the results of a backend, and say how well they fit."""
     names = ", or ".join(
-        f"{' or '.join(twin.names)} ({twin.sentence.rstrip('.')}; {twin.rule})" for twin in diagnosis.twins
+        f"{_names_text(twin.names)} ({twin.sentence.rstrip('.')}; {twin.rule})" for twin in diagnosis.twins
     )
     same, number = diagnosis.same_passing, diagnosis.failing
     calls = f"{number} of {number} failing cases, {same} of {diagnosis.passing} passing ones"
@@ -236,6 +237,15 @@ def diagnosis_text(diagnosis: Diagnosis) -> str:
         where = f"{'only' if has else 'but not'} in calls {trait_text(trait)}"
         return f"consistent with: {names}, {where} (the same on {calls})"
     return f"consistent with: {names} ({calls}, within {diagnosis.share:.1f} budgets)"
+
+
+def _names_text(names: Sequence[str]) -> str:
+    """Join the names of entries. Of those that differ in one number, the others have their numbers only."""
+    numbers = [re.findall(r"[0-9]+", name) for name in names]
+    alike = len({re.sub(r"[0-9]+", "", name) for name in names}) == 1
+    if len(names) < 2 or not alike or any(len(own) != 1 for own in numbers):
+        return " or ".join(names)
+    return f"{names[0]} (or of {', '.join(number for (number,) in numbers[1:])})"
 
 
 def trait_text(trait: str) -> str:
