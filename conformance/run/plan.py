@@ -273,8 +273,8 @@ def _is_plain(outline: Outline) -> bool:
 def calls_of_arguments(outlines: Iterable[Outline], quick: Collection[str] = ()) -> set[str]:
     """Name the plainest call with each argument of each operation, and with a bias for functions of slopes.
 
-    An argument beside few others shows what it does, and more kernels take the call. Those of the given names
-    come first.
+    An argument beside few others shows what it does, and more kernels take the call. Of calls with as many, those
+    of the given names come first.
     """
     plainest: dict[tuple[str, str], tuple[tuple[object, ...], str]] = {}
     for outline in outlines:
@@ -284,8 +284,9 @@ def calls_of_arguments(outlines: Iterable[Outline], quick: Collection[str] = ())
         for operation, arguments in outline.calls:
             for own in (*arguments, *(traits & {LINEAR})):
                 little = {SPECIAL, NOTHING, EMPTY, zero(own)} & traits or outline.numbers < _LEAST
-                shape = len(arguments), len(traits), outline.numbers, outline.name
-                order = (other, outline.name not in quick, bool(little), outline.numbers > _MOST, *shape)
+                shape = len(traits), outline.numbers, outline.name
+                beside = len(arguments), outline.name not in quick
+                order = (other, bool(little), outline.numbers > _MOST, *beside, *shape)
                 if (operation, own) not in plainest or order < plainest[operation, own][0]:
                     plainest[operation, own] = order, outline.name
     return {name for _, name in plainest.values()}
