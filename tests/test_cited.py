@@ -36,6 +36,10 @@ CALLED = {
 }
 #: Generated groups that give further options on purpose, and these options; None for any.
 MIXED = {
+    "strides of every argument": None,
+    "every digit of an argument": None,
+    "two batch axes of operations": None,
+    "turned back": {"base"},
     "options together": None,
     "lse": None,
     "one sink for each head": None,

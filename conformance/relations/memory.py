@@ -112,8 +112,11 @@ def beside_a_refused_call(backend: Backend, calls: tuple[Case, ...]) -> Found:
 
 
 def in_any_surroundings(backend: Backend, calls: tuple[Case, ...]) -> Found:
-    """Make a call twice, with other numbers around its arrays in memory. It raises, or gives one result."""
-    (case,) = calls
+    """Make each call twice, with other numbers around its arrays. It raises, or gives one result."""
+    return next((found for case in calls if (found := _in_any_surroundings(backend, case))), None)
+
+
+def _in_any_surroundings(backend: Backend, case: Case) -> Found:
     arrays = [name for name, thing in case.arguments.items() if isinstance(thing, np.ndarray) and thing.ndim]
     results: list[Outputs] = []
     for layout in SURROUNDED:

@@ -25,7 +25,8 @@ def beyond_the_head(backend: Backend, calls: tuple[Case, ...]) -> Found:
     if "HEAD-1" in backend.dialect:
         raise Missing(f"{backend.name} shares key heads otherwise, by its declared variant of HEAD-1")
     form, given = OPERATIONS[calls[1].operation], calls[1].arguments
-    none = {name for name in form.arrays if name in given and np.isnan(given[name]).any()}
+    none = {name for name in form.arrays if name in given and not np.isfinite(given[name]).all()}
+    nan = {name for name in none if np.isnan(given[name]).any()}
     of_key = bool(none & {"key", "value"})
     heads = np.shape(given["query"])[-3] // np.shape(given["key"])[-3] if of_key else 1
     firsts = {BATCH: 0, "Hq": slice(heads), "Hkv": slice(1)}
@@ -34,14 +35,14 @@ def beyond_the_head(backend: Backend, calls: tuple[Case, ...]) -> Found:
         rows = {"L": slice(1)} if output.of.startswith("query") and not of_key else {}
         letters = form.arguments[output.of].shape
         places[output.name] = tuple((firsts | rows).get(letter, slice(None)) for letter in letters)
-    lost = next(iter(places)) if none & {"query", "key", "tokens"} else ""
+    lost = next(iter(places)) if nan & {"query", "key", "tokens"} else ""
     return compare_except(backend, calls, places, lost)
 
 
-def spoil(array: Any) -> Any:
-    """Put NaN into the first row of the first head of the first batch entry."""
+def spoil(array: Any, number: float = np.nan) -> Any:
+    """Put NaN or infinity into the first row of the first head of the first batch entry."""
     spoiled = array.copy()
-    spoiled[(0,) * array.ndim] = np.nan
+    spoiled[(0,) * array.ndim] = number
     return spoiled
 
 

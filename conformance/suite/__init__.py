@@ -40,9 +40,9 @@ FILES = {
         "gradients_of_forms",
         "gradients_numerics",
     ),
-    "numerics": ("numerics", "special_numbers"),
+    "numerics": ("numerics", "special_numbers", "numbers_of_operations"),
     "invariance": ("invariance",),
-    "errors": ("errors", "paths", "memory"),
+    "errors": ("errors", "paths", "memory", "errors_of_operations"),
 }
 #: The preferred dtype of cases in the quick part.
 QUICK_DTYPE = "float32"

@@ -118,14 +118,15 @@ def acts(operation: str, call: Mapping[str, Any], name: str, least: Any = _EFFEC
     call = {**call, **({"return_attention_factor": True} if operation == "rotary_frequencies" else {})}
     without = {own: x for own, x in call.items() if own != name and name not in arguments[own].needs}
     try:
-        first, second = (_results(operation, given) for given in (call, without))
+        first, second = (results(operation, given) for given in (call, without))
     except ArgumentError:  # another argument needs it
         return True
     pairs = zip(first, second, strict=False)
     return any(a.shape != b.shape or bool((np.abs(a - b) > least).any()) for a, b in pairs)
 
 
-def _results(operation: str, call: Mapping[str, Any]) -> tuple[Any, ...]:
+def results(operation: str, call: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return the results of the reference for a call."""
     arrays = OPERATIONS[operation].arrays
     named = {name: x for name, x in call.items() if name not in arrays}
     results = function(operation)(*(call[name] for name in arrays), **named)

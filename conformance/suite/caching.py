@@ -58,6 +58,16 @@ def appending_another_dtype(draw: Draw) -> Iterator[Yielded]:
         yield Call({"cache": cache, "new": new, "lengths": 3}, misuse=misuse)
 
 
+@chapter.group("CACHE-1", operation="append_cache", each=(np.nan, np.inf))
+def appending_to_numbers_that_are_none(draw: Draw, number: float) -> Iterator[Yielded]:
+    """Positions that are not written hold NaN or infinity, and keep them, and a new one holds it too."""
+    for random, dtype in draw.generators(1):
+        cache = grid(random, (2, 3, 6, 4), 1.0).astype(dtype)
+        new = grid(random, (2, 3, 2, 4), 1.0).astype(dtype)
+        cache[0, 1, 4], cache[1, :, :3], new[1, 0, 1, 2] = number, -number, number
+        yield {"cache": cache, "new": new, "lengths": np.array([1, 2])}
+
+
 @chapter.group("CACHE-3", each=tuple(_CUTS))
 def steps(draw: Draw, cuts: str) -> Iterator[Yielded]:
     """Later rows that are computed from all keys with an offset equal those of the full pass."""
@@ -110,6 +120,15 @@ def pages_in_any_order(draw: Draw) -> Iterator[Yielded]:
                 random.choice(_WIDTHS)
             ),
         }
+
+
+@chapter.group("CACHE-4", operation="gather_pages", each=(np.nan, np.inf))
+def pages_of_numbers_that_are_none(draw: Draw, number: float) -> Iterator[Yielded]:
+    """NaN or infinity is in pages that no table lists, and at one place of a page that a table lists."""
+    for random, dtype in draw.generators(1):
+        pages = grid(random, (5, 2, 3, 4), 1.0).astype(dtype)
+        pages[[0, 3]], pages[1, 1, 2, 0] = number, -number
+        yield {"pages": pages, "block_table": np.array([[4, 2], [1, 4]])}
 
 
 @chapter.group("CACHE-4", "MASK-9")
@@ -172,7 +191,14 @@ def merging(draw: Draw, shift: str) -> Iterator[Yielded]:
         yield arguments
 
 
-@chapter.group("CACHE-7", operation="merge_partials", each=(0.0, 5.0, np.nan))
+@chapter.group("CACHE-7", operation="merge_partials")
+def no_parts(draw: Draw) -> Iterator[Yielded]:
+    """There is no part, and so nothing to attend to."""
+    for random, dtype in draw.generators(1):
+        yield {name: x[:0] for name, x in _parts(random, dtype).items()}
+
+
+@chapter.group("CACHE-7", operation="merge_partials", each=(0.0, 5.0, np.nan, np.inf, -np.inf))
 def parts_with_nothing_to_attend_to(draw: Draw, poison: float) -> Iterator[Yielded]:
     """One part is empty, or two, or in one row all of them, whatever their outputs hold."""
     for random, dtype in draw.generators():

@@ -286,7 +286,7 @@ def bias_where_the_pair_is_disallowed(draw: Draw, source: str) -> Iterator[Yield
         yield problem.arguments | cotangents(problem) | options[source]
 
 
-@chapter.group("GRAD-12", operation=_VJP, each=("mask", "key_lengths", "query_lengths"))
+@chapter.group("GRAD-12", operation=_VJP, each=("mask", "key_lengths", "query_lengths", "bias"))
 def nan_that_nobody_attends_to(draw: Draw, source: str) -> Iterator[Yielded]:
     """NaN in padding changes no gradient."""
     for problem in draw.problems((_WIDE, *MASKED[1:3])):
@@ -295,20 +295,22 @@ def nan_that_nobody_attends_to(draw: Draw, source: str) -> Iterator[Yielded]:
             "mask": {"mask": np.arange(keys) < keys - 1},
             "key_lengths": {"key_lengths": keys - 1},
             "query_lengths": {"query_lengths": queries - 1},
+            "bias": {"bias": problem.array(*problem.shape), "query_lengths": queries - 1},
         }
         clean = problem.arguments | cotangents(problem) | options[source]
-        names = ("query",) if source == "query_lengths" else ("key", "value")
-        spoiled = {name: clean[name].copy() for name in names}
-        for array in spoiled.values():
-            array[..., -1, :] = np.nan
-        yield Calls((clean, clean | spoiled), _compare_with_clean)
+        names = {"query_lengths": ("query",), "bias": ("bias",)}.get(source, ("key", "value"))
+        for number in (np.nan, np.inf):
+            spoiled = {name: clean[name].copy() for name in names}
+            for array in spoiled.values():
+                array[..., -1, :] = number
+            yield Calls((clean, clean | spoiled), _compare_with_clean)
 
 
 def _compare_with_clean(backend: Backend, calls: tuple[Case, ...]) -> Found:
     return compare_except(backend, calls, {})
 
 
-@chapter.group("GRAD-12", operation=_VJP, each=("query", "key", "value", "d_output"))
+@chapter.group("GRAD-12", operation=_VJP, each=("query", "key", "value", "d_output", "d_lse", "bias"))
 def nan_across_a_disallowed_pair(draw: Draw, name: str) -> Iterator[Yielded]:
     """NaN in a query or key does not change the gradients across a disallowed pair."""
     for problem in draw.problems((_WIDE, MASKED[2])):
@@ -316,22 +318,26 @@ def nan_across_a_disallowed_pair(draw: Draw, name: str) -> Iterator[Yielded]:
         # The first query attends to the first two keys alone, and no other query to the first key.
         mask = (np.arange(queries)[:, None] == 0) ^ (np.arange(keys) > 0)
         mask[:, 1] = True
-        clean = problem.arguments | cotangents(problem) | {"mask": mask}
-        yield Calls((clean, clean | {name: spoil(clean[name])}), _beyond_the_pairs)
+        clean = problem.arguments | cotangents(problem, lse=name == "d_lse") | {"mask": mask}
+        clean |= {"bias": problem.array(*problem.shape)} if name == "bias" else {}
+        for number in (np.nan, np.inf):
+            yield Calls((clean, clean | {name: spoil(clean[name], number)}), _beyond_the_pairs)
 
 
 def _beyond_the_pairs(backend: Backend, calls: tuple[Case, ...]) -> Found:
     """Compare the gradients that depend neither on the first query nor on the keys that it attends to."""
     places = {"d_query": np.s_[0, 0, :1], "d_key": np.s_[0, 0, :2], "d_value": np.s_[0, 0, :2]}
+    places |= {"d_bias": np.s_[0, 0, :1]} if "bias" in calls[0].arguments else {}
     return compare_except(backend, calls, places)
 
 
-@chapter.group("GRAD-18", operation=_VJP, each=("query", "key", "value", "d_output"))
+@chapter.group("GRAD-18", operation=_VJP, each=("query", "key", "value", "d_output", "d_lse"))
 def nan_in_one_head(draw: Draw, name: str) -> Iterator[Yielded]:
     """NaN in one head reaches no other head or batch entry, and from a query no other query."""
     for problem in draw.problems((_WIDE, *MASKED[1:3], GROUPED[0])):
-        clean = problem.arguments | cotangents(problem)
-        yield Calls((clean, clean | {name: spoil(clean[name])}), beyond_the_head)
+        clean = problem.arguments | cotangents(problem, lse=name == "d_lse")
+        for number in (np.nan, np.inf):
+            yield Calls((clean, clean | {name: spoil(clean[name], number)}), beyond_the_head)
 
 
 @chapter.group("GRAD-17", operation=_VJP)

@@ -134,8 +134,9 @@ def nan_in_a_query_of_a_form(draw: Draw) -> Iterator[Yielded]:
     calls |= {"multi_head_attention_vjp": tokens | {"d_output": np.ones((2, 3, 4), np.float32)}}
     for operation, clean in calls.items():
         name = "tokens" if "tokens" in clean else "query"
-        pair = (clean, clean | {name: spoil(clean[name])})
-        yield Calls(tuple(Call(call, operation=operation) for call in pair), beyond_the_head)
+        for number in (np.nan, np.inf):
+            pair = (clean, clean | {name: spoil(clean[name], number)})
+            yield Calls(tuple(Call(call, operation=operation) for call in pair), beyond_the_head)
 
 
 @chapter.group("PACK-7", "MASK-8")

@@ -1,6 +1,7 @@
 """The chapter `numerics`: NaN and infinity where they are attended to."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import pairwise, product
 from typing import Any
 
@@ -11,6 +12,7 @@ from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
 from attnspec.conformance.suite.options import sinks
 from attnspec.conformance.suite.problem import GROUPED, MASKED, SHAPES, Shape
 from attnspec.conformance.suite.tiled_masks import WIDTHS
+from attnspec.conformance.suite.whole_calls import layers_of, of_operation
 from attnspec.conformance.suite.words import draw_in_turn
 from attnspec.operations.stacks import FORMS, STACKS
 from attnspec.reference import function
@@ -182,36 +184,41 @@ def number_that_is_none_at_every_width(draw: Draw, which: tuple[str, int]) -> It
 
 #: The arrays that hold the queries, keys and values of a form. A scale of NaN makes NaN of codes.
 _STORED: Mapping[str, tuple[str, ...]] = {
-    "query": ("query",),
+    "query": ("query", "query_scales"),
     "key": ("key", "key_pages", "key_scales"),
     "value": ("value", "value_pages", "value_scales"),
     "latent": ("latent", "latent_pages", "latent_scales"),
 }
-_EVERY = {**FORMS, **STACKS}
+_EVERY = (
+    *(*FORMS, *STACKS),
+    *("sharded_attention", "seeded_dropout_attention", "low_precision_attention"),
+)
 
 
 @chapter.group("NUM-11", "NUM-12", each=tuple(_STORED)[:-1])
 def number_that_is_none_in_a_form(draw: Draw, part: str) -> Iterator[Yielded]:
     """NaN in a query, a key or a value of a form reaches rows of its head and its sequence, and no other."""
-    yield from _with_nan(draw, part, ("NUM-12",) if part == "value" else ("NUM-11",), turns=(0, 1))
+    yield from _with_nan(draw, part, ("NUM-12",) if part == "value" else ("NUM-11",))
 
 
 @chapter.group("NUM-11", "LATENT-1", each=("query", "latent"))
 def number_that_is_none_in_a_latent_form(draw: Draw, part: str) -> Iterator[Yielded]:
     """NaN in a query reaches its row, and in a latent vector all rows of its sequence that attend to it."""
-    yield from _with_nan(draw, part, ("NUM-11", "LATENT-1"), turns=(0,))
+    yield from _with_nan(draw, part, ("NUM-11", "LATENT-1"))
 
 
-def _with_nan(draw: Draw, part: str, rules: tuple[str, ...], turns: tuple[int, ...]) -> Iterator[Call]:
+def _with_nan(draw: Draw, part: str, rules: tuple[str, ...]) -> Iterator[Call]:
     """Put NaN into one array of a call of each form, with or without latent vectors."""
     latent = "LATENT-1" in rules
-    forms = [Sizes(name=name, encoding="int8") for name in _EVERY if latent == ("latent" in name)]
-    for random, dtype, sizes in (drawn for turn in turns for drawn in draw_in_turn(draw, *forms, turn=turn)):
-        for _ in range(_DRAWS if latent else 1):
-            call = draw_call(random, dtype, _EVERY[sizes.name].layers, sizes)
+    forms = [replace(_SIZES, name=name) for name in _EVERY if latent == ("latent" in name)]
+    for random, dtype, sizes in (drawn for turn in (0, 1) for drawn in draw_in_turn(draw, *forms, turn=turn)):
+        for _ in range(_DRAWS):
+            call = draw_call(random, dtype, layers_of(sizes.name), sizes)
+            call = of_operation(random, sizes.name, call)
             if _put_nan(random, sizes.name, call, part):
                 break
-        yield Call(call, rules, operation=sizes.name, outputs=("output",))
+        packed = ("PACK-4",) if "packed" in sizes.name and part != "query" else ()
+        yield Call(call, (*rules, *packed), operation=sizes.name, outputs=("output",))
 
 
 def _put_nan(random: np.random.Generator, operation: str, call: dict[str, Any], part: str) -> bool:
@@ -231,7 +238,9 @@ def _put_nan(random: np.random.Generator, operation: str, call: dict[str, Any], 
     return False
 
 
-#: How often a call of a form with latent vectors is drawn.
+#: Lists of most keys, and blocks of as many queries as a sequence has, so that a key reaches all of them.
+_SIZES = Sizes(encoding="int8", listed=16, blocks=(4, 3))
+#: How often a call is drawn.
 _DRAWS = 20
 #: How often a place is drawn. Most keys are in no list of a query, or in those of some queries only. A call
 #: in which none fits stays as it is, so that each seed draws as many calls.

@@ -1,0 +1,97 @@
+"""The chapter `numerics`: digits, strides, minus infinity and batch axes of all operations."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from attnspec import OPERATIONS
+from attnspec.conformance.suite.drawn_stacks import Arguments, Random
+from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
+from attnspec.conformance.suite.whole_calls import ATTENDING, draw_with, whole_calls
+from attnspec.operations.letters import BATCH
+from attnspec.operations.operation import primal
+from attnspec.sizes import bound, is_array
+
+chapter = Chapter("numerics")
+
+#: The largest relative change of a number. Two scores closer than a float32 tells apart are changed by less.
+_CHANGE, _CLOSE = 2.0**-12, 2.0**-40
+#: As many numbers of problems as the calls of one operation have.
+_TURNS = 8
+#: The rows of a call without a key, in sequences of three queries and two.
+_EMPTY = (0, 2)
+
+
+@chapter.group("NUM-2")
+def every_digit_of_an_argument(draw: Draw) -> Iterator[Yielded]:
+    """The arrays and numbers of a call in float64 have digits that float32 does not hold."""
+    for place, operation in enumerate(OPERATIONS):
+        calls = whole_calls(draw, operation, "float64", _TURNS * place)
+        random = np.random.default_rng(draw.number(_TURNS * place))
+        for call in calls[:1] if operation in ATTENDING else calls:
+            yield Call(with_digits(random, operation, call), operation=operation)
+
+
+def with_digits(random: Random, operation: str, call: Mapping[str, Any]) -> Arguments:
+    """Change each number of a call a little, so that float32 does not hold it."""
+    changed = {}
+    for name, x in call.items():
+        if operation == "select_keys" and name == "scores":
+            changed[name] = 1 + x * _CLOSE  # equal in float32
+        elif is_array(x) and x.dtype == np.float64:
+            changed[name] = x * (1 + random.random(x.shape) * _CHANGE)
+        elif type(x) is float and OPERATIONS[operation].arguments[name].kind == "number":
+            changed[name] = x * (1 + float(random.random()) * _CHANGE)
+    if call.get("scaling") == "yarn":
+        changed["truncate"] = False
+    return {**call, **changed}
+
+
+@chapter.group("NUM-8")
+def strides_of_every_argument(draw: Draw) -> Iterator[Yielded]:
+    """Every array of a call is every second number of a longer one."""
+    for place, operation in enumerate(OPERATIONS):
+        rules = ("NUM-8", *(("GRAD-15",) if operation.endswith("_vjp") else ()))
+        for call in whole_calls(draw, operation, "float32", _TURNS * place):
+            laid = {name: "sliced" for name, x in call.items() if is_array(x) and x.ndim}
+            yield Call(call, rules, operation=operation, layout=laid)
+
+
+@chapter.group("MASK-2", "SOFT-5", "STACK-2")
+def minus_infinity_in_bias_and_sinks(draw: Draw) -> Iterator[Yielded]:
+    """Some rows have a bias of minus infinity at each key, and some heads a sink of minus infinity."""
+    for place, operation in enumerate(ATTENDING):
+        call = draw_with(draw, operation, "float32", "bias", "sinks", index=place)
+        call["bias"][[*_EMPTY], :] = call["bias"][:, 1] = -np.inf
+        call["sinks"][0] = -np.inf
+        rules = ("MASK-2", "SOFT-5", *(("STACK-2",) if OPERATIONS[primal(operation)].layers else ()))
+        yield Call(call, rules, operation=operation)
+
+
+#: The operations whose arrays have one batch axis at most elsewhere, and that are no form.
+_OF_ONE_AXIS = (
+    *("projection", "self_attention", "multi_head_attention", "multi_head_attention_vjp"),
+    *("append_cache", "gather_pages", "alibi_bias", "alibi_bias_vjp", "dequantize_blocks"),
+    *("sharded_attention", "sharded_attention_vjp", "low_precision_attention"),
+)
+
+
+@chapter.group("SHAPE-1")
+def two_batch_axes_of_operations(draw: Draw) -> Iterator[Yielded]:
+    """The arrays of an operation have two batch axes."""
+    for place, operation in enumerate(_OF_ONE_AXIS):
+        call = whole_calls(draw, operation, "float32", _TURNS * place)[0]
+        yield Call(_with_two_axes(operation, call), operation=operation)
+
+
+def _with_two_axes(operation: str, call: Mapping[str, Any]) -> Arguments:
+    """Put a call and one of other numbers beside each other until there are two batch axes."""
+    changed, known = dict(call), OPERATIONS[operation].arguments
+    for axes in range(len(bound(operation, call)[0].batch or ()), 2):
+        for name, x in changed.items():
+            shape = known[name].shape
+            if is_array(x) and BATCH in shape and x.ndim == len(shape) - 1 + axes:
+                other = np.flip(x) if x.dtype.kind == "f" else x
+                changed[name] = np.stack([x, other], axis=shape.index(BATCH))
+    return changed

@@ -1,0 +1,109 @@
+"""The calls that together have every argument of an operation show what is wrong with any one of them."""
+
+import inspect
+
+import numpy as np
+import pytest
+
+from attnspec import OPERATIONS, reference
+from attnspec.backends import Backend, load_library
+from attnspec.conformance.judge.judge import judge
+from attnspec.conformance.suite import groups_of
+from attnspec.conformance.suite.group import Draw
+from attnspec.conformance.suite.whole_calls import ATTENDING, whole_calls
+from attnspec.sizes import misfits
+
+#: Arguments of self-attention, which has an option in its golden vectors only, and of what is asked for.
+ABSENT = {("self_attention", "mask"), ("self_attention", "is_causal")}
+
+
+def cases_of(name):
+    """The cases of a group, by operation."""
+    (group,) = (group for group in groups_of("numerics") if group.name == name)
+    made = {}
+    for case in group.items():
+        made.setdefault(case.operation, []).append(case)
+    return made
+
+
+def wrong(operation, name, change):
+    """A backend that changes one argument."""
+    run = reference.function(operation)
+    signature = inspect.signature(run)
+
+    def changed(*arrays, **options):
+        given = dict(signature.bind(*arrays, **options).arguments)
+        return run(**given | ({name: change(given[name])} if given.get(name) is not None else {}))
+
+    changed.__signature__ = signature
+    if operation == "attention":
+        return Backend("wrong", load_library("numpy"), changed)
+    return Backend("wrong", load_library("numpy"), companions={operation: changed})
+
+
+def unseen(made, names_of, change):
+    """The operations and arguments whose change no case shows."""
+    for operation, cases in made.items():
+        for name in {name for case in cases for name in names_of(case)}:
+            backend = wrong(operation, name, change)
+            if all(judge(backend, case).status == "pass" for case in cases):
+                yield operation, name
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_valid_calls_have_every_argument(dtype):
+    for operation, form in OPERATIONS.items():
+        calls = whole_calls(Draw("any"), operation, dtype)
+        assert [wrong for call in calls for wrong in misfits(operation, call)] == []
+        asked = {name for name in form.arguments if name.startswith("return_")}
+        lacking = {*form.arguments} - asked - {name for call in calls for name in call}
+        assert {(operation, name) for name in lacking} <= ABSENT | {(operation, "encoding")}
+
+
+def real(case):
+    """The arguments of a call that are real numbers."""
+    declared = OPERATIONS[case.operation].arguments
+    for name, x in case.arguments.items():
+        if (isinstance(x, np.ndarray) and x.dtype == np.float64) or declared[name].kind == "number":
+            yield name
+
+
+#: Arrays of which the shape alone matters, biases that shift all scores of a row, or all outputs, and the
+#: rate of calls with seeded dropout, which is 0: the dropped weights are those of the implementation.
+WITHOUT_EFFECT = {
+    *(("rotary_vjp", "features"), ("rotary_frequencies", "features")),
+    *((operation, name) for operation in ("alibi_bias", "alibi_bias_vjp") for name in ("query", "key")),
+    *(("self_attention", "key_bias"), ("multi_head_attention", "key_bias")),
+    *(("multi_head_attention_vjp", "key_bias"), ("multi_head_attention_vjp", "output_bias")),
+    *(("seeded_dropout_attention", "dropout_p"), ("seeded_dropout_attention_vjp", "dropout_p")),
+    ("alibi_bias_vjp", "slopes"),
+}
+
+
+@pytest.mark.exhaustive
+def test_an_argument_rounded_to_float32_is_seen():
+    def change(x):
+        return x.astype(np.float32).astype(x.dtype) if isinstance(x, np.ndarray) else float(np.float32(x))
+
+    missed = [*unseen(cases_of("every digit of an argument"), real, change)]
+    assert {*missed} == WITHOUT_EFFECT
+
+
+@pytest.mark.exhaustive
+def test_an_array_read_without_its_strides_is_seen():
+    def change(x):
+        buffer = x if x.base is None else x.base
+        return buffer.reshape(-1)[: x.size].reshape(x.shape)
+
+    made = cases_of("strides of every argument")
+    assert {*unseen(made, lambda case: case.layout, change)} <= WITHOUT_EFFECT
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", ["bias", "sinks"])
+def test_a_finite_number_for_minus_infinity_is_seen(name):
+    instead = {"bias": -10000.0, "sinks": 0.0}[name]
+    made = cases_of("minus infinity in bias and sinks")
+    assert {*made} == {*ATTENDING}
+    change = lambda x: np.where(np.isneginf(x), np.array(instead, x.dtype), x)  # noqa: E731  # for one use
+    assert [*unseen(made, lambda _: [name], change)] == []
