@@ -29,7 +29,7 @@ from attnspec.conformance.render.finding import diagnosis_text, finding_line
 from attnspec.conformance.run.events import events
 from attnspec.conformance.run.plan import Selection
 from attnspec.conformance.run.pool import Pool
-from attnspec.conformance.suite import find, items
+from attnspec.conformance.suite import find
 from attnspec.conformance.verdict import Verdict
 from attnspec.reference import attention as reference
 from attnspec.reference.call import STEPS
@@ -118,7 +118,7 @@ def test_how_many_failing_calls_are_enough():
 def test_one_failing_call_of_a_smallest_run_is_named_by_its_numbers(name, case):
     """A smallest run has one call of a kind. Its whole result tells the entry from all others."""
     backend, failing = entry(name).backend(), find(f"{case}-float32")
-    others = [*golden_vectors(), *items(rules=["MASK-1"], quick=True)]
+    others = [*golden_vectors(), *about("MASK-1")]
     passing = [one for one in others if isinstance(one, Case) and one.dtype == "float32"]
     passing = [one for one in passing if not fails(backend, one, outputs_of(backend, one))]
     families = {rule.partition("-")[0] for rule in (entry(name).rule, *failing.rules)}

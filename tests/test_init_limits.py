@@ -31,6 +31,7 @@ pytestmark = pytest.mark.usefixtures("here_beside_tests")
         ("conventions:wrong_altogether", "no call computed attention; with this layout it is nearest, by 0."),
     ],
 )
+@pytest.mark.sample(1)
 def test_a_function_that_is_always_wrong_is_described_by_the_nearest_and_fails(place, said):
     output = command("init", place, status=0).output
     assert said in output
