@@ -24,6 +24,7 @@ def append_cache_of(call: Call, cache: Array, new: Array, *, lengths: Any) -> Ar
     >>> append_cache([[1.0], [0.0], [0.0]], [[5.0]], lengths=1).tolist()
     [[1.0], [5.0], [0.0]]
     """
+    new = new_positions(call, cache, new)
     return append(call, cache, new, check_append(call, cache, new, lengths))
 
 
@@ -31,9 +32,15 @@ append_cache = public(append_cache_of)
 
 
 @step
+def new_positions(call: Call, cache: Array, new: Array) -> Array:
+    """Check that the new positions have the dtype of the cache, and return them (ERR-1)."""
+    same_dtype(call, cache=cache, new=new)
+    return new
+
+
+@step
 def check_append(call: Call, cache: Array, new: Array, lengths: Any) -> Any:
     """Check that the lengths leave room for the new positions (CACHE-2, CACHE-8)."""
-    same_dtype(call, cache=cache, new=new)
     shape, got = tuple(cache.shape), tuple(new.shape)
     need("cache", len(shape) >= 2, "two axes or more", f"shape {shape}", "ERR-16")
     fits = len(got) == len(shape) and (*got[:-2], got[-1]) == (*shape[:-2], shape[-1])

@@ -59,6 +59,14 @@ ENTRIES = rows(
 )  # fmt: skip
 
 
+@wrong("new_positions", "CACHE-1", "S")
+def new_positions_of_another_dtype_misread(call: Call, cache: Array, new: Array) -> Any:
+    """Read the memory of new positions as numbers of the dtype of the cache."""
+    held = new.tobytes() + bytes(-new.nbytes % cache.itemsize)
+    read = np.resize(np.frombuffer(held, cache.dtype), new.shape)
+    return base.new_positions(call, cache, read if new.dtype != cache.dtype else new)
+
+
 @wrong("check_append", "CACHE-2", "V")
 def write_past_the_capacity_dropped(call: Call, cache: Array, new: Array, lengths: Any) -> Any:
     """Pass over positions that do not fit."""

@@ -15,6 +15,10 @@ ENTRIES = rows(
     ("bias_of_the_value_dropped", "check_self", "PROJ-5", "V",
      lambda _call, given: given | {"value_bias": None},
      "Take a bias for the values and leave it out."),
+    ("linear_taken_for_row_in_self_attention", "check_self", "PROJ-5", "V",
+     lambda _call, given: given | {"convention": "row"} if given["convention"] == "linear"
+         and len({*given["query_weight"].shape, *given["value_weight"].shape}) == 1 else given,
+     "Multiply by square weights of linear layers as they are held, in self-attention alone."),
     ("bias_along_the_tokens", "shift", "PROJ-3", "V",
      lambda call, result, bias, convention: base.shift(call, result, bias, "row"
          if result.shape[-1] == len(bias) else convention),

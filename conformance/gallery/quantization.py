@@ -7,6 +7,7 @@ import ml_dtypes
 import numpy as np
 
 from attnspec.conformance.gallery.entry import After, Array, base, rows, wrong
+from attnspec.operations.quantization import ENCODINGS
 from attnspec.reference.call import Arguments, Call, Step, Steps
 from attnspec.reference.quantized_attention import Quantised
 
@@ -120,6 +121,18 @@ ENTRIES = rows(
      After(lambda numbers, _call, _codes, encoding, _dtype: np.where(numbers < 0, numbers + 256, numbers)
          if encoding == "int8" else numbers),
      "Read the integers of int8 as bytes without a sign."),
+    ("negative_codes_of_floats_read_as_0", "decode_codes", "QUANT-1", "Z",
+     lambda call, codes, encoding, dtype: base.decode_codes(call,
+         codes if encoding == "int8" else np.where(codes < 0, 0, codes), encoding, dtype),
+     "Clip negative codes of floating-point numbers to 0."),
+    ("unknown_encoding_read_as_int8", "check_declared", "ERR-16", "U",
+     lambda call, operation, given: base.check_declared(call, operation, given | (
+         {} if given.get("encoding", "int8") in ENCODINGS else {"encoding": "int8"})),
+     "Read codes of an unknown encoding as integers."),
+    ("key_scales_of_the_first_feature", "keys_and_values", "QUANT-8", "Z",
+     lambda call, query, key, value, encoding: base.keys_and_values(call, query,
+         (key[0], None if key[1] is None else key[1][..., :1], key[2]), value, encoding),
+     "Multiply keys with scales by channel by the scale of the first feature."),
     ("e5m2_read_as_e4m3fn", "decode_codes", "QUANT-4", "Z",
      lambda call, codes, encoding, dtype: base.decode_codes(call, codes, "e4m3fn"
          if encoding == "e5m2" else encoding, dtype),
