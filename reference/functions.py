@@ -58,7 +58,7 @@ def public(compute: Step) -> Callable[..., Any]:
 
 def _public(name: str, text: str) -> Callable[..., Any]:
     signature, compute = _signature(name, with_dtype=True), _COMPUTES[name]
-    bind = _binder(name, signature)
+    bind = _binder(name, with_dtype=True)
 
     def run(*arrays: Any, **options: Any) -> Any:
         return evaluate(compute, bind(arrays, options))
@@ -201,7 +201,7 @@ def functions(
 
 def _function(name: str, steps: Steps) -> Step:
     compute, signature, first = _COMPUTES[name], _signature(name), OPERATIONS[name].arrays[0]
-    bind = _binder(name, signature)
+    bind = _binder(name)
 
     def run(*arrays: Any, **options: Any) -> Any:
         arguments = bind(arrays, options)
@@ -218,8 +218,12 @@ def _function(name: str, steps: Steps) -> Step:
     return run
 
 
-def _binder(name: str, signature: Signature) -> Callable[[tuple[Any, ...], dict[str, Any]], dict[str, Any]]:
+@cache  # the gallery makes all functions for each bug
+def _binder(
+    name: str, *, with_dtype: bool = False
+) -> Callable[[tuple[Any, ...], dict[str, Any]], dict[str, Any]]:
     """Return a function that gives all arguments of a call by name, those not given at their defaults."""
+    signature = _signature(name, with_dtype=with_dtype)
     defaults = {known: parameter.default for known, parameter in signature.parameters.items()}
     required = {known for known, default in defaults.items() if default is Parameter.empty}
     positional = [argument.name for argument in OPERATIONS[name].positional]
@@ -238,6 +242,7 @@ def _binder(name: str, signature: Signature) -> Callable[[tuple[Any, ...], dict[
     return bind
 
 
+@cache
 @cache
 def _signature(name: str, *, with_dtype: bool = False) -> Signature:
     form = OPERATIONS[name]
