@@ -71,7 +71,6 @@ MIXED = {
     "every code": {"encoding"},
     "every power of two": {"encoding"},
     "scales of scales": {"encoding"},
-    "turned back": {"base"},
     "granularities": {"encoding"},
     "rows of a large key and many small ones": {"scale"},
 }
