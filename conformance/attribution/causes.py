@@ -1,9 +1,8 @@
 """Groups failures by cause into findings, and finds the rule that describes each cause best.
 
-The description of a cause consists of counts: how many of the calls with some traits fail, and how
-many of all others. Calls that end the process, raise one error in one line, change an input or are not
-repeatable have separate causes, and so have results of a lower precision and traces of weights that
-should be 0. Other failures are divided by their common traits.
+A cause is described by counts: how many calls with some traits fail, and how many others. Calls that end the
+process, raise one error in one line, change an input or are not repeatable have causes of their own, and so
+have results of a lower precision and traces of weights. Traits divide the other failures.
 """
 
 from collections import Counter
@@ -49,12 +48,9 @@ from attnspec.conformance.attribution.wide import counted, explained, is_general
 from attnspec.conformance.verdict import Verdict
 from attnspec.dtypes import DTYPES, SHORT
 
-#: The largest number of causes into which failures are divided.
-_MOST_CAUSES = 4
-#: The largest number of causes of exceptions and crashes that are shown.
-_MOST_WAYS = 4
-#: The largest number of causes that are compared with the gallery.
-_MOST_DIAGNOSED = 3
+#: The largest numbers of causes: into which failures are divided, of exceptions and crashes that are shown,
+#: and that are compared with the gallery.
+_MOST_CAUSES, _MOST_WAYS, _MOST_DIAGNOSED = 4, 4, 3
 #: The order in which kinds of causes are shown. Within a kind, larger causes come first.
 _ORDER = {
     "ended": 0,

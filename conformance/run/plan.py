@@ -273,8 +273,8 @@ def _is_plain(outline: Outline) -> bool:
 def calls_of_arguments(outlines: Iterable[Outline], quick: Collection[str] = ()) -> set[str]:
     """Name the plainest call with each argument of each operation, and with a bias for functions of slopes.
 
-    An argument beside few others shows what it does, and more kernels take the call. Of calls with as many, those
-    of the given names come first.
+    An argument beside few others shows what it does, and more kernels take the call. Of calls with as
+    many, those of the given names come first.
     """
     plainest: dict[tuple[str, str], tuple[tuple[object, ...], str]] = {}
     for outline in outlines:

@@ -179,7 +179,8 @@ def _reach(arrays: Arrays, arguments: Arguments, options: Options) -> tuple[Deci
     results = []
     for name in ("query", "key"):
         tokens = arrays["tokens"] if name == "query" else arrays.get("memory", arrays["tokens"])
-        rows = tokens @ _row_weight(arrays, name, arguments) + arrays.get(f"{name}_bias", 0.0)
+        with np.errstate(invalid="ignore"):  # infinity times 0
+            rows = tokens @ _row_weight(arrays, name, arguments) + arrays.get(f"{name}_bias", 0.0)
         results.append((2 * rows.reshape(-1, rows.shape[-1])).tolist())
     return reach(results[0], results[1], [], options)
 
