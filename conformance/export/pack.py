@@ -18,7 +18,7 @@ BUGS, MANIFEST, SIGNATURES = "bugs.txt", "manifest.json", "operations.txt"
 #: The most elements of weights of a call of the pack.
 MOST_WEIGHTS = 2**8
 #: The most octets of the pack.
-MOST_OCTETS = 5_000_000
+MOST_OCTETS = 5_100_000
 
 
 @dataclass(frozen=True)
