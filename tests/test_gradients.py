@@ -202,7 +202,7 @@ def poison(function, *arrays, **options):
 @pytest.mark.parametrize("wrong", [swallow, poison])
 @pytest.mark.parametrize("case", [
     "gradients-nan-in-one-head-query-1-float32",
-    *(f"gradients-nan-in-a-query-of-a-form-{number}-float32" for number in range(1, 6)),
+    *(f"gradients-nan-in-a-query-of-a-form-{number}-float32" for number in range(1, 10, 2)),  # not infinity
     *(f"numerics-number-that-is-none-in-a-latent-form-{part}-1-float32" for part in ("query", "latent")),
 ])  # fmt: skip
 def test_nan_reaches_what_depends_on_it_and_nothing_else(case, wrong):
