@@ -39,7 +39,6 @@ MIXED = {
     "strides of every argument": None,
     "every digit of an argument": None,
     "two batch axes of operations": None,
-    "turned back": {"base"},
     "options together": None,
     "lse": None,
     "one sink for each head": None,

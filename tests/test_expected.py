@@ -73,7 +73,7 @@ def test_a_file_holds_the_values_of_its_chapter_and_no_others():
 def test_what_is_stored_is_what_both_oracles_say(operation):
     own = [fingerprint for fingerprint in STORED if CASES[fingerprint].operation == operation]
     assert own
-    for fingerprint in Random(30).sample(own, min(8, len(own))):
+    for fingerprint in Random(30).sample(own, min(12, len(own))):
         assert same(store.find(fingerprint), values_of(CASES[fingerprint])), CASES[fingerprint].name
 
 

@@ -16,6 +16,21 @@ from attnspec.sizes import misfits
 EVERY = {call.name: call for call in every()}
 STACKS = [name for name, form in OPERATIONS.items() if form.stacked]
 MIXED = {call.name: call for name in OPERATIONS for call in mixed_dtypes(name, "float64", "float32")}
+
+
+def test_each_form_refuses_by_each_rule_of_the_arguments_of_attention():
+    """What attention must refuse is asked of each form once for each rule."""
+    asked = {(call.operation, call.rule) for call in malformed()}
+    of_attention = {(call.argument, call.rule) for call in malformed() if call.operation == "attention"}
+    forms = [name for name, form in OPERATIONS.items() if form.reduces == "attention" and not form.stacked]
+    assert len(forms) > 8
+    for name in forms:
+        arguments = OPERATIONS[name].arguments
+        shared = {rule for argument, rule in of_attention if argument in arguments}
+        same = {rule for rule in shared for own in arguments.values() if rule in own.refusals.values()}
+        assert same - {rule for operation, rule in asked if operation == name} == set(), name
+
+
 OTHERS = ("torch-portable", "jax-portable", "strict-portable", "dask-portable")
 #: One of each way in which an argument is looked at.
 HANDFUL = (

@@ -193,6 +193,16 @@ def test_levels_are_reached_by_what_passes_and_lost_by_what_is_not_judged():
     assert missing == {"SOFT-1": "error", "MASK-1": "error"}
 
 
+def test_a_backward_pass_shows_no_result_of_its_forward_operation():
+    for operation, rule, level_of_it in (("rotary", "POS-1", "rotary"), ("alibi_bias", "POS-8", "alibi")):
+        others = [one for one in perfect() if one.rules != (rule,)]
+        backward = verdict(("GRAD-22", rule), "pass", operation=f"{operation}_vjp")
+        assert standing(level_of_it, [*others, backward]).missing == {rule: "not judged"}
+        assert standing(level_of_it, [*others, replace(backward, operation=operation)]).reached
+        failing = replace(backward, rule=rule, status="fail")
+        assert standing(level_of_it, [*perfect(), failing]).missing == {rule: "fail"}
+
+
 @pytest.mark.parametrize("status", ["fail", "error", "deviation", "should not met", "unsupported"])
 @pytest.mark.parametrize(
     ("rule", "lost"),

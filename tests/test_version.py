@@ -14,7 +14,11 @@ from tools import version
 SPEC = Path(version.__file__).parents[1] / "spec"
 
 
-@pytest.mark.parametrize("page", sorted(SPEC.glob("*.md")), ids=lambda page: page.stem)
+#: A page beside the chapters, which binds programs.
+PROTOCOL = SPEC.parent / "conformance" / "protocol.md"
+
+
+@pytest.mark.parametrize("page", [*sorted(SPEC.glob("*.md")), PROTOCOL], ids=lambda page: page.stem)
 def test_each_page_has_the_version_and_its_status(page):
     text = page.read_text(encoding="utf-8")
     assert version.stamp(page.stem, text, __version__) == text
@@ -35,6 +39,7 @@ def test_a_change_of_each_part_is_seen_and_needs_a_newer_version(monkeypatch):
     assert [name for name, digest in registry.digests().items() if digest != before[name]] == ["budgets"]
     assert any("lse_error[i]" in formula for formula in parts["budgets"])
     assert any("Delta w_{ij}" in formula for formula in parts["budgets"])
+    assert "protocol" in {name for name, _ in parts["text"]}
     monkeypatch.setattr(version, "changes", lambda: ["rules"])
     with pytest.raises(SystemExit, match=r"rules changed since .*: give a newer version"):
         version.write(__version__)

@@ -2,11 +2,12 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from attnspec import ConformanceLevel, SpecError, levels
+from attnspec import OPERATIONS, ConformanceLevel, SpecError, levels
 from attnspec.conformance.verdict import Verdict
+from attnspec.operations.operation import primal
 
 #: Results of a rule besides `attnspec.conformance.verdict.STATUSES`: a MAY that does not hold, a known
 #: failure, and a call that must be rejected and is accepted, where a run does not require refusals.
@@ -67,7 +68,7 @@ class Standing:
 def standings(verdicts: Iterable[Verdict]) -> tuple[Standing, ...]:
     """Determine for every level whether one backend reaches it."""
     verdicts = list(verdicts)
-    counts = count_by_rule(verdicts)
+    counts = count_by_rule(_with_own_rules(verdict) for verdict in verdicts)
     needed = {(verdict.dtype, verdict.accuracy) for verdict in verdicts if verdict.accuracy}
     done: dict[str, Standing] = {}
     for level in levels():
@@ -78,6 +79,15 @@ def standings(verdicts: Iterable[Verdict]) -> tuple[Standing, ...]:
             missing = {"NUM-3": ", ".join(loose)} | missing if loose else missing
         done[level.name] = Standing(level.name, missing)
     return tuple(done.values())
+
+
+def _with_own_rules(verdict: Verdict) -> Verdict:
+    """Leave out the rules of the forward operation's results, which no backward pass shows."""
+    forward = primal(verdict.operation)
+    if verdict.status != "pass" or forward == verdict.operation:
+        return verdict
+    results = {output.rule for output in OPERATIONS[forward].results}
+    return replace(verdict, rules=tuple(rule for rule in verdict.rules if rule not in results))
 
 
 def chain(name: str) -> tuple[ConformanceLevel, ...]:

@@ -102,10 +102,10 @@ def _cotangents(random: np.random.Generator, dtype: str, index: int) -> dict[str
     return {name: grid(random, shape, 1.0).astype(dtype) for name in ("features", "d_rotated")}
 
 
-@chapter.group("GRAD-22", "GRAD-2", operation=_ROTARY, each=("half-split", "interleaved"))
+@chapter.group("GRAD-22", "POS-1", "GRAD-2", operation=_ROTARY, each=("half-split", "interleaved"))
 def turned_back(draw: Draw, layout: str) -> Iterator[Yielded]:
     """A cotangent is turned by the negative angle, in both layouts and for several bases."""
-    rules = ("GRAD-22", "POS-3" if layout == "interleaved" else "POS-2", "GRAD-2")
+    rules = ("GRAD-22", "POS-3" if layout == "interleaved" else "POS-2", "POS-1", "GRAD-2")
     for index, (random, dtype) in enumerate(draw.generators(10)):
         own = {"interleaved": True} if layout == "interleaved" else {}
         yield Call(
@@ -176,7 +176,7 @@ def slopes_of_heads(draw: Draw, heads: int) -> Iterator[Yielded]:
     yield from _slopes(draw, Shape((3, heads), 3, 4, 2, 2), Shape((heads,), 5, 2, 2, 2))
 
 
-@chapter.group("GRAD-25", operation=_ALIBI, each=("one", "each its own", "far"))
+@chapter.group("GRAD-25", "POS-8", operation=_ALIBI, each=("one", "each its own", "far"))
 def slopes_from_an_offset(draw: Draw, offset: str) -> Iterator[Yielded]:
     """Distances are counted from the queries' positions, also where there are fewer key heads."""
     offsets = {"one": 3, "each its own": np.array([2, -4]), "far": 100_003}
@@ -184,7 +184,7 @@ def slopes_from_an_offset(draw: Draw, offset: str) -> Iterator[Yielded]:
         yield call | {"query_offset": offsets[offset]}
 
 
-@chapter.group("GRAD-25", "MASK-14", operation=_ALIBI, each=("queries", "keys", "both"))
+@chapter.group("GRAD-25", "POS-8", "MASK-14", operation=_ALIBI, each=("queries", "keys", "both"))
 def slopes_at_positions(draw: Draw, of: str) -> Iterator[Yielded]:
     """The distance is that of the positions that are given, a negative one like any other."""
     for problem in draw.problems(MASKED):
@@ -193,7 +193,7 @@ def slopes_at_positions(draw: Draw, of: str) -> Iterator[Yielded]:
         yield _of_bias(problem) | {name: drawn[name] for name in names}
 
 
-@chapter.group("GRAD-25", operation=_ALIBI, each=("queries", "keys", "batch entries"))
+@chapter.group("GRAD-25", "POS-8", operation=_ALIBI, each=("queries", "keys", "batch entries"))
 def slopes_of_many_pairs(draw: Draw, many: str) -> Iterator[Yielded]:
     """The sum runs over more than a tile holds, and no order of it changes it beyond the budget."""
     sizes = {"queries": ((2,), 131, 17), "keys": ((2,), 17, 131), "batch entries": ((33, 2), 3, 5)}
