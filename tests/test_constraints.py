@@ -128,19 +128,19 @@ def test_cases_that_a_backend_does_not_offer_are_not_drawn_and_have_the_same_ver
 ):
     """Without an offer, each case is drawn and judged. A few chapters stand for all."""
     backend = constrained(always_causal if constraints is CAUSAL else kernel, constraints)
-    added, chapters, found = FITTED + constraints.suffix, ("scores", "heads", "caching", "packing"), []
+    added, chapters, rows = FITTED + constraints.suffix, ("scores", "heads", "caching", "packing"), []
     monkeypatch.setattr("attnspec.conformance.suite.CHAPTERS", chapters)
     for offer in (offer_of, lambda _: None):
         monkeypatch.setattr("attnspec.conformance.run.child.offer_of", offer)
         every = check(
             backend, rules=("SCORE-1", "SCORE-4", "HEAD-1", "CACHE-1", "PACK-1")
         ).report.results.verdicts
-        verdicts = [one for one in every if one.case.startswith(chapters)]
-        found.append([(one.case.replace(added, ""), one.status, one.reason) for one in verdicts])
-        drawn = [one.status for one in verdicts if added in one.case]
-    assert found[0] == found[1]
-    assert {status for _, status, _ in found[0]} == {"pass", "unsupported"}
-    assert "unsupported" in drawn
+        verdicts = [verdict for verdict in every if verdict.case.startswith(chapters)]
+        rows.append([(x.case.replace(added, ""), x.status, x.reason) for x in verdicts])
+        statuses = [verdict.status for verdict in verdicts if added in verdict.case]
+    assert rows[0] == rows[1]
+    assert {status for _, status, _ in rows[0]} == {"pass", "unsupported"}
+    assert "unsupported" in statuses, "without an offer"
 
 
 def test_names_have_a_suffix_of_the_constraints():

@@ -39,7 +39,7 @@ class Cases:
         for rule in selection.rules:
             find_rule(rule)
         if selection.drawn:
-            return self._keep([*_fitted(selection, constraints)])
+            return self._keep([*_draw_fitting(selection, constraints)])
         made = [*(_sized_cases(selection) if selection.sizes else self._make_items(selection, constraints))]
         if selection.untrusted and not selection.sizes:
             from attnspec.conformance.run import untrusted
@@ -113,7 +113,7 @@ def name_without_change(name: str) -> str:
     return id_.removesuffix(CHANGED) + dash + dtype
 
 
-def _fitted(selection: Selection, constraints: Constraints) -> Iterator[Item]:
+def _draw_fitting(selection: Selection, constraints: Constraints) -> Iterator[Item]:
     """Draw the chosen fixed cases of each group to fit constraints, and none after the last of them."""
     of_groups: dict[tuple[str, str], set[str]] = {}
     for group, name in selection.drawn:
