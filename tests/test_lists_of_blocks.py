@@ -37,7 +37,7 @@ def selected(q, k, v, block_indices, block_counts, block_size, scale=None):
 RULES = ["SPARSE-1", "SPARSE-2", "SPARSE-3", "SPARSE-4"]
 
 
-def written(kind, *, causal=True, wrong=False, strict=False):
+def write_kernel(kind, *, causal=True, wrong=False, strict=False):
     """Write a kernel into this folder, and return what `attnspec init` writes."""
     name = f"kernel_{[*LISTS].index(kind)}{causal}{wrong}{strict}".lower()  # no other test has loaded it
     of_key_heads, after = LISTS[kind]
@@ -65,7 +65,7 @@ def _here(tmp_path, monkeypatch):
 @pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize("kind", LISTS)
 def test_a_kernel_of_a_list_for_each_query_is_described(kind, causal):
-    text = written(kind, causal=causal, strict=True)
+    text = write_kernel(kind, causal=causal, strict=True)
     assert f'lists = "{kind}"' in text
     assert ("always = { is_causal = true }" in text) == causal
     assert 'key_block = "block_size"' in text
@@ -74,7 +74,7 @@ def test_a_kernel_of_a_list_for_each_query_is_described(kind, causal):
 
 @pytest.mark.parametrize(("kind", "wrong"), [("L, Hkv", False), ("L, Hkv", True), ("Hq, L", False)])
 def test_its_calls_fit_and_show_what_is_wrong(kind, wrong):
-    written(kind, wrong=wrong)
+    write_kernel(kind, wrong=wrong)
     found = check(load("."), rules=RULES, quick=True, dtypes=["float32"])
     verdicts = [x for x in found.report.results.verdicts if x.operation == "block_sparse_attention"]
     passing = {rule for verdict in verdicts if verdict.status == "pass" for rule in verdict.rules}
