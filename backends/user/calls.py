@@ -1,7 +1,7 @@
 """Calls of one function of attention with small arrays, compared with the reference."""
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from attnspec.backends.user.adapter import adapt
 from attnspec.backends.user.convention import OTHER, Convention
 from attnspec.backends.user.description import Known, dtypes_to_try
 from attnspec.backends.user.signature import required_parameters
-from attnspec.backends.user.trials import Inputs, guess_arguments
+from attnspec.backends.user.trials import Inputs, Trial, guess_arguments
 from attnspec.operations.aliases import JOINED, MODULES, PAST, SIZES, SLOPES
 from attnspec.reference import attention
 
@@ -143,6 +143,21 @@ class Calls:
         """Whether a call gives what the reference gives for the options that it stands for."""
         got = self.run(convention, arrays, self.drop_batch(convention, options))
         return got is not None and self.agrees(got, arrays, self.drop_batch(convention, meaning))
+
+    def taken(
+        self, named: Convention, tried: Iterable[Trial], beside: dict[str, Any]
+    ) -> list[tuple[bool, float, Trial]]:
+        """Return guesses that can be passed, whether all calls are right, and how far the first is off."""
+        arrays, taken = self.drop_batch(named, self.arrays), []
+        for trial in tried:
+            calls = [(given | beside, meaning | beside) for given, meaning in trial.calls]
+            got = self.run(trial.convention, arrays, self.drop_batch(named, calls[0][0]))
+            if got is not None:
+                right = all(self.confirms(trial.convention, arrays, *call) for call in calls)
+                off = self.distance(got, arrays, self.drop_batch(named, calls[0][1]))
+                # Parts of other shapes are no such output.
+                taken += [(right, off, trial)] if off < np.inf or trial.meaning else []
+        return taken
 
     def drop_batch(self, convention: Convention, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Drop the batch axis if the function takes three axes; sinks have none."""

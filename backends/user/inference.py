@@ -32,7 +32,7 @@ AS_GIVEN = "as it was given"
 #: The reasons beside keys that follow from no call.
 _NOTES = {
     "library": "the installed package whose version applies",
-    "guesses": "the report says so; remove what you know is right",
+    "guesses": "the report says so; remove what you know is right, ignore what has another meaning",
 }
 #: The keys whose values are tables that are merged, and those that are written as sections.
 _TABLES = ("names", "sizes", "dialect")

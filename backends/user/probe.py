@@ -348,8 +348,7 @@ class _Probe(Calls):
                 at_end = "MASK-3" in trial.variants if ours in ("is_causal", "window") else self.at_end
                 if self.at_end not in (None, at_end):
                     continue  # one variant is about both
-                calls = ((trial.options, trial.meaning), *trial.also)
-                if not all(self.confirms(trial.convention, arrays, *call) for call in calls):
+                if not all(self.confirms(trial.convention, arrays, *call) for call in trial.calls):
                     continue
                 self.at_end, self.variants = at_end, self.variants | trial.variants
                 if trial.why:
@@ -372,23 +371,18 @@ class _Probe(Calls):
         others = (other for other, theirs in self.guesses.items() if other != own and ours[0] in theirs)
         if any(next(self.meanings(convention, other, ours[:1]), None) for other in others):
             return None
-        named = replace(convention, names={**convention.names, ours[0]: own})
+        named = replace(convention, names={**convention.names, ours[0]: own, **self.partner(ours[0])})
         # A default of -1 on both sides says that -1 opens a side.
         number = number_of_open_sides(self.function, own)
-        arrays = self.drop_batch(named, self.arrays)
-        taken = []
-        for trial in trials(named, ours[0], self.inputs, number):
-            got = self.run(trial.convention, arrays, self.drop_batch(named, trial.options))
-            if got is not None:
-                meaning = self.drop_batch(named, trial.meaning)
-                right = self.agrees(got, arrays, meaning)
-                distance = self.distance(got, arrays, meaning)
-                # Parts of other shapes are no such output.
-                taken += [(trial, right, distance)] if distance < np.inf or trial.meaning else []
-        if not taken or any(right for _, right, _ in taken):
+        tried = [*trials(named, ours[0], self.inputs, number)]
+        taken = self.taken(named, tried, {})
+        if not taken and ours[0] == "window" and "is_causal" in named.names:  # it may need causality
+            taken = self.taken(named, tried, {"is_causal": True})
+        if not taken or any(right for right, *_ in taken):
             return None
-        trial = min(taken, key=lambda taken: (taken[0].convention.open_side != number, taken[2]))[0]
-        self.why |= dict.fromkeys((ours[0], *trial.variants), UNCONFIRMED)
-        self.variants |= trial.variants if self.at_end is None else {}
+        *_, trial = min(taken, key=lambda taken: (taken[2].convention.open_side != number, taken[1]))
+        shown = trial.variants if self.at_end is None else {}
+        self.why |= dict.fromkeys((ours[0], *shown), UNCONFIRMED)
+        self.variants |= shown
         self.at_end = "MASK-3" in self.variants if ours[0] in ("is_causal", "window") else self.at_end
         return trial.convention

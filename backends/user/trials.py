@@ -19,7 +19,7 @@ _OPERATION = OPERATIONS["attention"]
 #: Arguments that are named by what they do, so that a function with another result is wrong.
 _CLEAR = (
     *("scale", "softcap", "mask", "bias", "is_causal", "window", "sinks", "query_lengths", "key_lengths"),
-    *("return_lse", "return_weights"),
+    *("query_segment_ids", "key_segment_ids", "return_lse", "return_weights"),
 )
 
 
@@ -46,11 +46,12 @@ def nearest_layout(operation: str, distance: float) -> Guess:
 def turn_of(guesses: tuple[str, ...]) -> int:
     """Return when a parameter has its turn: after what can only be a bias, what may be a mask or a bias.
 
-    Positions come late, because they change nothing without causality or a window.
+    A window comes after causality, beside which alone some functions take it. Positions come late, because
+    they change nothing without causality or a window.
     """
     if not guesses:
         return 3
-    return 2 if guesses[0] in POSITIONS else int(guesses == ("mask", "bias"))
+    return 2 if guesses[0] in POSITIONS else int(guesses in (("mask", "bias"), ("window",)))
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,11 @@ class Trial:
     why: str = ""
     #: The options and the meaning of more calls that must agree too.
     also: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = ()
+
+    @property
+    def calls(self) -> tuple[tuple[dict[str, Any], dict[str, Any]], ...]:
+        """The options and the meaning of every call that must agree."""
+        return ((self.options, self.meaning), *self.also)
 
 
 def trials(named: Convention, ours: str, inputs: Inputs, opens: int | None = None) -> Iterator[Trial]:

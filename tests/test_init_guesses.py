@@ -1,0 +1,74 @@
+"""What `attnspec init` writes of an argument with a name that it knows, and that calls do not confirm."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+from tests_support import command
+
+from attnspec.backends import load
+from attnspec.conformance import check
+
+pytestmark = pytest.mark.usefixtures("here_beside_tests")
+
+
+def init(name, source):
+    """Return what `attnspec init` writes for a kernel of a file that no other test has loaded."""
+    Path(f"guessed_{name}.py").write_text(source)
+    command("init", f"./guessed_{name}.py:{name}", status=0)
+    return Path("attnspec.toml").read_text()
+
+
+OF_WINDOWS = """
+from attnspec.reference import attention
+
+
+def windowed(q, k, v, causal, window_size, more=0):
+    left, right = (None if side < 0 else side for side in window_size)
+    window = None if left is right is None else (left if left is None else left + more, right)
+    options = {"is_causal": causal, "window": window, "query_offset": k.shape[-2] - q.shape[-2]}
+    return attention(q, k, v, **options, dtype=q.dtype)
+
+
+def beside_causality(q, k, v, causal=False, window_size=(-1, -1), *, _more=1):
+    if max(window_size) >= 0 and not causal:
+        raise ValueError("expected causality beside a window")
+    return windowed(q, k, v, causal, window_size, _more)
+
+
+def right_beside_causality(q, k, v, causal=False, window_size=(-1, -1)):
+    return beside_causality(q, k, v, causal, window_size, _more=0)
+
+
+def closed_on_the_right(q, k, v, causal=False, window_size=(-1, -1)):
+    left, right = window_size
+    return windowed(q, k, v, causal, (left, right if left < 0 else max(right, 0)))
+
+
+def segments(q, k, v, q_segment_ids=None, kv_segment_ids=None):
+    ids = {"query_segment_ids": q_segment_ids, "key_segment_ids": kv_segment_ids}
+    ids = {} if q_segment_ids is None else {name: x // 2 for name, x in ids.items()}
+    return attention(q, k, v, **ids, dtype=q.dtype)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "guesses", "rule"),
+    [
+        ("beside_causality", ["window"], "MASK-8"),
+        ("closed_on_the_right", ["window"], "MASK-8"),
+        ("segments", ["query_segment_ids", "key_segment_ids"], "MASK-11"),
+    ],
+)
+def test_what_a_name_says_is_judged_although_some_or_all_calls_of_it_are_wrong(name, guesses, rule):
+    text = init(name, OF_WINDOWS)
+    assert tomllib.loads(text)["backend"]["guesses"] == guesses
+    assert "remove what you know is right, ignore what has another meaning" in text
+    found = check(load("."), rules=[rule], quick=True, dtypes=["float32"])
+    assert f"no call confirmed: {', '.join(guesses)}" in " ".join(found.text.split())
+    assert rule in {x.main_rule for x in found.report.results.verdicts if x.status == "fail"}
+
+
+def test_a_window_that_is_right_beside_causality_alone_is_no_false_alarm():
+    assert 'ignore = ["window_size"]' in init("right_beside_causality", OF_WINDOWS)
+    assert check(load("."), rules=["MASK-3", "MASK-8"], quick=True, dtypes=["float32"]).good
