@@ -72,3 +72,51 @@ def test_what_a_name_says_is_judged_although_some_or_all_calls_of_it_are_wrong(n
 def test_a_window_that_is_right_beside_causality_alone_is_no_false_alarm():
     assert 'ignore = ["window_size"]' in init("right_beside_causality", OF_WINDOWS)
     assert check(load("."), rules=["MASK-3", "MASK-8"], quick=True, dtypes=["float32"]).good
+
+
+OF_NAMES = """
+from attnspec.reference import attention, block_sparse_attention, quantized_attention
+
+
+def of_flex(query, key, value, kv_num_blocks, kv_indices, q_block_size=128, kv_block_size=128, scale=None):
+    blocks = {"block_counts": kv_num_blocks, "block_indices": kv_indices, "query_block": q_block_size}
+    blocks |= {"key_block": kv_block_size, "scale": scale}
+    return block_sparse_attention(query, key, value, **blocks, dtype=query.dtype)
+
+
+def of_tokens(q, k_q, v_q, k_scale, v_scale, k_zero=None, v_zero=None):
+    of_codes = {"key_scales": k_scale, "value_scales": v_scale}
+    of_codes |= {"key_zero_points": k_zero, "value_zero_points": v_zero}
+    of_codes = {name: x[..., None] for name, x in of_codes.items() if x is not None}
+    return quantized_attention(q, k_q, v_q, **of_codes, dtype=q.dtype)
+
+
+def of_keras(query, value, key, value_mask=None, use_causal_mask=False):
+    assert query.ndim == 4
+    mask = None if value_mask is None else value_mask[:, None, None]
+    return attention(query, key, value, mask=mask, is_causal=use_causal_mask, dtype=query.dtype)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "keys", "names"),
+    [
+        (
+            "of_flex",
+            {"operation": "block_sparse_attention"},
+            {"block_counts": "kv_num_blocks", "block_indices": "kv_indices", "query_block": "q_block_size"},
+        ),
+        (
+            "of_tokens",
+            {"operation": "quantized_attention", "scales": "flat-token"},
+            {"key_codes": "k_q", "key_zero_points": "k_zero", "value_zero_points": "v_zero"},
+        ),
+        ("of_keras", {"mask_of_keys": True}, {"mask": "value_mask", "is_causal": "use_causal_mask"}),
+    ],
+)
+def test_names_of_libraries_are_known(name, keys, names):
+    table = tomllib.loads(init(name, OF_NAMES))["backend"]
+    assert {key: table[key] for key in keys} == keys
+    assert names.items() <= table["names"].items()
+    assert {"ignore", "guesses"}.isdisjoint(table)
+    command("check", "--smoke", status=0)

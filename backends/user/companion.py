@@ -17,7 +17,7 @@ from attnspec.backends.user.adapter import (
 )
 from attnspec.backends.user.convention import Convention, check_convention
 from attnspec.backends.user.defaults import with_defaults
-from attnspec.backends.user.lists import with_own_lists
+from attnspec.backends.user.lists import masks_in_lists, with_own_lists
 from attnspec.backends.user.masks import with_own_mask
 from attnspec.backends.user.scales import FLAT, SCALES, as_float8, with_scales, without_ones
 from attnspec.backends.user.shapes import in_shape
@@ -64,7 +64,7 @@ def adapt_companion(
     single = {x.name: x.shape.index("L") - len(x.shape) for x in alone}
     turned = {x.name for x in declared if convention.layout == "BSHD" and _has_heads(x)}
     turned -= single.keys() | convention.shapes.keys()
-    taken = {*native, *returned, *convention.applied, *convention.expressed}
+    taken = {*native, *returned, *convention.applied, *convention.expressed, *masks_in_lists(form, native)}
     needed, kind = required_parameters(function), inspect.Parameter
     signature = inspect.Signature(
         [kind(array, kind.POSITIONAL_OR_KEYWORD) for array in form.arrays]
@@ -89,7 +89,7 @@ def adapt_companion(
         call = without_always(call, convention.applied, native, form)
         call = with_defaults(call, always, convention, xp, form)
         call = with_scales(call, convention.scales, xp) if convention.scales else call
-        call = with_own_lists(call, convention.lists, native, xp) if convention.lists else call
+        call = with_own_lists(call, convention.lists, native, xp)
         call = for_each_entry(call, xp, form) if convention.per_entry else call
         call = with_slopes(call, convention, xp, needed) if convention.slopes else call
         sizes = {own: _size(size, operation, call) for size, own in convention.sizes.items()}

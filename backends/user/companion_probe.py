@@ -199,7 +199,8 @@ class _Calls:
         singles = known.choices("one_query", (False,) if packed else (False, True, "axis"))
         layouts = known.choices("layout", ("BSHD", "BHSD"))
         scales = {ours: own for ours, own in names.items() if ours.endswith(SCALES)}
-        shapes = (*reversed(GRANULARITIES), *reversed([*FLAT])) if scales else ()
+        # Finest first: one scale of a tensor often broadcasts where scales of tokens are meant.
+        shapes = [x for pair in zip(GRANULARITIES, FLAT, strict=True) for x in pair][::-1] if scales else ()
         kinds = known.choices("scales", ("", *shapes))
         orders = known.choices("shapes", tuple(shapes_to_try(self.form)))
         alone = "encoding" in self.form.arguments and "encoding" not in names

@@ -1,4 +1,4 @@
-"""Lists of blocks as a function takes them without blocks of queries: one for each query and head."""
+"""Lists of blocks as a function takes them: in place of a mask, or one for each query and head."""
 
 from collections.abc import Container, Mapping
 from types import MappingProxyType
@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from attnspec import Operation
 from attnspec.backends.errors import Unsupported
 from attnspec.backends.library.library import device_of
 
@@ -20,12 +21,21 @@ LISTED = ("block_counts", "block_indices")
 BLOCKS: Mapping[str, int] = MappingProxyType({_MASK: 2, _COUNTS: 1, _INDICES: 2})
 
 
+def masks_in_lists(form: Operation, taken: Container[str]) -> tuple[str, ...]:
+    """Name the mask of blocks if a function takes lists, which express it where blocks lie in one row."""
+    whole = {"query", "key"} <= {*form.arrays} and "packed" not in form.layers
+    return (_MASK,) if whole and all(name in taken for name in LISTED) else ()
+
+
 def with_own_lists(call: dict[str, Any], kind: str, taken: Container[str], xp: Any) -> dict[str, Any]:
     """Write blocks of queries as blocks of one query, and a mask that the function does not take as lists.
 
     The list of a block of queries is that of each query in it, so every size of a block can be passed.
+    Without a kind, blocks of queries stay as they are.
     """
-    of_key_heads, after = LISTS[kind]
+    if not kind and (_MASK in taken or call.get(_MASK) is None):
+        return call
+    of_key_heads, after = LISTS.get(kind, (False, False))
     query, block = call["query"], call["query_block"]
     if min(query.ndim, call["key"].ndim) < 3:
         raise Unsupported("the function takes a list for each query and head, got no axis of heads")
@@ -37,7 +47,7 @@ def with_own_lists(call: dict[str, Any], kind: str, taken: Container[str], xp: A
     if _MASK in arrays and _MASK not in taken:
         columns = -(-call["key"].shape[-2] // call["key_block"])
         arrays = _lists_of(arrays, columns)
-    rows = np.arange(queries) // block
+    rows = np.arange(queries) // block if kind else np.arange(-(-queries // block))
     own = {}
     for name, array in arrays.items():
         inner = BLOCKS[name]
@@ -50,7 +60,7 @@ def with_own_lists(call: dict[str, Any], kind: str, taken: Container[str], xp: A
     there = device_of(query)
     lists = {name: xp.asarray(np.ascontiguousarray(x), **there) for name, x in own.items()}
     rest = {name: x for name, x in call.items() if name not in BLOCKS and name != "query_block"}
-    return rest | lists | ({"query_block": 1} if "query_block" in taken else {})
+    return rest | lists | ({"query_block": 1 if kind else block} if "query_block" in taken else {})
 
 
 def lists_of_key_heads(call: Mapping[str, Any], group: int) -> dict[str, Any]:

@@ -234,8 +234,8 @@ def form_of(function: Callable[..., Any], *, optional: bool = False) -> tuple[st
         word: {argument, *OF_COMPANIONS.get(argument, ())} - {"key", *ALIASES["key"]}
         for word, argument in _TELLS.items()
     }
-    if "block_counts" in every:  # lists of blocks, not of pages
-        words["paged"] -= {"block_indices"}
+    if words["block_sparse"] & {*every}:  # lists of blocks, not of pages
+        words["paged"] -= {"block_indices", *OF_COMPANIONS["block_indices"]}
     # Keys of codes may have no name of their own, beside scales that the function needs.
     words["quantized"] |= {"key_scales", *ALIASES["key_scales"]} & {*needed}
     cotangent = next((x for x in needed if x in ("d_output", *OF_COMPANIONS["d_output"])), "")
