@@ -211,6 +211,8 @@ def matches(names: Iterable[str], texts: Collection[str]) -> bool:
 _quick = attrgetter("quick")
 #: A call with fewer numbers has one query or key, and shows little; one with more is not small.
 _LEAST, _MOST = 40, 1000
+#: The largest number of arguments of a small call about options that act together.
+_MOST_TOGETHER = 10
 #: A kernel of a form takes few calls. There are at least so many of its plain calls, and of one query in it.
 _OF_A_FORM = 20
 #: A call with more numbers than this is not taken for an argument or a form either.
@@ -232,7 +234,7 @@ def smallest(dtype: str = "") -> frozenset[str]:
         for outline in index()
         if outline.quick and not outline.related and outline.calls and outline.dtype in dtypes
     ]
-    for outline in sorted((outline for outline in single if outline.numbers <= _MOST), key=_size):
+    for outline in sorted((outline for outline in single if _is_small(outline)), key=_size):
         # A gradient takes long to compile: those of its arguments are chosen below.
         shows = {
             (rule, () if call.operation.endswith("_vjp") else call)
@@ -244,6 +246,12 @@ def smallest(dtype: str = "") -> frozenset[str]:
             done |= shows
     plain = {*_plain_calls(single), *_calls_of_sizes(dtypes), *_calls_in_half()}
     return frozenset(names | calls_of_arguments(single) | plain)
+
+
+def _is_small(outline: Outline) -> bool:
+    """Whether a call has few numbers, and not many options that act together."""
+    together = "ERR-3" in outline.rules and len(outline.calls[0].arguments) > _MOST_TOGETHER
+    return outline.numbers <= _MOST and not together
 
 
 def _plain_calls(outlines: Iterable[Outline]) -> Iterator[str]:

@@ -42,7 +42,14 @@ FILES = {
     ),
     "numerics": ("numerics", "special_numbers", "numbers_of_operations"),
     "invariance": ("invariance",),
-    "errors": ("errors", "paths", "memory", "errors_of_operations"),
+    "errors": (
+        "errors",
+        "paths",
+        "memory",
+        "errors_of_operations",
+        "pairs",
+        "pairs_of_companions",
+    ),
 }
 #: The preferred dtype of cases in the quick part.
 QUICK_DTYPE = "float32"

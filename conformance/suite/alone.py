@@ -114,15 +114,25 @@ def draw_acting(
 
 def acts(operation: str, call: Mapping[str, Any], name: str, least: Any = _EFFECT) -> bool:
     """Whether a call without an argument, and without what needs it, differs by more than a number."""
+    return bool(acting(operation, call, (name,), least))
+
+
+def acting(
+    operation: str, call: Mapping[str, Any], names: Iterable[str], least: Any = _EFFECT, first: int = 0
+) -> frozenset[str]:
+    """Choose the arguments that act in a call. With `first`, only the results from there on count."""
     arguments = OPERATIONS[operation].arguments
     call = {**call, **({"return_attention_factor": True} if operation == "rotary_frequencies" else {})}
-    without = {own: x for own, x in call.items() if own != name and name not in arguments[own].needs}
-    try:
-        first, second = (results(operation, given) for given in (call, without))
-    except ArgumentError:  # another argument needs it
-        return True
-    pairs = zip(first, second, strict=False)
-    return any(a.shape != b.shape or bool((np.abs(a - b) > least).any()) for a, b in pairs)
+    whole, chosen = results(operation, call)[first:], set[str]()
+    for name in names:
+        without = {own: x for own, x in call.items() if own != name and name not in arguments[own].needs}
+        try:
+            pairs = zip(whole, results(operation, without)[first:], strict=False)
+            acts = any(a.shape != b.shape or bool((np.abs(a - b) > least).any()) for a, b in pairs)
+        except ArgumentError:  # another argument needs it
+            acts = True
+        chosen |= {name} if acts else set()
+    return frozenset(chosen)
 
 
 def results(operation: str, call: Mapping[str, Any]) -> tuple[Any, ...]:

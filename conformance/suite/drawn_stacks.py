@@ -267,16 +267,9 @@ TOGETHER: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def draw_together(
-    random: Random, dtype: str, layers: tuple[str, ...], sizes: Sizes, together: str
-) -> Arguments:
-    """Draw a call with many options, each of which matters although the others do too."""
-    draft = _Draft(random, dtype, layers, sizes)
-    call = draw_stack(random, dtype, layers, sizes)
-    keys = draft.shape[-1]
-    for name in TOGETHER[together]:
-        if name in options_of(layers):
-            call |= OPTIONS[name][1](draft)
+def _weaker(draft: _Draft, call: Arguments) -> Arguments:
+    """Draw masks and lengths of a call again, so that they leave something to other options."""
+    random, sizes, keys = draft.random, draft.sizes, draft.shape[-1]
     weaker: Arguments = {
         "mask": random.random(draft.shape[-3:]) < 0.85,
         "query_segment_ids": (random.random((*draft.batch, draft.shape[-2])) < 0.1).astype(np.int64),
@@ -284,9 +277,29 @@ def draw_together(
         "query_lengths": draft.of_sequences(max(sizes.queries) - 2, max(sizes.queries)),
         "left_padding": np.minimum(draft.of_sequences(0, 2), np.array(sizes.keys) // 3),
     }
-    if "paged" not in layers:
+    if "paged" not in draft.layers:
         weaker["key_lengths"] = draft.of_sequences(min(4, keys), min(9, keys))
-    call |= {name: x for name, x in weaker.items() if name in call}
+    return {name: x for name, x in weaker.items() if name in call}
+
+
+def draw_beside(
+    random: Random, dtype: str, layers: tuple[str, ...], sizes: Sizes, *options: str
+) -> Arguments:
+    """Draw a call with some options, each of which leaves something to the others."""
+    call = draw_call(random, dtype, layers, sizes, *options)
+    return call | _weaker(_Draft(random, dtype, layers, sizes), call)
+
+
+def draw_together(
+    random: Random, dtype: str, layers: tuple[str, ...], sizes: Sizes, together: str
+) -> Arguments:
+    """Draw a call with many options, each of which matters although the others do too."""
+    draft = _Draft(random, dtype, layers, sizes)
+    call = draw_stack(random, dtype, layers, sizes)
+    for name in TOGETHER[together]:
+        if name in options_of(layers):
+            call |= OPTIONS[name][1](draft)
+    call |= _weaker(draft, call)
     call |= draw_finer(random, call, together)
     alone = {"is_causal": together != "positions alone", "return_max": True}
     windows: Mapping[str, Arguments] = {"offsets": {"window": (5, 4)}, "positions": {"window": (2, 1)}}
