@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from made_verdicts import PORTABLE, ended, fail, found, ok, table
+from made_verdicts import PORTABLE, WRONG, ended, fail, found, ok, table
 from reported import ERROR, FAIL, PASS
 
 from attnspec import Case, find_case
@@ -57,6 +57,20 @@ def test_common_traits_have_a_rule(having, rule):
     right = [ok(20), *(ok(20, trait) for trait in (having if len(having) > 1 else having[1:]))]
     (cause,) = found(fail(9, "NUM-12", *having), *right)
     assert cause.rule == rule
+
+
+def test_empty_rows_are_not_blamed_for_another_row_of_the_same_calls():
+    having, right = ("empty row", "mask"), [ok(20), ok(20, "empty row"), ok(20, "mask")]
+    (cause,) = found(fail(9, "MASK-1", *having, difference=WRONG), *right)
+    assert cause.rule == "MASK-1"
+    (cause,) = found(fail(9, "MASK-1", *having, difference=replace(WRONG, expected=0.0)), *right)
+    assert cause.rule == "MASK-6"
+
+
+@pytest.mark.parametrize(("passing", "said"), [(4, ()), (6, ("mask",))])
+def test_few_calls_are_no_evidence_of_what_they_have_in_common(passing, said):
+    (cause,) = found(fail(2, "SOFT-1", "mask"), ok(passing))
+    assert (cause.common.traits, cause.common.failing) == (said, 2)
 
 
 def test_the_failure_that_is_shown():

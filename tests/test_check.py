@@ -87,7 +87,7 @@ def test_a_failing_backend_is_diagnosed_and_a_diagnosis_without_a_name_is_said(c
     for few in (VERDICTS, PERFECT.verdicts):  # too few cases, or no failure
         assert "consistent with" not in check(verdicts=few).stdout
     assert "\nconsistent with: fills_always (It fills" in check("--explain", verdicts=MANY).stdout
-    hint = "m:f: no bug of the gallery matches within a second; --explain looks longer\n"
+    hint = "m:f: no bug of the gallery matches in a short search; --explain looks longer\n"
     assert hint in check(named=False).stderr
     none = "m:f: no wrong implementation of the gallery has the same results\n"
     for words, named, verdicts in (((), True, MANY), (("--explain",), False, VERDICTS), ((), False, [PASS])):

@@ -54,6 +54,7 @@ def names(found: Diagnosis | None) -> list[str]:
         "lse_to_base_two",
         "groups_of_three_by_halves",
         "keys_past_sixty_four_dropped",
+        "scale_of_the_depth_64",
         "kept_weights_left_as_they_are",
     ],
 )
@@ -75,6 +76,18 @@ def test_nothing_is_said_of_what_the_gallery_does_not_tell_apart_or_have():
         return np.where(np.arange(p.shape[-1]) == 2, 0, p)
 
     assert diagnose(replace(entry("plain"), steps={"drop": third}).backend(), PROBES, GALLERY) is None
+
+
+@pytest.mark.parametrize(("more", "both"), [(0, {"scale_without_the_root"}), (4, set())])
+def test_of_one_depth_a_constant_and_a_power_of_the_depth_are_both_named(more, both):
+    def called(number, **options):
+        arrays = np.random.default_rng(number).normal(size=(3, 2, 5, depth := number % 2 * more + 8))
+        arguments = dict(zip(("query", "key", "value"), arrays, strict=True)) | options
+        return Case(f"own-{number}-{depth}", "", "scores", "attention", ("SOFT-1",), arguments, group="own")
+
+    calls = [*(called(n) for n in range(4)), *(called(n, scale=0.5) for n in range(4, 8))]
+    found = diagnose(entry("scale_of_the_depth_64").backend(), calls, GALLERY)
+    assert {*found.names} == {"scale_of_the_depth_64"} | both
 
 
 @pytest.mark.parametrize("name", ["plain", "tiles_with_a_running_maximum", "everything_in_float64"])

@@ -95,7 +95,16 @@ def of_keras(query, value, key, value_mask=None, use_causal_mask=False):
     assert query.ndim == 4
     mask = None if value_mask is None else value_mask[:, None, None]
     return attention(query, key, value, mask=mask, is_causal=use_causal_mask, dtype=query.dtype)
+
+
+def constant(query, key, value, scale=0.125):
+    return attention(query, key, value, scale=scale, dtype=query.dtype)
 """
+
+
+def test_a_default_scale_is_said_as_a_number_too():
+    reason = "its default scale is 0.125, or 1 / D, where D is 8, not 1 / sqrt(D)"
+    assert f'given = ["scale"]  # {reason}' in init("constant", OF_NAMES)
 
 
 @pytest.mark.parametrize(

@@ -95,6 +95,18 @@ def test_each_thing_that_can_be_wrong_has_its_verdict(change, rule, kind):
     assert (verdict.difference.kind if verdict.difference else "") == kind
 
 
+@pytest.mark.parametrize(("row", "rules"), [(0, ["MASK-1", "MASK-4"]), (1, ["MASK-6", "MASK-6"])])
+def test_the_rule_about_empty_rows_is_broken_in_such_a_row_alone(row, rules):
+    def attention(query, key, value, *, mask=None, window=None):
+        output = PORTABLE.attention(query, key, value, mask=mask, window=window)
+        output[row] += 1
+        return output
+
+    backend = replace(PORTABLE, attention=attention, companions={})
+    both = MASKED | {"window": (None, 3)}
+    assert [judge(backend, asked("MASK-6", given)).rule for given in (MASKED, both)] == rules
+
+
 def test_a_verdict_names_backend_case_rules_and_dtype():
     verdict = judge(backend_of("no_scale"), golden("softmax-000"))
     assert (verdict.backend, verdict.case, verdict.group) == ("broken:no_scale", "softmax-000-float64", "")

@@ -324,7 +324,8 @@ class _Probe(Calls):
             self.why["SCORE-2"] = "its default scale is 1, not 1 / sqrt(D)"
             self.variants["SCORE-2"] = "one"
         elif scale != "1 / sqrt(D)" and any("scale" in ours for ours in self.guesses.values()):
-            self.why["given"] = f"its default scale is {scale}, not 1 / sqrt(D)"
+            number = f"{self.depth ** _POWERS[scale]:.4g}, or {scale}, where D is {self.depth}"
+            self.why["given"] = f"its default scale is {number}, not 1 / sqrt(D)"
             self.plain = self.depth**-0.5
             names = {**convention.names, **self.scale_name()}
             return replace(convention, given=(*convention.given, "scale"), names=names)

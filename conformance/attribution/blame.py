@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Sequence
 from functools import cache
-from math import inf
+from math import inf, isfinite
 
 from attnspec import OPERATIONS, rules
 from attnspec.conformance import traits
@@ -11,7 +11,7 @@ from attnspec.conformance.attribution.common import traits_of
 from attnspec.conformance.attribution.finding import Common
 from attnspec.conformance.attribution.precision import is_rounding
 from attnspec.conformance.attribution.sizes import every_trait
-from attnspec.conformance.verdict import Verdict
+from attnspec.conformance.verdict import Difference, Verdict
 
 #: The rule that is broken if calls have a trait in common, unless the values determine it. Of two traits the
 #: first applies. `NO_SCALE` is late in the list because most calls have no scale.
@@ -150,7 +150,14 @@ def _owner(failures: Sequence[Verdict], common: Common) -> str:
         return "MASK-4"
     # More failures in float64 are no evidence if other dtypes fail too.
     having = set(common.traits) - ({"float64"} if common.others else set())
+    having -= set() if _are_of_empty_rows(differences) else {traits.EMPTY}
     return next((rule for trait, rule in owners().items() if trait in having), "")
+
+
+def _are_of_empty_rows(differences: Sequence[Difference | None]) -> bool:
+    """Whether most wrong numbers may be of a row that has nothing to attend to: such a row is 0, or NaN."""
+    numbers = [off.expected for off in differences if off and off.kind in ("value", "pattern")]
+    return 2 * sum(isinstance(x, float) and x != 0 and isfinite(x) for x in numbers) <= len(numbers)
 
 
 def _owner_in_companion(failures: Sequence[Verdict], options: Collection[str]) -> str:

@@ -26,6 +26,7 @@ from attnspec.conformance.attribution.common import (
     common_of_sizes,
     common_traits,
     count_of,
+    if_evident,
     if_significant,
     is_clear,
     is_pure,
@@ -237,7 +238,7 @@ def _of_group(key: Key, failures: Sequence[Verdict], passing: Sequence[Verdict])
     kind = key[0]
     if kind in (PRECISE, TRACES):
         rule = _rule_of_traces(failures) if kind == TRACES else key[1]
-        common = if_significant(common_traits(calls_of(failures), _values(passing), owners()))
+        common = if_evident(common_traits(calls_of(failures), _values(passing), owners()))
         yield Finding(rule, _under_rule_first(failures, rule), common, cast(Kind, kind))
     elif kind == "repeated":
         # The calls whose result changed when repeated show it best.
@@ -249,7 +250,7 @@ def _of_group(key: Key, failures: Sequence[Verdict], passing: Sequence[Verdict])
         rule = "NUM-4" if kind == "changed" else _most_frequent_rule(failures)
         common = Common()
         if kind != "refused":
-            common = if_significant(common_traits(failures, _values(passing), owners()))
+            common = if_evident(common_traits(failures, _values(passing), owners()))
         shown = cast(Kind, kind if kind in ("changed", "refused") else "")
         yield Finding(rule, _under_rule_first(failures, rule), common, shown)
     else:
@@ -369,7 +370,7 @@ def _cause(
     rule = broken_rule(shown_by, common if clear else Common(), passing)
     several = len({verdict.main_rule for verdict in failures}) > 1
     mixed = not kind and not clear and several and not is_uniform(failures)
-    shown = if_significant(common)
+    shown = if_evident(common)
     shown = shown if shown.traits or kind else count_of((), calls_of(failures), passing)
     return Finding(rule, _under_rule_first(failures, rule), shown, kind, mixed=mixed)
 

@@ -160,6 +160,16 @@ def if_significant(common: Common) -> Common:
     return common if shown or is_pure(common) else Common()
 
 
+def if_evident(common: Common) -> Common:
+    """Return significant traits if so few calls would not have them by chance, else no traits.
+
+    If the failing calls were any of those judged, each choice of as many would be as likely.
+    """
+    ways = comb(common.judged, common.failing) * comb(common.of_others, common.others)
+    every = comb(common.judged + common.of_others, common.failing + common.others)
+    return if_significant(common) if ways < _CHANCE * every else Common()
+
+
 def clarity(common: Common) -> float:
     """Return how well traits distinguish failing calls: 1 if exactly the calls with the traits fail.
 

@@ -91,7 +91,7 @@ def judge_all(
         _write(report, wanted, html)
     for name in () if selection.sizes else _without_diagnosis(report):
         none = "no wrong implementation of the gallery has the same results"
-        shown = none if explain else "no bug of the gallery matches within a second; --explain looks longer"
+        shown = none if explain else "no bug of the gallery matches in a short search; --explain looks longer"
         click.echo(f"{one_line(name)}: {shown}", err=True)
     if runs.problem:
         raise click.ClickException(runs.problem)

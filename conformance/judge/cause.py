@@ -201,12 +201,24 @@ def _rule_of_output(case: Case, difference: Difference) -> str:
     if case.operation != "attention":
         return case.rules[0]
     if difference.output != "lse":
-        # The output of an empty row has a rule of its own.
+        # The output of an empty row has a rule of its own, and only of such a row.
         first, *others = case.rules
-        return "MASK-6" if first == "SOFT-7" and "MASK-6" in others else first
+        first = "MASK-6" if first == "SOFT-7" and "MASK-6" in others else first
+        return _rule_of_row(case, difference) if first == "MASK-6" else first
     if difference.expected == -np.inf:
         return "SOFT-7"
     return next((rule for rule in case.rules if rule in ("NUM-7", "SOFT-6")), case.rules[0])
+
+
+def _rule_of_row(case: Case, difference: Difference) -> str:
+    """Return the rule about empty rows, or that of the masks if another row differs."""
+    empty, row = _empty(case.arguments, {}), difference.element[:-1]
+    if len(row) != empty.ndim or empty[row]:
+        return "MASK-6"
+    form = OPERATIONS["attention"]
+    masks = (name for name in form.names("masks") if name in case.arguments and name != "query_offset")
+    rules = list(dict.fromkeys(form.arguments[name].rule for name in masks))
+    return "MASK-4" if len(rules) > 1 else (*rules, "SOFT-1")[0]
 
 
 def ignored_options(backend: Backend, case: Case, outputs: Outputs) -> list[str]:
