@@ -137,7 +137,7 @@ def _array(name: str, x: Any, leading: Any) -> Any:
     if x is None or name in _PLAIN or (name in _PER_ENTRY and not isinstance(x, list | tuple)):
         return x
     try:
-        array = np.array(x)  # a copy, so that a result never shares memory with an input (NUM-4)
+        array = np.array(x)  # a copy: what a caller writes into a result changes no input
     except ValueError as error:  # ragged nested lists
         raise ArgumentError(f"{name}: expected an array, got {type(x).__name__} ({error})") from error
     return array.astype(leading) if array.dtype.kind == "f" and not hasattr(x, "dtype") else array

@@ -16,7 +16,7 @@ from math import prod
 from mmap import mmap
 from typing import Any
 
-from numpy import asarray, dtype, empty, generic, int16, may_share_memory, ndarray
+from numpy import asarray, dtype, empty, generic, int16, ndarray
 
 # The function may change modules, so no attribute of one is looked up after a call.
 _write, _close, _create, _parsed = os.write, os.close, os.open, json.JSONDecoder().decode
@@ -122,8 +122,7 @@ def _answer(
             continue
         _write_file(f"{folder}/result-{len(results)}.bin", array.tobytes())
         last[-1].append((part, array))
-        alias = next((name for name, argument in mapped.items() if may_share_memory(array, argument)), "")
-        result = {"dtype": kind, "shape": array.shape, "aliases": alias}
+        result = {"dtype": kind, "shape": array.shape}
         if library == "numpy" or (library == "torch" and part.device.type == "cpu"):
             result |= {"address": array.__array_interface__["data"][0], "strides": array.strides}
         results.append(result)

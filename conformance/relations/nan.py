@@ -1,4 +1,4 @@
-"""NaN in one array of a call for gradients: which gradients it reaches, and which stay as they are."""
+"""NaN in one array of a call: which results it reaches, and which stay as they are."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,10 +8,11 @@ import numpy as np
 from attnspec import OPERATIONS, Case
 from attnspec.backends import Backend
 from attnspec.conformance.judge.budget import budgets_of
-from attnspec.conformance.judge.call import call
+from attnspec.conformance.judge.call import call, observe
 from attnspec.conformance.judge.comparison import compare
 from attnspec.conformance.judge.expected import values_in_dialect
 from attnspec.conformance.judge.failure import Missing
+from attnspec.conformance.judge.judge import judge_outputs
 from attnspec.conformance.relations.relation import Found
 from attnspec.conformance.verdict import Difference
 from attnspec.operations.letters import BATCH
@@ -37,6 +38,18 @@ def beyond_the_head(backend: Backend, calls: tuple[Case, ...]) -> Found:
         places[output.name] = tuple((firsts | rows).get(letter, slice(None)) for letter in letters)
     lost = next(iter(places)) if nan & {"query", "key", "tokens"} else ""
     return compare_except(backend, calls, places, lost)
+
+
+def judge_elsewhere(places: Mapping[str, Any], backend: Backend, calls: tuple[Case, ...]) -> Found:
+    """Judge the results of a call with NaN except at some places, where those of the clean call stand in."""
+    clean, spoiled = (observe(backend, case) for case in calls)
+    if judge_outputs(backend, calls[0], clean).status == "fail":
+        raise Missing(f"{backend.name} is wrong without the NaN too")
+    mixed = {name: array.copy() for name, array in spoiled.items()}
+    for name, place in places.items():
+        if name in mixed:
+            mixed[name][place] = clean[name][place]
+    return judge_outputs(backend, calls[0], mixed)
 
 
 def spoil(array: Any, number: float = np.nan) -> Any:

@@ -1,14 +1,18 @@
 """The chapter `numerics`: digits, strides, minus infinity and batch axes of all operations."""
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from attnspec import OPERATIONS
+from attnspec.conformance.judge.dtypes import in_dtype, is_real
+from attnspec.conformance.relations.nan import judge_elsewhere
 from attnspec.conformance.suite.drawn_stacks import Arguments, Random
-from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
-from attnspec.conformance.suite.whole_calls import ATTENDING, draw_with, whole_calls
+from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
+from attnspec.conformance.suite.whole_calls import ATTENDING, OTHERS, draw_with, whole_calls
+from attnspec.dtypes import DTYPES, SHORT
 from attnspec.operations.letters import BATCH
 from attnspec.operations.operation import primal
 from attnspec.sizes import bound, is_array
@@ -85,13 +89,72 @@ def two_batch_axes_of_operations(draw: Draw) -> Iterator[Yielded]:
         yield Call(_with_two_axes(operation, call), operation=operation)
 
 
-def _with_two_axes(operation: str, call: Mapping[str, Any]) -> Arguments:
-    """Put a call and one of other numbers beside each other until there are two batch axes."""
+def _with_two_axes(operation: str, call: Mapping[str, Any], count: int = 2) -> Arguments:
+    """Put a call and one of other numbers beside each other until there are two batch axes, or as many."""
     changed, known = dict(call), OPERATIONS[operation].arguments
-    for axes in range(len(bound(operation, call)[0].batch or ()), 2):
+    for axes in range(len(bound(operation, call)[0].batch or ()), count):
         for name, x in changed.items():
             shape = known[name].shape
             if is_array(x) and BATCH in shape and x.ndim == len(shape) - 1 + axes:
                 other = np.flip(x) if x.dtype.kind == "f" else x
                 changed[name] = np.stack([x, other], axis=shape.index(BATCH))
     return changed
+
+
+@chapter.group("SHAPE-9")
+def nan_in_one_batch_entry(draw: Draw) -> Iterator[Yielded]:
+    """NaN in each array of the last batch entry reaches the results of no other entry."""
+    for place, operation in enumerate(OTHERS):
+        known, results = OPERATIONS[operation].arguments, OPERATIONS[operation].results
+        places = {x.name: (slice(None),) * x.shape.index(BATCH) + (-1,) for x in results if BATCH in x.shape}
+        random = np.random.default_rng(draw.number(place))
+        for dtype in ("float32", SHORT[place % len(SHORT)]) if places else ():
+            for drawn in whole_calls(draw, operation, dtype):
+                clean = _with_two_axes(operation, drawn, 1)
+                spoiled = dict(clean)
+                for name, x in clean.items():
+                    if (
+                        BATCH in known[name].shape
+                        and is_real(x)
+                        and x.size
+                        and x.ndim >= len(known[name].shape)
+                    ):
+                        own = spoiled[name] = x.copy()
+                        entry = np.moveaxis(own, known[name].shape.index(BATCH), 0)[-1]
+                        entry[tuple(random.integers(entry.shape))] = np.nan
+                whole = {x.name: ... for x in results if BATCH not in x.shape}
+                calls = (Call(clean, operation=operation), Call(spoiled, operation=operation))
+                if any(spoiled[name] is not x for name, x in clean.items()):
+                    yield Calls(calls, partial(judge_elsewhere, places | whole))
+
+
+#: Operations each row of whose result depends on one row of their first array, and their rules.
+_BY_ROW = {
+    "projection": ("PROJ-1", "PROJ-2"),
+    "multi_head_attention": ("HEAD-6", "NUM-11"),
+    "rotary": ("POS-1", "POS-4"),
+}
+
+
+@chapter.group(*(rule for rules in _BY_ROW.values() for rule in rules), each=tuple(_BY_ROW))
+def nan_in_one_row(draw: Draw, operation: str) -> Iterator[Yielded]:
+    """NaN in a token or in a row of features reaches no other row, nor features that are not rotated."""
+    random, form = np.random.default_rng(draw.number()), OPERATIONS[operation]
+    for turn, drawn in enumerate(whole_calls(draw, operation, "float64")):
+        if operation == "multi_head_attention" and "memory" not in drawn:
+            continue  # a token that is a key reaches all rows
+        columns = drawn.get("convention") == "column"
+        for dtype in dict.fromkeys(("float32", DTYPES[turn % len(DTYPES)])):
+            clean = in_dtype(drawn, dtype)
+            spoiled = clean[form.arrays[0]].copy()
+            rows = np.swapaxes(spoiled, -1, -2) if columns else spoiled
+            place = tuple(int(random.integers(size)) for size in rows.shape[:-1])
+            features = slice(clean.get("rotary_depth"))
+            rows[place][random.integers(rows[place][features].size)] = np.nan
+            reached = (*place[:-1], slice(None), place[-1]) if columns else (*place, features)
+            calls = (clean, clean | {form.arrays[0]: spoiled})
+            yield Calls(
+                tuple(Call(call, operation=operation) for call in calls),
+                partial(judge_elsewhere, {form.results[0].name: reached}),
+                _BY_ROW[operation],
+            )

@@ -173,7 +173,9 @@ def scores_of_nan(draw: Draw, where: str) -> Iterator[Yielded]:
 
 
 @chapter.group(
-    "SELECT-7", operation=_SELECT, each=("next to each other", "of all sizes", "infinite", "negative")
+    "SELECT-7",
+    operation=_SELECT,
+    each=("next to each other", "of all sizes", "infinite", "negative", "subnormal"),
 )
 def exact_comparison(draw: Draw, scores_are: str) -> Iterator[Yielded]:
     """Scores differ in their last bit, are larger than float16 holds, infinite, subnormal or all negative."""
@@ -187,6 +189,8 @@ def _extreme(random: np.random.Generator, scores: NDArray[Any], kind: str) -> ND
     order = random.random(scores.shape).argsort(axis=-1)
     if kind == "negative":
         return np.asarray(-np.abs(scores) - np.ones((), dtype))
+    if kind == "subnormal":  # and a zero
+        return np.asarray(order, bits).view(dtype)
     if kind == "next to each other":  # from 3 on, all numbers that the dtype has
         return np.asarray(np.full((), 3, dtype).view(bits) + order, bits).view(dtype)
     # Numbers whose bits are evenly spaced, from the smallest subnormal to almost the largest number.
@@ -195,6 +199,17 @@ def _extreme(random: np.random.Generator, scores: NDArray[Any], kind: str) -> ND
     signed = np.where(random.random(scores.shape) < 0.3, -sized, sized)
     infinite = (random.random(scores.shape) < 0.25) & (kind == "infinite")
     return np.where(infinite, np.inf, signed).astype(dtype)
+
+
+@chapter.group("SELECT-1", "SELECT-3", operation=_SELECT, each=("infinite", "above minus infinity"))
+def ends_of_the_range(draw: Draw, listed: str) -> Iterator[Yielded]:
+    """Scores are infinite, or the largest or the lowest number; a list holds one kind of them, or three."""
+    for random, scores in _scores(draw, (*_SMALL[2:4], *_TILES[:3])):
+        largest = (np.full((), np.inf, scores.dtype).view(f"u{scores.itemsize}") - 1).view(scores.dtype)
+        ends = np.array([np.inf, largest, -largest, -np.inf], scores.dtype)
+        kinds = random.random(scores.shape).argsort(axis=-1) % len(ends)
+        few = kinds[..., :1, :] == 0 if listed == "infinite" else kinds[..., :1, :] < 3
+        yield {"scores": ends[kinds], "top_k": int(few.sum(axis=-1).max())}
 
 
 @chapter.group("SELECT-8", operation=_SELECT)
