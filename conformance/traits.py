@@ -10,6 +10,7 @@ GRADIENT = "gradient"
 NOTHING, ONE_QUERY = "empty axes", "one query"
 #: More keys or queries than a tile of some size.
 TILED, TILED_32, TILED_64 = "tiles", "tiles of 32", "tiles of 64"
+TILES = {TILED, TILED_32, TILED_64}
 #: A row whose largest score comes after the first tile of some size, so that a running maximum rises.
 RISING, RISING_32, RISING_64 = "rising past 16 keys", "rising past 32 keys", "rising past 64 keys"
 #: Sequences of packed rows that do not all have the same length, and a length that fills its last page.

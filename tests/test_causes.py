@@ -18,7 +18,7 @@ from attnspec.conformance.judge.traits import describe, numbers, traits
 from attnspec.conformance.render.finding import finding_text
 from attnspec.conformance.run.plan import index
 from attnspec.conformance.suite import find
-from attnspec.conformance.traits import repeated_inside
+from attnspec.conformance.traits import FEWER_QUERIES, TILED, repeated_inside
 from attnspec.conformance.verdict import Verdict, from_json, to_json
 
 
@@ -71,6 +71,38 @@ def test_empty_rows_are_not_blamed_for_another_row_of_the_same_calls():
 def test_few_calls_are_no_evidence_of_what_they_have_in_common(passing, said):
     (cause,) = found(fail(2, "SOFT-1", "mask"), ok(passing))
     assert (cause.common.traits, cause.common.failing) == (said, 2)
+
+
+def sized(verdicts, queries, keys):
+    return [replace(verdict, sizes=(1, 1, 1, queries, keys, 4, 4)) for verdict in verdicts]
+
+
+def test_a_plain_condition_on_sizes_needs_less_evidence_than_any_of_many():
+    options = (("is_causal",), ("scale",), ("mask",), ("bias",), ("softcap",), ("sinks",), ("weights",))
+    usual = [f"trait {number} of every call" for number in range(9)]
+    bad = [sized(fail(2, "SOFT-1", *usual, *each, name=str(each)), 3, 5) for each in options]
+    (cause,) = found(*bad, sized(ok(1, *usual), 3, 5), sized(ok(5, *usual), 5, 3))
+    assert (cause.rule, cause.common.traits, cause.common.judged) == ("SHAPE-5", (FEWER_QUERIES,), 15)
+
+
+def test_of_keys_or_queries_the_side_that_predicts_better_is_named():
+    tiled = sized(ok(1, TILED), 40, 5), sized(ok(30), 12, 15)
+    (cause,) = found(sized(fail(3, "SOFT-3", TILED), 5, 40), *tiled)
+    assert (cause.common.traits, cause.common.others) == (("more than 16 keys",), 0)
+    (cause,) = found(sized(fail(3, "SOFT-3", TILED), 40, 40), sized(ok(30), 5, 5))
+    assert cause.common.traits == (TILED,), "the calls do not tell"
+
+
+def test_single_calls_under_one_rule_are_described_together():
+    bad = [sized(fail(1, "SCORE-4", *own, "bias", name=str(own)), 1, 6) for own in (("sinks",), ("mask",))]
+    nan = sized(fail(1, "NUM-11", "scale", "special numbers"), 5, 5)
+    right = [
+        sized(ok(90, *own), 5, 5)
+        for own in ((), ("bias",), ("sinks",), ("mask",), ("scale",), ("special numbers",))
+    ]
+    cause, _ = found(*bad, nan, *right, sized(ok(90), 1, 6))
+    assert (cause.rule, cause.common.failing, cause.common.others, cause.further) == ("SCORE-4", 2, 0, ())
+    assert {*cause.common.traits} == {"bias", FEWER_QUERIES}
 
 
 def test_the_failure_that_is_shown():

@@ -120,6 +120,14 @@ def test_gradients_that_are_nan_in_part_have_no_variant():
     Path("kernels.py").write_text(OF_TORCH.replace("    weights = torch.where", "    torch.where"))
     Path("attnspec.toml").unlink()
     assert 'GRAD-10 = "nan"' in init("kernel")
+    sys.modules.pop("kernels")
+    causal = OF_TORCH.replace("bias=None", "is_causal=False").replace(
+        "    weights = torch.where", "    torch.where"
+    )
+    masked = "scores + torch.full_like(scores, -torch.inf).triu(1) if is_causal else scores"
+    Path("kernels.py").write_text(causal.replace("scores if bias is None else scores + bias", masked))
+    Path("attnspec.toml").unlink()
+    assert "GRAD-10" not in init("kernel"), "each query sees the first key"
 
 
 ROTATES = """

@@ -106,19 +106,21 @@ def are_gradients(failures: Sequence[Verdict]) -> bool:
     return bool(failures) and all(traits.GRADIENT in verdict.traits for verdict in failures)
 
 
-def right_outputs(failures: Sequence[Verdict], judged: Collection[Verdict]) -> tuple[tuple[str, ...], int]:
-    """Return the options of failures in gradients alone, and how many calls with these have right outputs."""
-    shared = set.intersection(*(set(verdict.traits) for verdict in failures))
-    options = tuple(name for name in OPERATIONS["attention"].options if name in shared)
-    own = [
-        verdict
-        for verdict in judged
-        if verdict.operation == "attention" and {*options} <= set(verdict.traits)
-        if not {traits.REFUSED, traits.RELATED} & set(verdict.traits)
-    ]
-    if not are_gradients(failures) or any(verdict.bad for verdict in own):
-        return (), 0
-    return options, sum(verdict.status in ("pass", "deviation") for verdict in own)
+def right_outputs(
+    failures: Sequence[Verdict], common: Common, judged: Collection[Verdict]
+) -> tuple[tuple[str, ...], int]:
+    """Return traits of failures in gradients alone, and how many calls with these have right outputs.
+
+    The traits are those that tell the failures from other calls, or the dtype too if an output in another
+    dtype is wrong.
+    """
+    shared = tuple(trait for trait in common.traits if trait != traits.GRADIENT)
+    for kinds in (shared, (*shared, failures[0].dtype)) if are_gradients(failures) else ():
+        own = [v for v in judged if v.operation == "attention" and {*kinds} <= traits_of(v)]
+        own = [v for v in own if not {traits.REFUSED, traits.RELATED} & {*v.traits}]
+        if not any(verdict.bad for verdict in own):
+            return kinds, sum(verdict.status in ("pass", "deviation") for verdict in own)
+    return (), 0
 
 
 def _are_forms(failures: Sequence[Verdict]) -> bool:

@@ -96,8 +96,8 @@ def findings(
         for cause in causes:
             diagnosis = by_rule.get(cause.rule) if cause in diagnosed else None
             described = replace(cause, seed=seed, diagnosis=diagnosis, names=(names or {}).get(backend, ""))
-            described = replace(described, right=right_outputs(cause.failures, judged.get(backend, [])))
-            named = _with_rule_of_bug(described)
+            outputs = right_outputs(cause.failures, cause.common, judged.get(backend, []))
+            named = _with_rule_of_bug(replace(described, right=outputs))
             found.append(named.with_variant_first())
     return found
 
@@ -169,7 +169,7 @@ def _causes(failures: Iterable[Verdict], judged: Sequence[Verdict]) -> list[Find
         # The logic of calls that are only imprecise is right.
         right = passing if key[0] in (PRECISE, TRACES) else [*passing, *separate]
         causes += _of_group(key, groups[key], right)
-    return merged(explained(causes, passing)) if len(causes) > 1 else causes
+    return merged(explained(causes, passing), _values(passing)) if len(causes) > 1 else causes
 
 
 def _exceptions(failures: Iterable[Verdict]) -> list[Finding]:

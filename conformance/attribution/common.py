@@ -67,7 +67,9 @@ def common_traits(
     sized = common_of_sizes(failing, passing)
     if not sized.traits:
         return best
-    return sized if best.traits in ((), *_USUALS) or clarity(sized) > clarity(best) + _CLEARER else best
+    # Of "more keys or queries than a tile" it names the side.
+    clearer = clarity(best) + (0 if traits.TILES & {*best.traits} else _CLEARER)
+    return sized if best.traits in ((), *_USUALS) or clarity(sized) > clearer else best
 
 
 def common_of_sizes(failing: Sequence[Verdict], passing: Sequence[Verdict]) -> Common:
@@ -76,12 +78,20 @@ def common_of_sizes(failing: Sequence[Verdict], passing: Sequence[Verdict]) -> C
     shown = [verdict for verdict in passing if traits.NOTHING not in verdict.traits]
     bad, good = _by_traits(failing, traits_of), _by_traits(shown, traits_of)
     counts = [_count(wanted, bad, good) for wanted in conditions(bad, _candidates(bad))] if bad else []
-    best = max(counts, key=clarity, default=Common())
-    enough = best.failing >= _FEW and best.others <= _RARE * best.of_others
-    # So many calls with the traits fail by chance, if any of the calls fail; and there are many conditions.
-    ways = comb(best.judged, best.failing) * comb(best.of_others, best.others)
-    chance = len(counts) * ways / comb(best.judged + best.of_others, best.failing + best.others)
-    return count_of(best.traits, failing, passing) if enough and chance < _CHANCE else Common()
+    # Half of the chance is for conditions alone: there are few of them.
+    alone, beside = ([c for c in counts if (len(c.traits) == 1) == single] for single in (True, False))
+    found = [best for group in (alone, beside) if (best := max(group, key=clarity, default=Common())).judged]
+    found = [best for best in found if _is_no_chance(best, 2 * len(alone if best in alone else beside))]
+    best = max(found, key=clarity, default=Common())
+    return count_of(best.traits, failing, passing) if best.traits else best
+
+
+def _is_no_chance(common: Common, number: int) -> bool:
+    """Whether so many calls with traits hardly fail by chance, if these are one of some conditions."""
+    enough = not common.others or (common.failing >= _FEW and common.others <= _RARE * common.of_others)
+    ways = comb(common.judged, common.failing) * comb(common.of_others, common.others)
+    every = comb(common.judged + common.of_others, common.failing + common.others)
+    return enough and number * ways < _CHANCE * every
 
 
 def calls_of(failures: Sequence[Verdict]) -> Sequence[Verdict]:

@@ -4,9 +4,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from attnspec.conformance import traits
-from attnspec.conformance.attribution.common import traits_of
+from attnspec.conformance.attribution.common import calls_of, common_of_sizes, traits_of
 from attnspec.conformance.attribution.finding import Common, Finding
 from attnspec.conformance.attribution.precision import PRECISE, TRACES, empty_rows
+from attnspec.conformance.verdict import Verdict
 
 #: A cause may absorb others if at least this share of the calls with its traits fails.
 _NEARLY = 0.9
@@ -16,7 +17,7 @@ _EXTREME, _PAIR = {traits.EMPTY, traits.LARGE}, 2
 _SEPARATE = {"ended", "repeated", "earlier", "refused", PRECISE, TRACES}
 
 
-def merged(causes: Sequence[Finding]) -> list[Finding]:
+def merged(causes: Sequence[Finding], passing: Sequence[Verdict]) -> list[Finding]:
     """Merge a cause into a larger one that fails for nearly all calls of a kind and covers its calls."""
     kept: list[Finding] = []
     for cause in sorted(causes, key=lambda cause: -len(cause.failures)):
@@ -26,10 +27,10 @@ def merged(causes: Sequence[Finding]) -> list[Finding]:
         else:
             kept[kept.index(wider)] = replace(wider, failures=(*wider.failures, *cause.failures))
     order = [cause.failures[0] for cause in causes]
-    return _merged_by_rule(sorted(kept, key=lambda cause: order.index(cause.failures[0])))
+    return _merged_by_rule(sorted(kept, key=lambda cause: order.index(cause.failures[0])), passing)
 
 
-def _merged_by_rule(causes: Iterable[Finding]) -> list[Finding]:
+def _merged_by_rule(causes: Iterable[Finding], passing: Sequence[Verdict]) -> list[Finding]:
     """Merge causes of wrong values under one rule or of one option, those of the first in front."""
     kept: list[Finding] = []
     for cause in causes:
@@ -38,9 +39,11 @@ def _merged_by_rule(causes: Iterable[Finding]) -> list[Finding]:
             kept.append(cause)
         else:
             failures, further = (*first.failures, *cause.failures), (*first.further, cause.common)
-            kept[kept.index(first)] = replace(
-                first, failures=failures, further=further, mixed=first.mixed or cause.mixed
-            )
+            both = replace(first, failures=failures, further=further, mixed=first.mixed or cause.mixed)
+            # The traits of one call are its own, so that those of all are looked for.
+            if all(common.failing < 2 for common in (first.common, *further)):
+                both = replace(both, common=common_of_sizes(calls_of(failures), passing), further=())
+            kept[kept.index(first)] = both
     return kept
 
 

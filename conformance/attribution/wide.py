@@ -11,7 +11,7 @@ from attnspec.conformance.attribution.sizes import every_trait
 from attnspec.conformance.verdict import Verdict
 from attnspec.dtypes import SHORT
 
-_SIZES = {traits.TILED, traits.TILED_32, traits.TILED_64, *every_trait()}
+_SIZES = {*traits.TILES, *every_trait()}
 #: A cause takes calls in half precision with its traits if at least this share of its calls fails.
 _MOSTLY = 0.7
 #: Calls that seem imprecise have another cause if at least this share of them does.

@@ -167,9 +167,9 @@ def _result_lines(finding: Finding) -> Iterator[str]:
 
 def _forward_line(finding: Finding) -> Iterator[str]:
     """Say that the output is right where only gradients are wrong."""
-    options, number = finding.right
+    shared, number = finding.right
     if number:
-        named = f" with {' and '.join(f'`{name}`' for name in options)}" if options else ""
+        named = f" {' and '.join(map(trait_text, shared))}" if shared else ""
         calls = f"the only call{named}" if number == 1 else f"all {number} calls{named}"
         yield f"only gradients are wrong, the output is right in {calls}"
 
@@ -275,7 +275,7 @@ def _common_line(common: Common) -> Iterator[str]:
         none = f", none of {passing} calls {trait_text(trait)}" if trait else ""
         more = ", of every kind" if everywhere else none
         yield f"fails: {common.failing} of {common.judged} calls{more}"
-    if common.traits and common.failing + common.others > 1:
+    if common.traits and common.failing > 1:  # of one call any traits are its own
         calls = " and ".join(map(trait_text, common.traits))
         others = f", {common.others} of {common.of_others} others" if common.of_others else ""
         yield f"fails: {common.failing} of {common.judged} calls {calls}{others}"
