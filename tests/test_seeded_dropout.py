@@ -4,6 +4,7 @@ import math
 import re
 from dataclasses import replace
 from fractions import Fraction
+from functools import wraps
 from pathlib import Path
 
 import numpy as np
@@ -77,8 +78,8 @@ def test_the_reference_is_attention_with_the_drawn_mask(p):
 def test_the_chapter_states_the_number_of_checks_by_chance():
     by_chance = [item for item in ITEMS if item.rules[0] in ("DROP-7", "DROP-8", "DROP-9")]
     page = (Path(attnspec.__file__).parent / "dropout.md").read_text(encoding="utf-8")
-    found = re.search(r"one of the (\w+) checks of a\s+run with at most \$`(\d+) \\cdot", page)
-    assert found.groups() == ("five", str(len(by_chance)))
+    found = re.search(r"one of the (\w+) checks of a run\s+with at most \$`([\d.]+) \\cdot", page)
+    assert found.groups() == ("nine", f"{len(by_chance) * FALSE_ALARM * 1e9:.2g}")
     assert {item.dtype for item in by_chance} == {"float32"}
 
 
@@ -111,3 +112,68 @@ def test_the_adapter_leaves_the_generator_of_torch_as_it_was():
     assert torch.equal(torch.random.get_rng_state(), before)
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
+
+
+def drawn(seed, p, shape):
+    return np.random.default_rng(seed).random(shape) >= p
+
+
+def by_seeds(axis, factor):
+    """Return a wrong mask that seeds each place on an axis with the seed and a multiple of its index."""
+
+    def mask(seed, p, shape, _):
+        parts = np.delete(shape, axis)
+        return np.stack([drawn(seed + factor * place, p, parts) for place in range(shape[axis])], axis)
+
+    return mask
+
+
+def repeated(axis, period):
+    return lambda seed, p, shape, _: drawn(seed, p, shape).take(np.arange(shape[axis]) % period, axis)
+
+
+def moved_by(option):
+    return lambda seed, p, shape, options: drawn(seed + (options.get(option) is not None), p, shape)
+
+
+#: Wrong masks, and the check that shows each.
+WRONG = {
+    "the lower twenty bits": ("many-seeds-1", lambda seed, p, shape, _: drawn(seed % 2**20, p, shape)),
+    "all bits but one": ("many-seeds-1", lambda seed, p, shape, _: drawn(seed & ~(1 << 27), p, shape)),
+    "float32": ("many-seeds-1", lambda seed, p, shape, _: drawn(int(np.float32(seed)), p, shape)),
+    "a thousand heads": ("many-seeds-1", by_seeds(-3, 1000)),
+    "seed and row": ("many-seeds-1", by_seeds(-2, 1)),
+    "seed and weight": (
+        "other-seeds-1",
+        lambda seed, p, shape, _: drawn(7, p, 10**6)[seed % 10**5 :][: np.prod(shape)].reshape(shape),
+    ),
+    "rows three apart": ("neighbours-1", repeated(-2, 3)),
+    "heads seven apart": ("neighbours-2", repeated(-3, 7)),
+    "entries five apart": ("neighbours-2", repeated(-4, 5)),
+    "never rarely": (
+        "share-of-dropped-weights-0-01-1",
+        lambda seed, p, shape, _: drawn(seed, p if p > 1 / 64 else 0, shape),
+    ),
+    "at most nine in ten": (
+        "share-of-dropped-weights-0-95-1",
+        lambda seed, p, shape, _: drawn(seed, min(p, 0.9), shape),
+    ),
+    **{
+        option: (f"same-mask-with-{option.replace('_', '-')}-1", moved_by(option))
+        for option in ["scale", "softcap", "bias", "mask", "query_offset", "window", "key_lengths", "sinks"]
+    },
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_mask_fails(name):
+    check, mask = WRONG[name]
+
+    @wraps(seeded_dropout_attention)
+    def wrong(query, key, value, *, dropout_p, seed, **options):
+        kept = mask(seed, dropout_p, (*query.shape[:-1], key.shape[-2]), options)
+        return attention(query, key, value, dropout_mask=kept, dropout_rate=dropout_p, **options)
+
+    backend = replace(load("numpy-portable"), companions={"seeded_dropout_attention": wrong})
+    item = next(item for item in ITEMS if item.id == f"dropout-{check}")
+    assert judge(backend, item).status == "fail"

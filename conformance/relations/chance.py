@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
 from typing import Any
@@ -17,12 +17,15 @@ from attnspec.conformance.judge.dtypes import Outputs
 from attnspec.conformance.judge.failure import Failure
 from attnspec.conformance.relations.relation import Found
 from attnspec.conformance.verdict import Difference, Verdict
+from attnspec.operations import OPERATIONS
+from attnspec.reference import allowed_keys
 
 Bools = NDArray[np.bool_]
+Floats = NDArray[np.float64]
 Judge = Callable[[Backend, Case, Outputs], Verdict]
 
 #: The largest probability with which a check fails an implementation that conforms.
-FALSE_ALARM = 1e-9
+FALSE_ALARM = 5e-10
 #: How far a probability may be from the given one (DROP-7).
 _TOLERANCE = 1 / 256
 _FORWARD, _BACKWARD = "seeded_dropout_attention", "seeded_dropout_attention_vjp"
@@ -32,7 +35,8 @@ _FORWARD, _BACKWARD = "seeded_dropout_attention", "seeded_dropout_attention_vjp"
 class Count:
     """How often events happened that are independent of each other.
 
-    `of` names what was counted. The probability of each event is between `least` and `most`.
+    `of` names what was counted. The probability of each event is between `least` and `most`. The count
+    is the most improbable of `among` counts.
     """
 
     of: str
@@ -40,28 +44,33 @@ class Count:
     trials: int
     least: float
     most: float
+    among: int = 1
 
     @property
     def chance(self) -> float:
         """A bound of the probability of a count that is at least as far on its side of the bounds."""
         if not self.trials:
             return 1.0
-        share = self.happened / self.trials
-        near = min(max(share, self.least), self.most)
-        return math.exp(-self.trials * (_term(share, near) + _term(1 - share, 1 - near)))
+        return float(np.exp(-self.trials * _distance(np.asarray(self.happened / self.trials), self)))
 
 
-def _term(share: float, probability: float) -> float:
-    if share == 0:
-        return 0.0
-    return share * math.log(share / probability) if probability > 0 else math.inf
+def _distance(share: Floats, count: Count) -> Floats:
+    """Return how far shares are from the probabilities of the events of a count, by their entropy."""
+    near = np.clip(share, count.least, count.most)
+    return _term(share, near) + _term(1 - share, 1 - near)
+
+
+def _term(share: Floats, probability: Floats) -> Floats:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(share == 0, 0.0, share * np.log(share / probability))
 
 
 def describe_improbable(counts: Iterable[Count]) -> str | None:
     """Return a sentence about the most improbable of some counts if their check fails, or None."""
     every = list(counts)
     worst = min(every, key=lambda count: count.chance)
-    if worst.chance * 2 * len(every) >= FALSE_ALARM:  # each count may be too small or too large
+    among = sum(count.among for count in every)
+    if worst.chance * 2 * among >= FALSE_ALARM:  # each count may be too small or too large
         return None
     least, most = f"{worst.least:.6g}", f"{worst.most:.6g}"
     share = least if least == most else f"{least} to {most}"
@@ -95,11 +104,32 @@ def _count_pairs(case: Case, kept: Bools) -> Iterator[Count]:
     for axis, size in enumerate(kept.shape):
         name = ("keys", "queries", "heads")[kept.ndim - 1 - axis] if kept.ndim - axis < 4 else "batch entries"
         positions = np.arange(size)
-        for power in range(max(size - 1, 0).bit_length()):
-            apart = 2**power
-            firsts = positions[(positions & apart == 0) & (positions + apart < size)]
+        for apart in range(1, size):
+            firsts = positions[(positions // apart % 2 == 0) & (positions + apart < size)]
             differ = kept.take(firsts, axis) != kept.take(firsts + apart, axis)
             yield _count_differences(case, f"one dropped of two {name} {apart} apart", differ)
+    yield _compare_lines((case,), "rows", kept)
+    yield _compare_lines((case,), "columns", kept.swapaxes(-1, -2))
+    yield _compare_lines((case,), "heads", kept.reshape(*kept.shape[:-2], -1))
+
+
+def _compare_lines(calls: tuple[Case, ...], of: str, kept: Bools) -> Count:
+    """Count differences of any two lines along the last axis, of two calls if the first axis is calls."""
+    *outer, size = kept.shape
+    signs = np.where(kept, 1, -1).astype(np.float32).reshape(-1, size)
+    step = len(signs) // len(calls) if len(calls) > 1 else 1
+    worst, pair = 0, (0, 0)
+    for start in range(step, len(signs), step):
+        excess = signs[:start] @ signs[start : start + step].T  # by how many more weights are equal
+        line, other = np.unravel_index(np.abs(excess).argmax(), excess.shape)
+        if abs(excess[line, other]) > abs(worst):
+            worst, pair = int(excess[line, other]), (int(line), start + int(other))
+    places = [list(map(int, np.unravel_index(line, outer))) for line in pair]
+    if len(calls) > 1:
+        places = [[calls[call].arguments["seed"], *rest] for call, *rest in places]
+    of = f"one dropped at the same place of {of} {places[0]} and {places[1]}"
+    counted = _count_differences(calls[0], of, np.zeros(size, bool))
+    return replace(counted, happened=(size - worst) // 2, among=len(signs) * (len(signs) - step) // 2)
 
 
 def _count_differences(case: Case, of: str, differ: Bools) -> Count:
@@ -113,20 +143,35 @@ def _near(p: float) -> tuple[float, float]:
 
 
 def differs_by_the_seed(backend: Backend, calls: tuple[Case, ...]) -> Found:
-    """Count the weights that exactly one of two calls drops, also of neighbouring heads (DROP-9)."""
+    """Count the weights that exactly one of two calls drops, also some places later in the other (DROP-9)."""
     masks = [(case, mask_of(backend, case)) for case in calls]
-    return describe_improbable(
-        count for one, other in combinations(masks, 2) for count in _compare_seeds(*one, *other)
-    )
+    return describe_improbable(_compare_places(*one, *other) for one, other in combinations(masks, 2))
 
 
-def _compare_seeds(case: Case, kept: Bools, other: Case, again: Bools) -> Iterator[Count]:
+def _compare_places(case: Case, kept: Bools, other: Case, again: Bools) -> Count:
+    # A generator may add the seed to the index of a weight, of a row or of a head.
+    first, second = (np.fft.rfft(np.where(mask, 1.0, -1.0).ravel(), 2 * kept.size) for mask in (kept, again))
+    later = np.delete(np.fft.fftfreq(2 * kept.size, 1 / (2 * kept.size)), kept.size)
+    excess = np.delete(np.rint(np.fft.irfft(first.conj() * second)), kept.size)
+    trials = kept.size - np.abs(later)
     of = f"one dropped by seeds {case.arguments['seed']} and {other.arguments['seed']}"
-    yield _count_differences(case, of, kept != again)
-    # A generator may add the seed to the index of a head, so that two seeds share all but one.
-    for name, first, second in (("next", kept, again), ("previous", again, kept)):
-        differ = first[..., :-1, :, :] != second[..., 1:, :, :]
-        yield _count_differences(case, f"{of} in the {name} head", differ)
+    counted = _count_differences(case, of, kept != again)
+    worst = int((trials * _distance((trials - excess) / 2 / trials, counted)).argmax())
+    if later[worst]:
+        of += f", {int(later[worst])} places later under the other"
+    happened = int(trials[worst] - excess[worst]) // 2
+    return replace(counted, of=of, happened=happened, trials=int(trials[worst]), among=later.size)
+
+
+def shares_no_row(backend: Backend, calls: tuple[Case, ...]) -> Found:
+    """Count the weights that exactly one of two calls drops, and those of any two of their rows (DROP-9)."""
+    masks = np.stack([mask_of(backend, case) for case in calls])  # (calls, *B, Hq, L, S)
+    return describe_improbable(
+        [
+            _compare_lines(calls, "calls [seed]", masks.reshape(len(calls), -1)),
+            _compare_lines(calls, "rows [seed, entry, head, query]", masks),
+        ]
+    )
 
 
 def has_one_mask(backend: Backend, calls: tuple[Case, ...]) -> Found:
@@ -137,8 +182,9 @@ def has_one_mask(backend: Backend, calls: tuple[Case, ...]) -> Found:
         again = mask_of(backend, case)
         if case.arguments["seed"] != first.arguments["seed"]:
             continue
-        # Which weights a causal mask leaves is known from the shape. The others are 0.
-        seen = np.tril(np.ones(kept.shape[-2:], bool)) if case.arguments.get("is_causal") else np.True_
+        masks = case.arguments.keys() & OPERATIONS["attention"].names("masks")
+        # The weights of other keys are 0.
+        seen = allowed_keys(kept.shape, **{name: case.arguments[name] for name in masks})
         wrong = (again != kept) & seen
         if wrong.any():
             place = np.unravel_index(int(wrong.argmax()), wrong.shape)

@@ -13,6 +13,7 @@ from attnspec.conformance.relations.chance import (
     drops_at_the_probability,
     drops_independently,
     has_one_mask,
+    shares_no_row,
 )
 from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
 from attnspec.conformance.suite.options import draw_option, dropout
@@ -75,8 +76,21 @@ _FORWARD, _BACKWARD = "seeded_dropout_attention", "seeded_dropout_attention_vjp"
 _MANY = Shape((2, 4), 128, 256, 64, 64)
 #: Sizes of which no axis is a multiple of a tile.
 _UNEVEN = Shape((2, 3), 75, 130, 64, 64)
+#: More heads and batch entries than a short period has.
+_HEADS = Shape((9, 9), 8, 64, 64, 64)
+#: Few weights, for many seeds.
+_FEW = Shape((2, 4), 8, 64, 64, 64)
 #: Small and large ones, neighbours, and two that differ only in their upper bits.
 _SEEDS = (0, 1, 2, 65537, 2**31 - 1)
+#: Two that differ by each number to 1024, or in each bit alone, and neighbours that float32 rounds to one.
+_MORE_SEEDS = (
+    *range(32),
+    *range(32, 1024 + 1, 32),
+    *(2**bit for bit in range(11, 31)),
+    2**24 + 1,
+    2**31 - 2,
+    2**31 - 1,
+)
 _PROBABILITIES = (0.25, 0.5, 0.1)
 _OPTIONS = (
     "scale",
@@ -130,18 +144,24 @@ def result_of_a_mask_with(draw: Draw, option: str) -> Iterator[Yielded]:
 
 @chapter.group("DROP-6", operation=_FORWARD)
 def same_mask(draw: Draw) -> Iterator[Yielded]:
-    """The mask is the same with other numbers, with an option, and after a call with another seed."""
+    """The mask is the same with other numbers, and after a call with another seed."""
     for shape in (_UNEVEN, _UNEVEN._replace(groups=3)):
         first, second = (_flat(draw, shape, index) for index in range(2))
-        others = (
-            _with_seed(second, 0.5),
-            _with_seed(first, 0.5, 43),
-            _with_seed(first | {"is_causal": True}, 0.5),
-        )
+        others = (_with_seed(second, 0.5), _with_seed(first, 0.5, 43))
         yield _relate(_with_seed(first, 0.5), *others, run=has_one_mask)
 
 
-@chapter.group("DROP-7", operation=_FORWARD, each=(0.1, 0.3, 0.75))
+@chapter.group("DROP-6", operation=_FORWARD, each=_OPTIONS)
+def same_mask_with(draw: Draw, option: str) -> Iterator[Yielded]:
+    """The mask is the same with another option, which may disallow some keys."""
+    for shape in (_FEW,):
+        problem = draw.problem(shape, "float32", amplitude=0.125)
+        needs, own = draw_option(problem, option)
+        plain = problem.arguments
+        yield _relate(_with_seed(plain, 0.5), _with_seed(plain | needs | own, 0.5), run=has_one_mask)
+
+
+@chapter.group("DROP-7", operation=_FORWARD, each=(0.01, 0.1, 0.3, 0.75, 0.95))
 def share_of_dropped_weights(draw: Draw, p: float) -> Iterator[Yielded]:
     """As many weights are dropped as the probability says, up to chance."""
     for shape in (_MANY,):
@@ -151,7 +171,7 @@ def share_of_dropped_weights(draw: Draw, p: float) -> Iterator[Yielded]:
 @chapter.group("DROP-8", operation=_FORWARD)
 def neighbours(draw: Draw) -> Iterator[Yielded]:
     """Weights of a row, of a column, of two heads and of two batch entries are dropped independently."""
-    for shape in (_MANY,):
+    for shape in (_MANY, _HEADS):
         yield _relate(_with_seed(_flat(draw, shape), 0.5), run=drops_independently)
 
 
@@ -160,6 +180,13 @@ def other_seeds(draw: Draw) -> Iterator[Yielded]:
     """Seeds give masks that are independent of each other."""
     calls = (_with_seed(_flat(draw, _UNEVEN), 0.5, seed) for seed in _SEEDS)
     yield _relate(*calls, run=differs_by_the_seed)
+
+
+@chapter.group("DROP-9", operation=_FORWARD)
+def many_seeds(draw: Draw) -> Iterator[Yielded]:
+    """Seeds that differ in one bit, or by a small number, have no row of their masks in common."""
+    arguments = _flat(draw, _FEW)
+    yield _relate(*(_with_seed(arguments, 0.5, seed) for seed in _MORE_SEEDS), run=shares_no_row)
 
 
 @chapter.group("DROP-10", operation=_FORWARD, each=(0.0, 1.0))
