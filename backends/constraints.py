@@ -16,7 +16,7 @@ FITTED = "+"
 
 _OPERATION = OPERATIONS["attention"]
 _SUFFIX = re.compile(
-    r"(?!$)(a[34])?(-?d\d+(\.\d+)*)?(-?l\d+)?(-?s\d+)?(-?equal(\.(heads|depths|lengths))+)?(-?always(\.\w+)+)?"
+    r"(?!$)(a[34])?(-?d[1-9]\d*(\.[1-9]\d*)*)?(-?l[1-9]\d*)?(-?s[1-9]\d*)?(-?equal(\.(heads|depths|lengths))+)?(-?always(\.\w+)+)?"
     r"(-?one\.query)?(-?scales\.\w+)?(-?encoding\.\w+)?(-?lists\.key)?(-?window\.both)?"
     r"(-?bias\.query)?(-?slopes\.(start|end))?"
 )

@@ -2,15 +2,16 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import date
 from typing import TYPE_CHECKING
 
-from attnspec import ConformanceLevel, SpecError, claimable, find_rule, levels
+from attnspec import OPERATIONS, ConformanceLevel, SpecError, claimable, find_rule, levels
 from attnspec.backends.constraints import FITTED, Constraints
 from attnspec.backends.names import OFFLINE, PORTABLE, PROGRAM, UNTRUSTED
 from attnspec.conformance.attribution.levels import rule_results
 from attnspec.conformance.outside import one_line
 from attnspec.dialect import BY_ROUTE, ROUTES
-from attnspec.dtypes import DTYPES
+from attnspec.dtypes import DTYPES, SHORT
 
 if TYPE_CHECKING:
     from attnspec.backends import Backend
@@ -72,7 +73,7 @@ def claim_of(report: "Report", subject: "Subject") -> str:
     product = f"{subject.name} ({subject.library} {subject.version})".replace(";", ",")
     contents = {
         "attnspec": report.results.headers[0].attnspec,
-        "product": one_line(product).encode("ascii", "backslashreplace").decode(),
+        "product": one_line(product).replace("\\", "\\u005c").encode("ascii", "backslashreplace").decode(),
         "class": subject.kind,
         "levels": _items(report.levels_reached(subject)),
         "dtypes": _items(dtype for dtype in DTYPES if dtype in passing),
@@ -94,13 +95,14 @@ def read_claim(line: str) -> Mapping[str, str | list[str]]:
     SpecError
         If a field is missing or out of its order, or names something that this version does not have.
     """
-    parts = [part.partition("=") for part in line.strip().removeprefix("claim: ").split("; ")]
+    parts = [part.partition("=") for part in line.removeprefix("claim: ").split("; ")]
     if (got := tuple(field for field, _, _ in parts)) != FIELDS:
         raise SpecError(f"claim: expected the fields {', '.join(FIELDS)}, got {', '.join(got)}")
     contents = {field: text for field, _, text in parts}
     for field, text in contents.items():
         if not _FORMS.get(field, _LIST).fullmatch(text):
             raise SpecError(f"claim: {field}: expected the form of the page conformance, got {text!r}")
+    _check_date(contents["attnspec"])
     result: dict[str, str | list[str]] = dict(contents)
     result |= {field: [] if contents[field] == "none" else contents[field].split(",") for field in LISTS}
     declined, offered, rules = _FORMS["declined"].fullmatch(contents["declined"]).groups()  # type: ignore[union-attr]  # it matches
@@ -116,6 +118,7 @@ def read_claim(line: str) -> Mapping[str, str | list[str]]:
             raise SpecError(f"claim: {field}: expected each once, got {contents[field]!r}")
     _check("levels", [known[name].builds_on or name for name in result["levels"]], result["levels"])
     _check("dtypes", result["dtypes"], DTYPES)
+    _check_dtypes(result)
     refused = [] if rules == "none" else rules.split(",")
     if len(refused) != len({*refused}):
         raise SpecError(f"claim: declined: expected each once, got {rules!r}")
@@ -124,13 +127,33 @@ def read_claim(line: str) -> Mapping[str, str | list[str]]:
     _check("claims", result["claims"], [rule for rule in claimable() if rule not in result["deviations"]])
     _check_constraints(result["constraints"])
     _check_rules(result, known)
-    if 2 * int(declined) > int(offered) or (rules == "none") != (int(declined) == 0):
+    if int(offered) == 0 or 2 * int(declined) > int(offered) or (rules == "none") != (int(declined) == 0):
         text = contents["declined"]
         raise SpecError(f"claim: declined: expected at most half of the calls and their rules, got {text!r}")
     return result
 
 
+def _check_date(version: str) -> None:
+    try:
+        date(*map(int, version.split(".")[:3]))
+    except ValueError as error:
+        raise SpecError(f"claim: attnspec: expected a date, got {version!r} ({error})") from error
+
+
+def _check_dtypes(result: Mapping[str, str | list[str]]) -> None:
+    """Check that levels have a dtype, and that no half precision with a profile is exact (it is `cast`)."""
+    if result["levels"] and not result["dtypes"]:
+        raise SpecError("claim: dtypes: expected some beside levels, got 'none'")
+    short = [dtype for dtype in result["dtypes"] if dtype in SHORT]
+    if result["profile"] != "none" and short and "exact" in result["levels"]:
+        raise SpecError(f"claim: levels: expected no exact in {short[0]} with a profile, got 'exact'")
+
+
 def _check_constraints(items: str | list[str]) -> None:
+    flags = [option.name for option in OPERATIONS["attention"].named if option.kind == "flag"]
+    for item in items:
+        if item.startswith("always:"):
+            _check("constraints", item.split(":")[1:], flags)
     try:
         Constraints.of_suffix("-".join(items).replace(":", ".")) if items else None
     except ValueError as error:

@@ -15,7 +15,8 @@ HELLOS = {
     "speaks_another_version": HELLO | {"protocol": 2},
     "has_no_dtypes": HELLO | {"dtypes": ["float31"]},
     "has_no_operations": HELLO | {"operations": {}},
-    "has_unknown_options": HELLO | {"operations": {"attention": ["attn_mask"]}},
+    "has_unknown_options": HELLO | {"operations": {"attention": ["scale", "attn_mask"]}},
+    "has_an_option": HELLO | {"operations": {"attention": "scale"}},
     "claims_two_rules": HELLO | {"claims": ["NUM-10", "INV-8"]},
     "has_an_unknown_dialect": HELLO | {"dialect": {"MASK-6": "purple"}},
 }

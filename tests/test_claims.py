@@ -274,6 +274,7 @@ def test_a_claim_of_conformance_is_read_back():
     [
         ("a;b:f", "uniform", "a,b:f", ["MASK-6:uniform"]),
         ("./\u044f\t.py:f", "mask: uniform", "./\\u044f .py:f", ["MASK-6:mask:uniform"]),
+        ("C:\\m.py:f", "uniform", "C:\\u005cm.py:f", ["MASK-6:uniform"]),
         ("m:f", "mask: uniform, bias: nan", "m:f", ["MASK-6:bias:nan", "MASK-6:mask:uniform"]),
     ],
 )
@@ -312,6 +313,7 @@ def test_there_is_no_claim_of_a_run_that_fails_is_not_whole_or_declines_most_cal
 
 
 LINE = claim_of(Report(PERFECT), replace(SUBJECT, kind="function")).replace("=1;", "=2026.11.25;")
+CALLS = LINE.rpartition("/")[2].partition(" ")[0]
 
 
 def test_a_claim_lists_the_constraints_of_the_product():
@@ -363,11 +365,25 @@ def test_a_claim_lists_the_constraints_of_the_product():
         ("product=m", "product=\u044f", "claim: product: expected the form"),
         ("product=m", "product=\t", "claim: product: expected the form"),
         ("=2026.11.25;", "=2026.111.25;", "claim: attnspec: expected the form"),
+        ("=2026.11.25;", "=2026.13.25;", "claim: attnspec: expected a date"),
+        ("=2026.11.25;", "=2026.11.45;", "claim: attnspec: expected a date"),
+        ("=2026.11.25;", "=2026.00.00;", "claim: attnspec: expected a date"),
+        ("dtypes=float32", "dtypes=none", "claim: dtypes: expected some beside levels"),
+        ("constraints=none", "constraints=always:causality", "claim: constraints: .*is_causal.*'causality'"),
+        ("constraints=none", "constraints=d0", "claim: constraints: case: expected a suffix"),
+        ("constraints=none", "constraints=l0", "claim: constraints: case: expected a suffix"),
+        (
+            "dtypes=float32; constraints=none; profile=none",
+            "dtypes=float16; constraints=none; profile=matrix",
+            "claim: levels: expected no exact in float16 with a profile",
+        ),
+        (f"declined=0/{CALLS}", "declined=0/0", "claim: declined: expected at most half"),
+        (f"/{CALLS} none", f"/{CALLS} none\n", "claim: declined: expected the form"),
         ("=2026.11.25;", "=2026.11.\u0662\u0665;", "claim: attnspec: expected the form"),
         ("declined=0/", "declined=9999/", "claim: declined: expected at most half"),
     ],
 )
-def test_a_claim_that_names_what_there_is_not_is_refused(before, after, message):
+def test_a_claim_that_the_text_excludes_is_refused(before, after, message):
     assert before in LINE
     with pytest.raises(SpecError, match=message):
         read_claim(LINE.replace(before, after))

@@ -84,7 +84,7 @@ def test_a_program_that_hangs_is_waited_for_once_for_each_call_and_then_given_up
         ("speaks_another_version", "hello: protocol: expected 1, got 2"),
         ("has_no_dtypes", r"hello: dtypes: expected some of float16, .*, got \['float31'\]"),
         ("has_no_operations", "operations: expected an object with attention or other operations, got"),
-        ("has_unknown_options", r"hello: attention: expected some of scale, .*, got \['attn_mask'\]"),
+        ("has_an_option", r"hello: attention: expected a list of some of scale, .*, got 'scale'"),
         ("has_an_unknown_dialect", "dialect: MASK-6: expected nan or uniform, got 'purple'"),
         ("does_not_greet", r"hello: expected an answer, but the program gave no answer in 0\.1 s"),
     ],
@@ -95,6 +95,13 @@ def test_a_program_that_cannot_be_used_is_refused_in_one_line(mode, message, mon
     with pytest.raises(BackendError, match=message) as caught:
         misbehaving(mode)
     assert len(str(caught.value).splitlines()) == 1
+
+
+def test_an_argument_that_this_version_does_not_have_is_ignored_and_listed():
+    backend = misbehaving("has_unknown_options")
+    assert backend.has("attention", "scale")
+    assert not backend.has("attention", "attn_mask")
+    assert backend.notes == ("ignored, unknown in this version: attn_mask of attention",)
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def recorded_backend(name: str, folder: Path) -> Backend:
     library = array_api_library("offline", version, xp)
     attention = functions.pop("attention", no_attention)
     asked_by = frozenset(manifest["cases"])
-    declared: dict[str, Any] = {"dialect": said.dialect, "claims": said.claims}
+    declared: dict[str, Any] = {"dialect": said.dialect, "claims": said.claims, "notes": said.notes}
     return Backend(name, library, attention, dtypes, functions, **declared, cases=asked_by, concurrent=False)
 
 

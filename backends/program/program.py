@@ -52,7 +52,7 @@ def program_backend(
     }
     attention = functions.pop("attention", no_attention)
     library = array_api_library("program", f"{said.name} {said.version}".strip() or "program", xp)
-    declared: dict[str, Any] = {"dialect": said.dialect, "claims": said.claims}
+    declared: dict[str, Any] = {"dialect": said.dialect, "claims": said.claims, "notes": said.notes}
     # The protocol has one call at a time.
     return Backend(name, library, attention, said.dtypes, functions, **declared, concurrent=False)
 

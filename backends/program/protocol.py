@@ -40,6 +40,7 @@ class Handshake:
     claims: tuple[str, ...] = ()
     captures: tuple[str, ...] = ()  # the operations whose calls it captures and replays
     described: Mapping[str, Any] = field(default_factory=dict)  # what is said of a function in Python
+    notes: tuple[str, ...] = ()  # the names that this version does not have
 
 
 def parse_handshake(name: str, line: str) -> Handshake:
@@ -67,11 +68,21 @@ def parse_handshake(name: str, line: str) -> Handshake:
                 f"backend {name}: hello: operations: expected some of {', '.join(OPERATIONS)}, "
                 f"got {operation!r}"
             )
-        known = OPERATIONS[operation].offers
-        if not isinstance(options, list) or not set(map(str, options)) <= set(known):
+        if not isinstance(options, list):
+            known = ", ".join(OPERATIONS[operation].offers)
             raise BackendError(
-                f"backend {name}: hello: {operation}: expected some of {', '.join(known)}, got {options!r}"
+                f"backend {name}: hello: {operation}: expected a list of some of {known}, got {options!r}"
             )
+    offered = {
+        operation: tuple(option for option in options if option in OPERATIONS[operation].offers)
+        for operation, options in operations.items()
+    }
+    unknown = [
+        f"{option} of {operation}"
+        for operation, options in operations.items()
+        for option in map(str, options)
+        if option not in offered[operation]
+    ]
     dialect = said.get("dialect", {})
     if not isinstance(dialect, dict):
         raise BackendError(f"backend {name}: hello: dialect: expected an object, got {dialect!r}")
@@ -79,11 +90,12 @@ def parse_handshake(name: str, line: str) -> Handshake:
         str(said.get("name", "")),
         str(said.get("version", "")),
         tuple(dtypes),
-        {operation: tuple(options) for operation, options in operations.items()},
+        offered,
         dialect,
         _some_of(name, said, "claims", claimable()),
         _some_of(name, said, "captures", operations),
         described if isinstance(described := said.get("described"), dict) else {},
+        (f"ignored, unknown in this version: {', '.join(unknown)}",) if unknown else (),
     )
 
 

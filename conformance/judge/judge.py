@@ -332,6 +332,8 @@ def _tightest_class(backend: Backend, case: Case, outputs: Outputs, values: Mapp
     If the dtype has only one class and the outputs need a profile, return the name of the profile.
     """
     last = required_accuracy(backend, case.dtype)
+    if case.dtype in SHORT and backend.profile:  # which goes with `cast`
+        return "cast" if last == "full" else last
     if case.dtype not in SHORT and case.dtype in PROFILES.get(backend.profile, {}):
         plain = budgets_of(replace(backend, profile=""), case, last)
         return last if _within(outputs, values, plain, case.dtype) else backend.profile

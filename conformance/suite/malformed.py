@@ -279,6 +279,11 @@ def _by_hand(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed]:
         yield replace(empty, rule=LETTERS["D"].empty)
         fewer = _arrays_of_sizes(operation, form, sizes, {"Hkv": 1}) | {"sinks": np.ones(1)}
         yield _call(operation, known["sinks"], "sinks for key heads", "shape", fewer, sizes)
+    if operation in ("self_attention", "multi_head_attention"):
+        for letter, weight in (("D", "query_weight"), ("Dv", "value_weight")):
+            changes = _arrays_of_sizes(operation, form, sizes, {letter: 0})
+            empty = _call(operation, known[weight], f"{LETTERS[letter].noun} of 0", "", changes, sizes)
+            yield replace(empty, rule=LETTERS[letter].empty)
     if operation == "append_cache":
         changes = _arrays_of_sizes(operation, form, sizes, {"N": sizes["C"] + 1})
         yield _call(operation, known["lengths"], "more than the cache has room for", "bounds", changes, sizes)
