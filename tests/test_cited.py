@@ -37,6 +37,8 @@ CALLED = {
 #: Generated groups that give further options on purpose, and these options; None for any.
 MIXED = {
     "strides of every argument": None,
+    "strides below zero": None,
+    "strides of zero": None,
     "every digit of an argument": None,
     "two batch axes of operations": None,
     "options together": None,

@@ -137,7 +137,7 @@ def test_empty_axes_give_empty_results(operation, shapes, options, shape):
 
 
 def test_the_positions_of_an_entry_of_no_page_are_not_compared():
-    """CACHE-5: the standard does not define them."""
+    """CACHE-4: they may hold any numbers."""
     call = {"pages": np.arange(6.0).reshape(3, 1, 1, 2), "block_table": np.array([1, -1])}
     allowed = budget("gather_pages", call, "float64")["gathered"]
     exact = evaluate("gather_pages", call)["gathered"]

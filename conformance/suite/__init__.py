@@ -49,6 +49,7 @@ FILES = {
         "errors_of_operations",
         "pairs",
         "pairs_of_companions",
+        "large_integers",
     ),
 }
 #: The preferred dtype of cases in the quick part.

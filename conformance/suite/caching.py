@@ -131,6 +131,15 @@ def pages_of_numbers_that_are_none(draw: Draw, number: float) -> Iterator[Yielde
         yield {"pages": pages, "block_table": np.array([[4, 2], [1, 4]])}
 
 
+@chapter.group("CACHE-4", operation="gather_pages")
+def pages_beside_none(draw: Draw) -> Iterator[Yielded]:
+    """A table has pages before, between and after entries of -1."""
+    for random, dtype in draw.generators(2):
+        pages = grid(random, (5, 2, 3, 4), 1.0).astype(dtype)
+        table = np.array([[4, -1, 2, -1], [-1, 0, -1, 3], [1, 2, 3, -1]])
+        yield {"pages": pages, "block_table": table}
+
+
 @chapter.group("CACHE-4", "MASK-9")
 def attention_over_pages(draw: Draw) -> Iterator[Yielded]:
     """Attention over gathered pages, the last of them not full, is attention over the keys themselves."""

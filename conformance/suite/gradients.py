@@ -46,7 +46,7 @@ def cotangents(problem: Problem, *, lse: bool = False) -> dict[str, NDArray[Any]
 @chapter.group("GRAD-1", "GRAD-2", operation=_VJP)
 def random_cotangents(draw: Draw) -> Iterator[Yielded]:
     """Cotangents are random, because a sum of all outputs as the loss would hide most mistakes."""
-    for problem in draw.problems():
+    for problem in draw.problems((*SHAPES, Shape((5, 2), 3, 4, 4, 3))):
         yield problem.arguments | cotangents(problem)
 
 

@@ -32,7 +32,7 @@ from attnspec.operations.operation import primal
 chapter = Chapter("gradients")
 
 #: The forms that have gradients, and the rule of these.
-_RULES = {
+RULES = {
     "packed_attention": "PACK-7",
     "block_sparse_attention": "SPARSE-12",
     "listed_attention": "SPARSE-12",
@@ -52,22 +52,22 @@ _OPTIONS = tuple(name for name in OPTIONS if name not in ("nothing", "left paddi
 @chapter.group("PACK-7", "SPARSE-12", "LATENT-5", each=_OPTIONS)
 def gradients_in_forms_with(draw: Draw, option: str) -> Iterator[Yielded]:
     """Each option of attention acts in the backward pass of a form, and of packed rows at sizes of tiles."""
-    *names, latent = (name for name in _RULES if option in options_of(STORED[name].layers))
+    *names, latent = (name for name in RULES if option in options_of(STORED[name].layers))
     calls = [replace(Sizes(rest=(2, 1)), name=name) for name in (*names, names[0])]
     calls += [replace(TILES["16"], name=name) for name in names]
     calls += [replace(sizes, name=latent) for sizes in (Sizes(), Sizes(), TILES["16"])]
     for random, dtype, sizes in draw_in_turn(draw, *calls):
         call = draw_call(random, dtype, STORED[sizes.name].layers, sizes, option)
-        rules = tuple(dict.fromkeys((_RULES[sizes.name], "STACK-2", *OPTIONS[option][0])))
+        rules = tuple(dict.fromkeys((RULES[sizes.name], "STACK-2", *OPTIONS[option][0])))
         yield Call(call | _cotangents(random, call), rules, operation=f"{sizes.name}_vjp")
 
 
 @chapter.group("PACK-7", "SPARSE-12", "LATENT-5", each=optional_of("packed_attention_vjp"))
 def gradients_alone_with(draw: Draw, name: str) -> Iterator[Yielded]:
     """One argument acts in the backward pass of a form, beside the cotangent of the output alone."""
-    names = [form for form in _RULES if (form, name) not in _MET]
+    names = [form for form in RULES if (form, name) not in _MET]
     for call in draw_alone(draw, name, [f"{form}_vjp" for form in names], _cotangent):
-        rules = (_RULES[primal(call.operation)], *call.rules)
+        rules = (RULES[primal(call.operation)], *call.rules)
         yield replace(call, rules=rules)
 
 
@@ -84,7 +84,7 @@ def gradients_of_positions_alone(draw: Draw, name: str) -> Iterator[Yielded]:
 @chapter.group("PACK-7", "SPARSE-12", "LATENT-5", "STACK-2", each=tuple(TOGETHER))
 def gradients_in_forms_of_options_together(draw: Draw, together: str) -> Iterator[Yielded]:
     """Options that change each other's gradients act at once, and a bias is shared by rows or by keys."""
-    for random, dtype, sizes in draw_in_turn(draw, *(replace(UNEVEN, name=name) for name in _RULES)):
+    for random, dtype, sizes in draw_in_turn(draw, *(replace(UNEVEN, name=name) for name in RULES)):
         call = draw_together(random, dtype, STORED[sizes.name].layers, sizes, together)
         call.pop("return_max")
         call = of_width(call, tuple(TOGETHER).index(together))
@@ -92,22 +92,22 @@ def gradients_in_forms_of_options_together(draw: Draw, together: str) -> Iterato
             call["bias"] = call["bias"][:1]
         if together == "ends":
             call["bias"] = call["bias"][:, :1]
-        rules = ("STACK-2", _RULES[sizes.name], "GRAD-4", "GRAD-5", "GRAD-7")
+        rules = ("STACK-2", RULES[sizes.name], "GRAD-4", "GRAD-5", "GRAD-7")
         yield Call(call | _cotangents(random, call), rules, operation=f"{sizes.name}_vjp")
 
 
 @chapter.group("PACK-7", "SPARSE-12", "LATENT-5", "SHAPE-1", each=(0, 2))
 def gradients_in_forms_of_batch_axes(draw: Draw, count: int) -> Iterator[Yielded]:
     """A call of a form has no batch axis, or two."""
-    names = [name for name in _RULES if name != "packed_attention"]
+    names = [name for name in RULES if name != "packed_attention"]
     for random, dtype, sizes in draw_in_turn(draw, *(replace(FOUR, name=name) for name in names)):
         call = draw_call(random, dtype, STORED[sizes.name].layers, sizes, "offsets")
         name = f"{sizes.name}_vjp"
         own = with_batch_axes(name, call | _cotangents(random, call), count)
-        yield Call(own, (_RULES[sizes.name], "SHAPE-1", "MASK-7", "MASK-3"), operation=name)
+        yield Call(own, (RULES[sizes.name], "SHAPE-1", "MASK-7", "MASK-3"), operation=name)
 
 
-@chapter.group("GRAD-24", each=tuple(_RULES))
+@chapter.group("GRAD-24", each=tuple(RULES))
 def scale_of_a_form(draw: Draw, form: str) -> Iterator[Yielded]:
     """The scale has a gradient in each form too, the default one and one that is given."""
     sizes = (Sizes(name=form), replace(TILES["16"], name=form), replace(UNEVEN, name=form))
@@ -115,7 +115,7 @@ def scale_of_a_form(draw: Draw, form: str) -> Iterator[Yielded]:
         option = ("nothing", "scale", "all together")[index]
         call = draw_call(random, dtype, STORED[form].layers, own, option)
         asked = _cotangents(random, call) | {"return_d_scale": True}
-        rules = ("GRAD-24", "GRAD-6", _RULES[form], *OPTIONS[option][0][:1])
+        rules = ("GRAD-24", "GRAD-6", RULES[form], *OPTIONS[option][0][:1])
         yield Call(call | asked, rules, operation=f"{form}_vjp", outputs=("d_query", "d_scale"))
 
 
@@ -123,7 +123,7 @@ def scale_of_a_form(draw: Draw, form: str) -> Iterator[Yielded]:
 def nan_in_a_query_of_a_form(draw: Draw) -> Iterator[Yielded]:
     """NaN in a query, or in a token, reaches no gradient of another query, head or batch entry."""
     calls: dict[str, dict[str, Any]] = {}
-    for random, dtype, sizes in draw_in_turn(draw, *(replace(UNEVEN, name=name) for name in _RULES)):
+    for random, dtype, sizes in draw_in_turn(draw, *(replace(UNEVEN, name=name) for name in RULES)):
         call = draw_call(random, dtype, STORED[sizes.name].layers, sizes)
         calls[f"{sizes.name}_vjp"] = call | _cotangents(random, call)
     problem = draw.problem(GROUPED[0], "float32")

@@ -18,6 +18,7 @@ from attnspec.conformance.suite.quantization import (
     draw_codes,
     draw_scales,
     shape_of_scales,
+    with_signs,
 )
 from attnspec.dtypes import SHORT
 
@@ -61,6 +62,14 @@ def codes_of_signed_bytes_throughout(draw: Draw, encoding: str) -> Iterator[Yiel
     for problem in draw.problems((PLAIN,)):
         call = _low_precision_call(problem, encoding)
         yield call | {name: x.view(np.int8) for name, x in call.items() if name.endswith("_codes")}
+
+
+@chapter.group("QUANT-10", operation=_LOW_PRECISION, each=_NAMES)
+def scales_of_any_sign_throughout(draw: Draw, name: str) -> Iterator[Yielded]:
+    """Some scales of tokens are negative, and one is 0."""
+    for problem in draw.problems((PLAIN,)):
+        call = _low_precision_call(problem, "e4m3fn", "token")
+        yield call | {f"{name}_scales": with_signs(call[f"{name}_scales"])}
 
 
 @chapter.group("QUANT-10", operation=_LOW_PRECISION, each=_OPTIONS)

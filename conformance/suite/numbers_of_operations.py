@@ -1,6 +1,6 @@
 """The chapter `numerics`: digits, strides, minus infinity and batch axes of all operations."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -12,7 +12,7 @@ from attnspec.conformance.relations.nan import judge_elsewhere
 from attnspec.conformance.suite.drawn_stacks import Arguments, Random
 from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
 from attnspec.conformance.suite.whole_calls import ATTENDING, OTHERS, draw_with, whole_calls
-from attnspec.dtypes import DTYPES, SHORT
+from attnspec.dtypes import DTYPES, FORMATS, SHORT
 from attnspec.operations.letters import BATCH
 from attnspec.operations.operation import primal
 from attnspec.sizes import bound, is_array
@@ -55,11 +55,68 @@ def with_digits(random: Random, operation: str, call: Mapping[str, Any]) -> Argu
 @chapter.group("NUM-8")
 def strides_of_every_argument(draw: Draw) -> Iterator[Yielded]:
     """Every array of a call is every second number of a longer one."""
+    yield from _laid(draw, "sliced")
+
+
+@chapter.group("NUM-8")
+def strides_below_zero(draw: Draw) -> Iterator[Yielded]:
+    """Every array of a call is stored from its last number on, cotangents and positions too."""
+    yield from _laid(draw, "reversed")
+
+
+@chapter.group("NUM-8")
+def strides_of_zero(draw: Draw) -> Iterator[Yielded]:
+    """All entries or heads share one part of each array, by a stride of 0."""
+    yield from _laid(draw, "expanded")
+
+
+def _laid(draw: Draw, layout: str) -> Iterator[Call]:
+    """Draw whole calls of each operation, all of whose arrays have a layout."""
     for place, operation in enumerate(OPERATIONS):
         rules = ("NUM-8", *(("GRAD-15",) if operation.endswith("_vjp") else ()))
         for call in whole_calls(draw, operation, "float32", _TURNS * place):
-            laid = {name: "sliced" for name, x in call.items() if is_array(x) and x.ndim}
-            yield Call(call, rules, operation=operation, layout=laid)
+            names = [name for name, x in call.items() if is_array(x) and x.ndim]
+            equal: Arguments = {}
+            if layout == "expanded":
+                names = [name for name in names if _may_be_equal(operation, name)]
+                equal = {name: _equal(call[name]) for name in names}
+            yield Call(call | equal, rules, operation=operation, layout=dict.fromkeys(names, layout))
+
+
+def _may_be_equal(operation: str, name: str) -> bool:
+    """Whether the parts of an array along its first axis may be equal: batch entries or heads."""
+    return OPERATIONS[operation].arguments[name].shape[:1] in ((BATCH,), ("Hq",), ("Hkv",))
+
+
+def _equal(x: Any) -> Any:
+    """Give each part of an array along its first axis the numbers of the first one."""
+    return np.broadcast_to(x[:1], x.shape).copy()
+
+
+#: Operations that move numbers, and of each how to draw a call that moves some.
+_MOVED: Mapping[str, tuple[str, Callable[[Any], Arguments]]] = {
+    "split_heads": ("HEAD-3", lambda x: {"features": x, "heads": 3}),
+    "merge_heads": ("HEAD-4", lambda x: {"split": x}),
+    "append_cache": ("CACHE-1", lambda x: {"cache": x, "new": x[..., :1, ::-1].copy(), "lengths": 1}),
+    "gather_pages": ("CACHE-4", lambda x: {"pages": x, "block_table": np.array([1, 0])}),
+    "rotary": ("POS-4", lambda x: {"features": _beside_zeros(x), "rotary_depth": 2}),
+}
+
+
+def _beside_zeros(x: Any) -> Any:
+    """Put two features of 0 before others, which are turned into zeros."""
+    return np.concatenate([np.zeros((*x.shape[:-1], 2), x.dtype), x], axis=-1)
+
+
+@chapter.group("HEAD-3", "HEAD-4", "CACHE-1", "CACHE-4", "POS-4", each=tuple(_MOVED))
+def every_kind_of_number_is_moved(draw: Draw, operation: str) -> Iterator[Yielded]:
+    """NaN, both infinities, the largest, smallest and subnormal numbers keep their last bit."""
+    rule, make = _MOVED[operation]
+    for dtype, form in FORMATS.items():
+        random, least = np.random.default_rng(draw.number()), form.subnormal
+        kinds = [np.nan, np.inf, form.largest, form.normal, form.normal - least, 3 * least, least, 1.0]
+        numbers = random.permutation([*kinds, *np.negative(kinds[1:]), 0.0] * 3)  # each in every head or page
+        yield Call(make(numbers.reshape(2, 2, 2, 6).astype(dtype)), (rule,), operation=operation)
 
 
 @chapter.group("MASK-2", "SOFT-5", "STACK-2")

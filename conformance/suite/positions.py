@@ -1,6 +1,7 @@
 """The chapter `positions`: ALiBi, rotary embedding and its frequencies."""
 
 from collections.abc import Callable, Iterator, Mapping
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -52,11 +53,18 @@ def part_turned_as_in_the_whole(draw: Draw) -> Iterator[Yielded]:
         yield {"features": features[..., n:, :], "offset": n}
 
 
-@chapter.group("POS-7", "POS-8", operation="alibi_bias", each=(1, 2, 3, 6, 8, 12, 16))
+@chapter.group("POS-7", "POS-8", operation="alibi_bias", each=(1, 2, 3, 6, 8, 12, 16, 17))
 def alibi(draw: Draw, heads: int) -> Iterator[Yielded]:
     """Slopes are those of heads in powers of two and in other numbers, for keys after the query too."""
     for problem in draw.in_each_dtype(Shape((heads,), 3, 4, 2, 2)):
         yield {"query": problem.query, "key": problem.key}
+
+
+@chapter.group("POS-8", operation="alibi_bias")
+def alibi_of_shapes_alone(draw: Draw) -> Iterator[Yielded]:
+    """Queries and keys hold NaN and infinity, of which nothing depends."""
+    for problem in draw.in_each_dtype(Shape((2, 2), 3, 4, 2, 2)):
+        yield {"query": np.full_like(problem.query, np.nan), "key": np.full_like(problem.key, np.inf)}
 
 
 @chapter.group("POS-8", "MASK-14", operation="alibi_bias", each=("queries", "keys", "both"))
@@ -192,13 +200,13 @@ def given_cosines_and_sines(draw: Draw, layout: str) -> Iterator[Yielded]:
 
 @chapter.group("POS-12", "POS-10", operation="rotary")
 def unused_rows_of_a_table(draw: Draw) -> Iterator[Yielded]:
-    """Rows of the table that no position names are NaN."""
-    for random, dtype in draw.generators(2):
+    """Rows of the table that no position names are NaN or infinity."""
+    for number, (random, dtype) in product((np.nan, np.inf), draw.generators(2)):
         arguments, rows, rotated = _features(random, dtype, 0)
         arguments |= _table(random, dtype, rotated) | {"positions": 3 * random.integers(0, 5, rows)}
         unused = ~np.isin(np.arange(_ROWS), arguments["positions"])
         for name in ("cosines", "sines"):
-            arguments[name][unused] = np.nan
+            arguments[name][unused] = number
         yield arguments
 
 
@@ -290,6 +298,7 @@ def given_slopes(draw: Draw, of: str) -> Iterator[Yielded]:
         slopes: NDArray[Any] = 2.0 ** -np.arange(3.0, 9.0)
         if of == "any":  # more digits than half precision has
             slopes = np.round(problem.random.normal(size=6) * 2**16) / 2**16
+            slopes[::2] = -np.abs(slopes[::2])
         yield {
             "query": problem.query,
             "key": problem.key,
@@ -302,12 +311,21 @@ def given_slopes(draw: Draw, of: str) -> Iterator[Yielded]:
 #: range lies so near to an integer that rounding it in float32 could move it.
 _OPTIONS: Mapping[str, tuple[Mapping[str, Any], ...]] = {
     "none": ({}, {"base": 500000.0}, {"base": 2.0, "rotary_depth": 6}),
-    "linear": ({"factor": 4.0}, {"factor": 2.5, "base": 1000.0, "rotary_depth": 6}),
+    "linear": (
+        {"factor": 4.0},
+        {"factor": 2.5, "base": 1000.0, "rotary_depth": 6},
+        {"factor": 0.5, "rotary_depth": 2},
+        {"factor": 3.0, "base": 1.0},
+        {"factor": 3.0, "base": 0.5},
+    ),
     "dynamic": (
         {"factor": 2.0, "original_length": 2048, "length": 6000},
         {"factor": 6.0, "original_length": 100, "length": 101, "rotary_depth": 6},
         {"factor": 3.0, "original_length": 100, "length": 100},
         {"factor": 4.0, "original_length": 100, "length": 7},
+        {"factor": 4.0, "original_length": 100, "length": 900, "rotary_depth": 2},
+        {"factor": 0.5, "original_length": 2**20, "length": 2**20 + 2**19},
+        {"factor": 2.0, "original_length": 100, "length": 250, "base": 1.0},
     ),
     "yarn": (
         {"factor": 40.0, "original_length": 4096, "mscale": 0.75, "mscale_all_depth": 0.75},
@@ -319,11 +337,16 @@ _OPTIONS: Mapping[str, tuple[Mapping[str, Any], ...]] = {
         {"factor": 4.0, "original_length": 4096, "beta_fast": 1.0, "beta_slow": 32.0, "truncate": False},
         {"factor": 4.0, "original_length": 4096, "base": 100.0},  # the ramp ends past the last pair
         {"factor": 4.0, "original_length": 4096, "base": 5.0, "truncate": False},
+        {"factor": 4.0, "original_length": 2**20},
+        {"factor": 4.0, "original_length": 4096, "rotary_depth": 2},
     ),
     "longrope": (
         {"factor": 32.0, "original_length": 4096, "length": 4097},
         {"factor": 32.0, "original_length": 4096, "length": 4096},
         {"factor": 1.0, "original_length": 4096, "length": 10},
+        {"factor": 0.5, "original_length": 2**20, "length": 2**20 + 1},
+        {"factor": 4.0, "original_length": 4096, "length": 4097, "rotary_depth": 2},
+        {"factor": 4.0, "original_length": 4096, "length": 4097, "base": 1.0},
     ),
     "llama3": (
         {"factor": 8.0, "original_length": 8192, "base": 500000.0},
@@ -334,6 +357,9 @@ _OPTIONS: Mapping[str, tuple[Mapping[str, Any], ...]] = {
             "low_frequency_factor": 2.0,
             "high_frequency_factor": 9.0,
         },
+        {"factor": 0.5, "original_length": 500, "rotary_depth": 2},
+        {"factor": 8.0, "original_length": 2**20, "base": 500000.0},
+        {"factor": 8.0, "original_length": 4, "base": 1.0},
     ),
 }
 _SCALING_RULES = {
@@ -359,6 +385,7 @@ def frequencies_of(draw: Draw, scaling: str) -> Iterator[Yielded]:
             if scaling == "longrope":
                 for name, most in (("short_factors", 64), ("long_factors", 1024)):
                     factors = 1 + np.sort(random.integers(0, most, 16)) / 16
+                    factors = factors[: options.get("rotary_depth", 32) // 2]
                     arguments[name] = factors.astype(lse_dtype(dtype))
             depth = ("POS-4",) if "rotary_depth" in options else ()
             yield Call(arguments, (*_SCALING_RULES[scaling], *depth))

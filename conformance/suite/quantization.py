@@ -117,11 +117,33 @@ def scales_of_scales(draw: Draw, encoding: str) -> Iterator[Yielded]:
 
 @chapter.group("QUANT-1", operation="dequantize")
 def codes_of_other_integers(draw: Draw) -> Iterator[Yielded]:
-    """Codes are integers of more than 8 bits, and a row, a head or an entry may be absent."""
+    """Codes are unsigned bytes or wider integers, and a row, a head or an entry may be absent."""
     shapes = ((4, 3), (2, 4, 3), (2, 0, 3), (0, 2, 4, 3), (2, 2, 0, 3))
     for shape, (random, dtype) in zip(shapes, draw.generators(), strict=False):
         codes = draw_codes(random, "int8", shape).astype(np.int32 if dtype == "float32" else np.int64)
         yield {"scales": draw_scales(random, "int8", (1,), dtype), "codes": codes}
+    for dtype in DTYPES:
+        yield {"scales": np.array([-0.375], dtype), "codes": np.arange(256, dtype=np.uint8).reshape(8, 32)}
+
+
+@chapter.group("QUANT-2", operation="dequantize")
+def zero_points_of_unsigned_bytes(draw: Draw) -> Iterator[Yielded]:
+    """Codes and zero points are unsigned bytes, and those above 127 are no negative numbers."""
+    for random, dtype in draw.generators(1):
+        for shape, low in product(((1,), (2, 1, 6, 1), (8,)), (0, 128)):
+            codes, points = random.integers(0, 256, (2, 3, 6, 8)), random.integers(low, 256, shape)
+            call = {"scales": random.normal(size=shape).astype(dtype)}
+            yield call | {"codes": codes.astype(np.uint8), "zero_points": points.astype(np.uint8)}
+
+
+@chapter.group("QUANT-1", operation="dequantize")
+def scales_that_are_not_numbers(draw: Draw) -> Iterator[Yielded]:
+    """The scale of a token is NaN, as that of a block of MX may be, and codes of 0 beside it are NaN too."""
+    for encoding in ENCODINGS:
+        for random, dtype in draw.generators(1):
+            codes, scales = draw_codes(random, encoding, (2, 4, 6)), np.ones((2, 4, 1), dtype)
+            codes[..., 1], scales[1, 2] = 0, np.nan
+            yield {"scales": scales, "codes": codes, "encoding": encoding}
 
 
 @chapter.group("QUANT-2", operation="dequantize", each=("tensor", "token", "channel", "block of features"))
@@ -140,13 +162,15 @@ def zero_points(draw: Draw, granularity: str) -> Iterator[Yielded]:
         }
 
 
-@chapter.group("QUANT-1", operation="dequantize", each=tuple(name for name in CODES if name != "e2m1fn"))
+@chapter.group(
+    "QUANT-1", operation="dequantize", each=("e8m0fnu", *(name for name in CODES if name != "e2m1fn"))
+)
 def codes_of_signed_bytes(draw: Draw, encoding: str) -> Iterator[Yielded]:
     """The array of codes has a signed dtype, so half of the codes are negative numbers."""
     for random, dtype in draw.generators(1):
         scales = draw_scales(random, encoding, (3, 1), dtype)
         codes: Any = draw_codes(random, encoding, (3, 8))
-        codes[:, :2] |= 0x80
+        codes[:, :2] = (128, 255) if encoding == "e8m0fnu" else codes[:, :2] | 0x80
         yield {"scales": scales, "codes": codes.view(np.int8), "encoding": encoding}
 
 
@@ -211,6 +235,16 @@ def blocks_of_signed_bytes(draw: Draw, blocks: str) -> Iterator[Yielded]:
         packed = random.integers(-128, 128, (2, 3, BLOCKS[blocks])).astype(np.int8)
         scales = random.normal(size=(2, 3)).astype(dtype)
         yield Call({"scales": scales, "packed": packed, "blocks": blocks}, (rule,))
+
+
+@chapter.group("QUANT-1", operation="dequantize_blocks", each=tuple(BLOCKS))
+def scales_of_blocks_that_are_not_numbers(draw: Draw, blocks: str) -> Iterator[Yielded]:
+    """The scale of one block is NaN."""
+    for random, dtype in draw.generators(1):
+        packed = random.integers(0, 256, (2, 3, BLOCKS[blocks])).astype(np.uint8)
+        scales = random.normal(size=(2, 3)).astype(dtype)
+        packed[1, 1, 0], scales[1, 1] = 0, np.nan
+        yield {"scales": scales, "packed": packed, "blocks": blocks}
 
 
 def _pairs(draw: Draw) -> Iterator[list[tuple[np.random.Generator, str]]]:
@@ -325,6 +359,21 @@ def codes_of_many_keys(draw: Draw) -> Iterator[Yielded]:
     """There are more keys than a tile of 16 or 64 holds, or as many, and one query or many."""
     for index, problem in enumerate(draw.problems(TILED)):
         yield _call(problem, ENCODINGS[index // 2], "token")
+
+
+@chapter.group("QUANT-8", operation=_QUANTIZED, each=("key", "value"))
+def scales_of_any_sign(draw: Draw, name: str) -> Iterator[Yielded]:
+    """Some scales of tokens are negative, and one is 0."""
+    for problem in draw.problems((PLAIN, GROUPED)):
+        call = _call(problem, "e4m3fn", "token")
+        yield call | {f"{name}_scales": with_signs(call[f"{name}_scales"])}
+
+
+def with_signs(scales: NDArray[Any]) -> NDArray[Any]:
+    """Give every second token a negative scale, and the first one a scale of 0."""
+    signs = np.where(np.arange(scales.shape[-2]) % 2, -1, 1)
+    signs[0] = 0
+    return (scales * signs[:, None]).astype(scales.dtype)
 
 
 @chapter.group("QUANT-8", "QUANT-5", operation=_QUANTIZED, each=(2, 8))

@@ -188,6 +188,7 @@ _STORED: Mapping[str, tuple[str, ...]] = {
     "key": ("key", "key_pages", "key_scales"),
     "value": ("value", "value_pages", "value_scales"),
     "latent": ("latent", "latent_pages", "latent_scales"),
+    "key_rotary": ("key_rotary", "key_rotary_pages"),
 }
 _EVERY = (
     *(*FORMS, *STACKS),
@@ -195,15 +196,15 @@ _EVERY = (
 )
 
 
-@chapter.group("NUM-11", "NUM-12", each=tuple(_STORED)[:-1])
+@chapter.group("NUM-11", "NUM-12", each=tuple(_STORED)[:-2])
 def number_that_is_none_in_a_form(draw: Draw, part: str) -> Iterator[Yielded]:
     """NaN in a query, a key or a value of a form reaches rows of its head and its sequence, and no other."""
     yield from _with_nan(draw, part, ("NUM-12",) if part == "value" else ("NUM-11",))
 
 
-@chapter.group("NUM-11", "LATENT-1", each=("query", "latent"))
+@chapter.group("NUM-11", "LATENT-1", each=("query", "latent", "key_rotary"))
 def number_that_is_none_in_a_latent_form(draw: Draw, part: str) -> Iterator[Yielded]:
-    """NaN in a query reaches its row, and in a latent vector all rows of its sequence that attend to it."""
+    """NaN in a query reaches its row, and in a key all rows of its sequence that attend to it."""
     yield from _with_nan(draw, part, ("NUM-11", "LATENT-1"))
 
 

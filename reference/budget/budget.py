@@ -80,6 +80,9 @@ def budget(operation: str, arguments: Mapping[str, Any], dtype: str, **options: 
         defined = np.isfinite(value)
         if "lses" in real:
             defined |= ~(real["lses"] < np.inf).all(axis=0)[..., None]  # CACHE-9
+        if "features" in real:
+            depth = arguments.get("rotary_depth") or value.shape[-1]
+            defined |= np.arange(value.shape[-1]) >= depth  # POS-4
         budgets[name] = np.where(defined, budgets[name], np.inf)
     return budgets
 
@@ -88,7 +91,7 @@ def _is_real(x: Any) -> bool:
     return isinstance(x, np.ndarray) and x.dtype.kind not in "biu"
 
 
-#: The operations of which no rule defines a result that depends on NaN or infinity, but CACHE-9.
+#: The operations of which no rule defines a result that depends on NaN or infinity, but CACHE-9 and POS-4.
 _UNDEFINED = (
     *("projection", "self_attention", "multi_head_attention", "indexer_scores"),
     *("rotary", "rotary_vjp", "merge_partials"),

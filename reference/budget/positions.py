@@ -82,13 +82,13 @@ def _cosines_and_sines(
 
 def _positions(features: Budget, arguments: Mapping[str, Any]) -> Any:
     """Return the position of each row and pair, ``(*B, 1, N, R / 2)``, or of each row."""
-    starts = np.asarray(arguments.get("offset", 0))
+    starts = np.asarray(arguments.get("offset", 0), np.int64)  # a narrow dtype may not hold the sums
     starts = starts.reshape(starts.shape + (1,) * (features.ndim - starts.ndim))
     if "axis_positions" in arguments:
         axis = np.repeat(np.arange(len(arguments["sections"])), arguments["sections"])
-        own = np.moveaxis(np.asarray(arguments["axis_positions"])[axis], 0, -1)  # (*B, N, R / 2)
+        own = np.moveaxis(np.asarray(arguments["axis_positions"], np.int64)[axis], 0, -1)  # (*B, N, R / 2)
     elif "positions" in arguments:
-        own = np.asarray(arguments["positions"])[..., None]
+        own = np.asarray(arguments["positions"], np.int64)[..., None]
     else:
         return np.arange(features.shape[-2])[:, None] + starts
     return (own[..., None, :, :] if features.ndim > 2 else own) + starts
