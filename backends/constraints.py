@@ -17,7 +17,7 @@ FITTED = "+"
 _OPERATION = OPERATIONS["attention"]
 _SUFFIX = re.compile(
     r"(?!$)(a[34])?(-?d[1-9]\d*(\.[1-9]\d*)*)?(-?l[1-9]\d*)?(-?s[1-9]\d*)?(-?equal(\.(heads|depths|lengths))+)?(-?always(\.\w+)+)?"
-    r"(-?one\.query)?(-?scales\.\w+)?(-?encoding\.\w+)?(-?lists\.key)?(-?window\.both)?"
+    r"(-?one\.query)?(-?scales\.\w+)?(-?encoding\.\w+)?(-?lists\.key)?(-?window\.(both|left))?"
     r"(-?bias\.query)?(-?slopes\.(start|end))?"
 )
 
@@ -56,8 +56,8 @@ class Constraints:
         The encoding of codes that it takes, if it takes only one.
     lists : {"", "key"}
         ``key`` if it takes lists of blocks of key heads.
-    window : {"sides", "both"}
-        ``both`` if a window has as many keys on both sides.
+    window : {"sides", "both", "left"}
+        ``both`` if a window has as many keys on both sides, ``left`` if its right side is 0 or causality.
 
     Examples
     --------
@@ -79,7 +79,7 @@ class Constraints:
     scales: Literal["", "tensor", "head", "token"] = ""
     encoding: str = ""
     lists: Literal["", "key"] = ""
-    window: Literal["sides", "both"] = "sides"
+    window: Literal["sides", "both", "left"] = "sides"
 
     @property
     def suffix(self) -> str:
@@ -103,7 +103,7 @@ class Constraints:
             f"scales.{self.scales}" if self.scales else "",
             f"encoding.{self.encoding}" if self.encoding else "",
             "lists.key" if self.lists else "",
-            "window.both" if self.window == "both" else "",
+            f"window.{self.window}" if self.window != "sides" else "",
         )
         return "-".join(part for part in parts if part)
 

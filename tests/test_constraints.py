@@ -161,6 +161,7 @@ def test_names_have_a_suffix_of_the_constraints():
         Constraints(depths=(8, 16), multiple=(4, 1)),
         CAUSAL,
         Constraints(one_query=True, window="both"),
+        Constraints(one_query=True, window="left"),
         Constraints(axes=4, heads="equal", value_depth="key", one_query=True, scales="token"),
         Constraints(axes=4, scales="head", encoding="e4m3fn"),
     ],
@@ -330,6 +331,17 @@ def declining(operation):
     declined = Verdict("k", "a-float32", "", ("SOFT-1",), "unsupported", "float32", operation, declined=True)
     run = Run(Header("1", cases=(declined.case,)), [Subject("k", "numpy", "2")], [declined], ended=True)
     return run.judged()[0].problem
+
+
+def test_a_window_of_one_number_to_the_left_is_judged_without_a_right_side():
+    every = fitted_cases(Constraints(window="left"), "MASK-8")
+    own = [item for item in every if isinstance(item, Case) and not (item.expected or item.misuse)]
+    calls = [item.arguments for item in own if isinstance(item.arguments.get("window"), tuple)]
+    open_right = [
+        call["window"] for call in calls if not call.get("is_causal") and None not in call["window"]
+    ]
+    assert all(right == 0 for left, right in open_right if left)
+    assert sum(left > 0 for left, _ in open_right) > 20
 
 
 def test_a_window_of_one_number_is_judged_on_calls_of_equal_sides():

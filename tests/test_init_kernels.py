@@ -36,6 +36,19 @@ def capped(query, key, value, softcap=None, mask=None):
     return attention(query, key, value, mask=mask, dtype=query.dtype)
 """
 
+FLAG = """
+import numpy as np
+from attnspec.reference import attention
+
+
+def kernel(query, key, value, enable_gqa=False):
+    shared = query.shape[-3] // key.shape[-3]
+    if enable_gqa != (shared > 1):
+        raise ValueError(f"expected a flag of {shared > 1}")
+    key, value = (np.repeat(x, shared, -3) for x in (key, value))
+    return attention(query, key, value, dtype=query.dtype)
+"""
+
 #: A call with a mask, and one with a bias.
 CASES = ["softmax-lse", "scores-bias-per-head"]
 
@@ -97,6 +110,20 @@ def test_an_argument_of_a_companion_is_ignored_too():
     ignore = ["offset", "base"]
     backend = describe(attention, companions={"rotary": rotary}, ignore=ignore)
     assert not backend.has("rotary", "base")
+
+
+@pytest.mark.parametrize(
+    ("mapping", "good"),
+    [("np.repeat(x, shared, -3)", True), ("np.concatenate([x] * shared, -3)", False)],
+)
+def test_the_flag_of_shared_heads_is_passed_where_there_are_any(mapping, good):
+    Path("kernels.py").write_text(FLAG.replace("np.repeat(x, shared, -3)", mapping))
+    text = init("kernel")
+    assert 'sizes = { shared_heads = "enable_gqa" }  # with it the function takes shared key heads' in text
+    assert "heads = " not in text.replace("shared_heads = ", "")
+    assert "ignore" not in text
+    found = check(load("."), cases=["heads-four-over-two", "softmax-lse"])
+    assert found.good == good, found.text
 
 
 OF_TORCH = """
@@ -240,6 +267,30 @@ def test_lists_of_blocks_are_no_pages():
     arrays, sizes = [np.ones((1, 1, 4, 2))] * 3, {"query_block": 2, "key_block": 2}
     with pytest.raises(Unsupported, match="got one without the other"):
         backend.companions["block_sparse_attention"](*arrays, **sizes, block_counts=np.ones((1, 1, 2), int))
+
+
+MASKED_BLOCKS = """
+from attnspec.reference import block_sparse_attention
+
+
+def masked(q, k, v, block_mask, block_m=64, block_n=64, causal=False):
+    assert block_mask.dtype == bool and block_mask.ndim == q.ndim == 4
+    sizes = {"key_block": block_n, "query_block": block_m}
+    return block_sparse_attention(q, k, v, block_mask=block_mask, **sizes, is_causal=causal, dtype=q.dtype)
+"""
+
+
+def test_a_needed_mask_of_blocks_is_none_of_pairs():
+    Path("kernels.py").write_text(MASKED_BLOCKS)
+    text = init("masked")
+    assert 'operation = "block_sparse_attention"' in text
+    assert 'query_block = "block_m"\nkey_block = "block_n"\nis_causal = "causal"' in text
+    backend, arrays = load("."), [np.random.default_rng(0).normal(size=(1, 2, 5, 3))] * 3
+    whole = backend.companions["block_sparse_attention"](*arrays, query_block=2, key_block=3)
+    assert np.array_equal(whole, attention(*arrays)), "without a mask it gets every block"
+    found = check(backend, rules=["SPARSE-1", "SPARSE-3", "SPARSE-4"], quick=True, dtypes=["float32"])
+    assert found.good, found.text
+    assert [verdict.status for verdict in found.report.results.verdicts].count("pass") >= 10
 
 
 OF_FLAGS = """

@@ -10,12 +10,14 @@ from tests_support import backend_of
 from attnspec import Case, find_case
 from attnspec.backends import DTYPES, Backend, Unsupported, load
 from attnspec.conformance.gallery import entry
+from attnspec.conformance.judge import cause
 from attnspec.conformance.judge.call import call, observe
 from attnspec.conformance.judge.dtypes import arguments_of, dtypes_of
 from attnspec.conformance.judge.failure import Failure, Missing
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.judge.layout import LAYOUTS, OF_ANY_NUMBERS, SURROUNDED
 from attnspec.conformance.suite import find
+from attnspec.conformance.verdict import Difference
 from attnspec.reference import attention
 from attnspec.reference.budget.budget import budget
 
@@ -105,6 +107,18 @@ def test_the_rule_about_empty_rows_is_broken_in_such_a_row_alone(row, rules):
     backend = replace(PORTABLE, attention=attention, companions={})
     both = MASKED | {"window": (None, 3)}
     assert [judge(backend, asked("MASK-6", given)).rule for given in (MASKED, both)] == rules
+
+
+@pytest.mark.parametrize(
+    ("more", "rules"), [({}, {"MASK-6"}), ({"mask": MASKED["mask"][:1], "query": MASKED["query"][:1]}, set())]
+)
+def test_variants_of_empty_rows_are_tried_where_there_are_any(monkeypatch, more, rules):
+    tried, arguments = set(), MASKED | more
+    monkeypatch.setattr(cause, "_gave", lambda showing, *_: tried.update(showing.dialect))
+    values = {"output": PORTABLE.attention(**arguments)}  # without weights, which may tell
+    wrong = {"output": values["output"] + 1}
+    cause.cause_of(PORTABLE, asked("MASK-1", arguments), Difference("value", "output", (0, 0)), wrong, values)
+    assert tried & {"MASK-6", "SOFT-7"} == rules
 
 
 def test_a_verdict_names_backend_case_rules_and_dtype():

@@ -140,7 +140,7 @@ def _sizes(call: Mapping[str, Any]) -> dict[str, int]:
     if min(map(len, (query, key, value))) < 2:
         raise Unsupported("the function takes sizes, which arrays of one axis do not have")
     sizes = (prod(query[:-3]), (1, *query)[-3], (1, *key)[-3], query[-2], key[-2], query[-1], value[-1])
-    return dict(zip(SIZES, map(int, sizes), strict=True))
+    return {**dict(zip(SIZES, map(int, sizes), strict=False)), "shared_heads": sizes[1] != sizes[2]}
 
 
 def without_always(

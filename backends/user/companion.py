@@ -172,4 +172,6 @@ def _size(size: str, operation: str, call: Mapping[str, Any]) -> int:
         return known.letters["K"]
     if size == "keys" and "S" not in known.letters:
         return known.letters["T"] * known.letters["K"]
+    if size == "shared_heads":
+        return known.letters["Hq"] != known.letters["Hkv"]
     return known.letters[_LETTERS[size]]

@@ -20,8 +20,8 @@ POSITIONS_FIRST: Layout = "SBHD"
 OF_FOUR_AXES = (PACKED, POSITIONS_FIRST)
 #: A result that is none of the standard's.
 OTHER = "_"
-#: The sizes that a function may take as arguments.
-SIZES = ("batch", "query_heads", "key_heads", "queries", "keys", "depth", "value_depth")
+#: The sizes that a function may take as arguments, and whether query heads share key heads.
+SIZES = ("batch", "query_heads", "key_heads", "queries", "keys", "depth", "value_depth", "shared_heads")
 #: Those that a function of packed rows or of pages may take too.
 OF_FORMS = ("longest_queries", "longest_keys", "page")
 #: What describes attention alone.

@@ -29,7 +29,7 @@ _FILLED: Mapping[str, Any] = {
 #: A window of one number that excludes no key, for a function without a number that opens it.
 _WIDE = 2**30
 _POSITIONS = ("query_positions", "key_positions")
-_BLOCKS = ("block_counts", "block_indices")
+_LISTS, _BLOCKS = ("block_counts", "block_indices"), ("block_counts", "block_indices", "block_mask")
 _LENGTHS = {"query_lengths": "L", "key_lengths": "S"}
 
 
@@ -128,14 +128,14 @@ def _array(array: Any, like: Any, xp: Any, *, of_query: bool = False) -> Any:
 
 
 def _every_block(option: str, call: Mapping[str, Any], form: Operation, xp: Any) -> Any:
-    """Return the count or the list of all blocks of keys, for each block of queries."""
-    if any(call.get(name) is not None for name in _BLOCKS):
+    """Return the count, the list or the mask of all blocks of keys, for each block of queries."""
+    if option in _LISTS and any(call.get(name) is not None for name in _LISTS):
         raise Unsupported("the function needs lists of blocks, got one without the other")
     queries, sizes = call[form.arrays[0]], _sizes(form, call)
     rows, columns = -(-sizes["L"] // call["query_block"]), -(-sizes["S"] // call["key_block"])
     numbers = np.full(1, columns) if option == "block_counts" else np.arange(columns)
-    shape = (*queries.shape[:-2], rows, *numbers.shape)
-    lists = np.broadcast_to(numbers.astype(np.int32), shape)
+    numbers = np.ones(columns, bool) if option == "block_mask" else numbers.astype(np.int32)
+    lists = np.broadcast_to(numbers, (*queries.shape[:-2], rows, *numbers.shape))
     return _array(lists[..., 0] if option == "block_counts" else lists, queries, xp)
 
 

@@ -10,6 +10,7 @@ from attnspec import OPERATIONS
 from attnspec.backends.user.calls import LENGTHS, B, Calls, H
 from attnspec.backends.user.convention import Convention
 from attnspec.backends.user.description import infer_dtypes
+from attnspec.operations.aliases import SIZES
 
 #: The depth of calls that show whether values may have another one.
 _PLAINEST = 4
@@ -29,6 +30,18 @@ def infer_axes(calls: Calls, convention: Convention, why: dict[str, str]) -> Con
             why["axes"] = f"with {4 - fewer} axes it raised an error or did not compute attention"
             return replace(convention, axes=4)
     return replace(convention, axes=None)
+
+
+def infer_shared_heads(calls: Calls, convention: Convention, why: dict[str, str]) -> Convention:
+    """Pass whether query heads share key heads, if the function takes such a call with a flag for it."""
+    flags = (own for own in calls.guesses if own.lower() in SIZES["shared_heads"])
+    own = next(flags, "") if "sizes" not in calls.known.keys else ""
+    arrays = {"query": calls.arrays["query"], **{x: calls.arrays[x][:, :1] for x in ("key", "value")}}
+    named = replace(convention, sizes={**convention.sizes, "shared_heads": own})
+    if not own or convention.axes == 3 or calls.run(named, arrays) is None:
+        return convention
+    why["sizes"] = "with it the function takes shared key heads"
+    return named
 
 
 def infer_limits(calls: Calls, convention: Convention, why: dict[str, str]) -> Mapping[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from attnspec.backends.errors import Unsupported
-from attnspec.backends.library.library import device_of
+from attnspec.backends.library.library import device_of, reshape
 from attnspec.backends.user.convention import Convention
 from attnspec.backends.user.slopes import positions_of
 
@@ -39,6 +39,10 @@ def with_own_mask(
     """Write the mask as the function reads it. `taken` has its names of the options that it takes."""
     if "mask" in taken and taken["mask"] == taken.get("bias"):
         call = _merge_mask_and_bias(call, xp)
+    blocks = call.get("block_mask")
+    if convention.axes and blocks is not None:
+        ones = (1,) * (convention.axes - blocks.ndim)
+        call = call | {"block_mask": reshape(blocks, (*ones, *blocks.shape))}
     call = _with_causality(call, convention, xp) if convention.causal_in_mask else call
     call = _with_mask_of_keys(call, taken, xp) if convention.mask_of_keys else call
     if convention.mask != "attend" and call.get("mask") is not None:

@@ -30,7 +30,7 @@ from attnspec.backends.user.description import PLACES, Inference, Known, dtypes_
 from attnspec.backends.user.empty_rows import note_empty_rows
 from attnspec.backends.user.flags import infer_flags
 from attnspec.backends.user.gradients import note_gradients
-from attnspec.backends.user.limits import infer_axes, infer_limits
+from attnspec.backends.user.limits import infer_axes, infer_limits, infer_shared_heads
 from attnspec.backends.user.trials import (
     PARTNERS,
     UNCONFIRMED,
@@ -171,6 +171,7 @@ class _Probe(Calls):
     def infer(self, called: Convention) -> Inference:
         """Test one parameter after the other, starting from the convention of the call without options."""
         convention = infer_axes(self, confirm_past(self, called), self.why)
+        convention = infer_shared_heads(self, convention, self.why)
         limits = infer_limits(self, convention, self.why)
         convention = self.with_attributes(convention)
         ignored = []

@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -208,6 +208,10 @@ def settings_of_table(where: str, name: str, table: Mapping[str, Any]) -> Settin
     )
 
 
+#: The sides of a window that is one number.
+_ONE_NUMBER: Mapping[str, Literal["both", "left"]] = {"both": "both", "left": "left", "keys": "left"}
+
+
 def _constraints(where: str, table: Mapping[str, Any]) -> Constraints:
     multiple = table.get("multiple", 1)
     both = [multiple, multiple] if isinstance(multiple, int) else list(multiple)
@@ -231,7 +235,7 @@ def _constraints(where: str, table: Mapping[str, Any]) -> Constraints:
         scales=_scales(table),
         encoding=table.get("encoding", ""),
         lists="key" if "Hkv" in table.get("lists", "") else "",
-        window="both" if table.get("window") == "both" else "sides",
+        window=_ONE_NUMBER.get(table.get("window", ""), "sides"),
     )
 
 

@@ -234,6 +234,9 @@ def form_of(function: Callable[..., Any], *, optional: bool = False) -> tuple[st
         word: {argument, *OF_COMPANIONS.get(argument, ())} - {"key", *ALIASES["key"]}
         for word, argument in _TELLS.items()
     }
+    # Beside the size of a block, a mask of blocks is none of pairs.
+    sized = {"key_block", *OF_COMPANIONS["key_block"]} & {*every}
+    words["block_sparse"] |= {"block_mask"} if sized else set()
     if words["block_sparse"] & {*every}:  # lists of blocks, not of pages
         words["paged"] -= {"block_indices", *OF_COMPANIONS["block_indices"]}
     # Keys of codes may have no name of their own, beside scales that the function needs.

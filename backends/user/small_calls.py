@@ -100,7 +100,8 @@ def _zero_points_of(call: Mapping[str, Any]) -> Call:
 
 def _bases_of_codes(call: Mapping[str, Any]) -> list[str]:
     """Name what the codes of a call are, such as `key`."""
-    codes = [name for name, x in call.items() if isinstance(x, np.ndarray) and x.dtype.itemsize == 1]
+    arrays = {name: x.dtype for name, x in call.items() if isinstance(x, np.ndarray)}
+    codes = [name for name, dtype in arrays.items() if dtype.itemsize == 1 and dtype.kind != "b"]
     return [name.rpartition("_")[0] for name in codes if not name.endswith("_zero_points")]
 
 

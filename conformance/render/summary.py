@@ -73,8 +73,10 @@ def backend_headline(report: Report, subject: Subject) -> str:
         return "was not judged whole" if _is_judged(report, subject) else "was not judged"
     if outcome is Outcome.FAILS and not report.level and (never := never_returns(report.verdicts(subject))):
         return f"does not conform: {never}"
-    refusals = refusals_verdict(report, subject)
+    refusals, verdicts = refusals_verdict(report, subject), report.verdicts(subject)
     values = _values_verdict(report, subject) + _few_values(report, subject)
+    if report.results.headers[0].part != "chosen" and (line := options_line(subject.options, verdicts)):
+        values += f"; {line}"
     return f"values: {values}; refusals: {refusals}" if refusals else values
 
 
@@ -290,7 +292,7 @@ def backend_lines(report: Report, subject: Subject, *, every: bool = True) -> It
         yield from declined_lines(verdicts, report.seed)
         lines = [left_out_line(verdicts), gradients_line(verdicts), budget_line(verdicts)]
         if report.results.headers[0].part != "chosen":
-            lines += [dtypes_line(verdicts), options_line(subject.options, verdicts)]
+            lines.append(dtypes_line(verdicts))
         yield from filter(None, [*lines, time_line(verdicts)])
 
 

@@ -161,7 +161,7 @@ class Group:
             beside = isinstance(yielded, Calls) and yielded.beside
             asked = made if constraints is ANY else with_always(made, constraints, beside=beside)
             if constraints is not ANY and isinstance(asked, Case):
-                asked = fit_form(with_equal_sides(asked, constraints), drawn)
+                asked = fit_form(with_own_sides(asked, constraints), drawn)
             number = counts[made.dtype] = counts.get(made.dtype, 0) + 1
             # After the first changed shape, all names have the suffix, because cases may share a problem.
             suffix = FITTED + constraints.suffix if draw.changed or asked is not made else ""
@@ -214,18 +214,17 @@ def with_always(item: Item, constraints: Constraints, *, beside: bool = False) -
     return replace(item, arguments={**constraints.always, **item.arguments})
 
 
-def with_equal_sides(case: Case, constraints: Constraints) -> Case:
-    """Give both sides of a window the keys of the longer one, for an implementation that takes one number."""
-    window = case.arguments.get("window")
+def with_own_sides(case: Case, constraints: Constraints) -> Case:
+    """Give a window equal sides, or a left one alone, for an implementation that takes one number."""
+    window, kind = case.arguments.get("window"), constraints.window
     own = case.expected or case.misuse or case.alternatives
-    if constraints.window != "both" or own or not isinstance(window, tuple) or None in window:
+    if kind == "sides" or own or not isinstance(window, tuple) or None in window or min(window) < 0:
         return case
-    side = max(window)
-    return (
-        case
-        if side in (0, min(window))
-        else replace(case, arguments={**case.arguments, "window": (side, side)})
-    )
+    sides = (max(window),) * 2 if kind == "both" else (window[0], 0)
+    closed = kind == "left" and case.arguments.get("is_causal") is True
+    if closed or sides in ((0, 0), window):
+        return case
+    return replace(case, arguments={**case.arguments, "window": sides})
 
 
 def _as_case(item: Item) -> Case:

@@ -212,8 +212,8 @@ OF_COMPANIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "new_value": ("v_new", "value_new", "vnew", "v"),
         "block_counts": ("kv_num_blocks",),
         "block_indices": ("kv_indices",),
-        "key_block": ("block_size", "kv_block_size", "block_size_k"),
-        "query_block": ("q_block_size", "block_size_q"),
+        "key_block": ("block_size", "kv_block_size", "block_size_k", "block_n"),
+        "query_block": ("q_block_size", "block_size_q", "block_m"),
         "dropout_p": ("dropout", "dropout_rate", "p_dropout", "dropout_prob", "attn_dropout", "p"),
         "seed": ("dropout_seed", "rng_seed", "philox_seed", "dropout_rng", "dropout_key"),
         "scores": ("logits", "score", "index_score", "index_scores", "input_values"),
@@ -271,7 +271,7 @@ OF_COMPANIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 
-#: What libraries call the sizes that a function of packed rows or of pages may take.
+#: What libraries call the sizes that a function may take, and whether query heads share key heads.
 SIZES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "longest_queries": ("max_seqlen_q", "max_q", "max_seqlens_q", "max_query_len", "max_length_q"),
@@ -295,6 +295,7 @@ SIZES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "num_key_value_heads",
             "num_heads_k",
         ),
+        "shared_heads": ("enable_gqa",),
     }
 )
 
