@@ -41,6 +41,8 @@ MIXED = {
     "strides of zero": None,
     "every digit of an argument": None,
     "two batch axes of operations": None,
+    **dict.fromkeys(("forms of sizes", "companions of sizes", "axes that broadcast", "shared memory")),
+    "scale of zero in companions": None,
     "options together": None,
     "lse": None,
     "one sink for each head": None,

@@ -1,6 +1,7 @@
 """The calls that together have every argument of an operation show what is wrong with any one of them."""
 
 import inspect
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -10,8 +11,8 @@ from attnspec.backends import Backend, load_library
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.suite import groups_of
 from attnspec.conformance.suite.group import Draw
-from attnspec.conformance.suite.whole_calls import ATTENDING, whole_calls
-from attnspec.sizes import misfits
+from attnspec.conformance.suite.whole_calls import ATTENDING, OTHERS, whole_calls
+from attnspec.sizes import bound, misfits
 
 #: Arguments of self-attention, which has an option in its golden vectors only, and of what is asked for.
 ABSENT = {("self_attention", "mask"), ("self_attention", "is_causal")}
@@ -107,3 +108,58 @@ def test_a_finite_number_for_minus_infinity_is_seen(name):
     assert {*made} == {*ATTENDING}
     change = lambda x: np.where(np.isneginf(x), np.array(instead, x.dtype), x)  # noqa: E731  # for one use
     assert [*unseen(made, lambda _: [name], change)] == []
+
+
+#: Axes without these sizes: pairs of features, rows of tables, bytes of a block, lists that are longer than
+#: one, and more new positions than the caches of the other calls hold.
+LACKING = {
+    1: {(name, own) for name in ("rotary", "rotary_vjp") for own in "ACD"}
+    | {("rotary_frequencies", "D"), ("gather_pages", "P"), ("select_keys", "S"), ("dequantize_blocks", "Y")},
+    40: {
+        ("rotary", "A"),
+        ("rotary_vjp", "A"),
+        ("append_cache", "N"),
+        ("dequantize_blocks", "Y"),
+        ("rotary_frequencies", "H"),
+    },
+}
+
+
+@pytest.mark.parametrize("size", LACKING)
+def test_each_axis_of_a_companion_has_the_size(size):
+    made, lacking = cases_of("companions of sizes"), set()
+    for operation in OTHERS:
+        calls = (*whole_calls(Draw("any"), operation, "float32"), *(x.arguments for x in made[operation]))
+        letters = [bound(operation, call)[0].letters for call in calls]
+        shapes = {axis for argument in OPERATIONS[operation].in_order for axis in argument.shape}
+        own = {letter for axis in shapes for letter in axis.split("*")} & {*chain(*letters)}
+        lacking |= {(operation, letter) for letter in own if all(x.get(letter) != size for x in letters)}
+    assert lacking == LACKING[size]
+
+
+def test_a_mask_or_bias_with_an_axis_of_one_that_is_ignored_is_seen():
+    def change(x):
+        return np.full_like(x, x.dtype == bool) if 1 in x.shape or x.ndim == 1 else x
+
+    made = cases_of("axes that broadcast")
+    names = ("mask", "bias", "dropout_mask")
+    assert [*unseen(made, lambda case: [own for own in names if own in case.arguments], change)] == []
+
+
+def test_an_array_of_another_dtype_that_is_read_as_zeros_is_seen():
+    made = cases_of("arrays of two dtypes")
+    assert [*unseen(made, lambda case: [case.misuse.argument], np.zeros_like)] == []
+
+
+def test_a_query_that_is_scaled_before_the_key_is_read_is_seen():
+    made, run = cases_of("shared memory")["attention"], reference.function("attention")
+
+    def scale_in_place(query, key, value):
+        query *= 0.5
+        output = run(query, key, value, scale=1.0)
+        query *= 2
+        return output
+
+    assert [judge(Backend("wrong", load_library("numpy"), scale_in_place), case).status for case in made] == [
+        "fail"
+    ]

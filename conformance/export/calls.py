@@ -23,7 +23,7 @@ from attnspec.conformance.judge.dtypes import (
     own_dtypes,
 )
 from attnspec.conformance.judge.expected import expected, forward_results
-from attnspec.conformance.judge.layout import LAYOUTS, SURROUNDED
+from attnspec.conformance.judge.layout import LAYOUTS, SHARED, SURROUNDED
 from attnspec.conformance.relations.relation import Relation
 from attnspec.conformance.suite.group import Item
 from attnspec.dtypes import FORMATS, SHORT, name_of
@@ -146,7 +146,8 @@ def _cases(item: Item) -> list[tuple[str, Case]]:
             (f"{item.name}+call-{number}", replace(case, rules=item.rules))
             for number, case in enumerate(item.calls, 1)
         ]
-    return [] if {*item.layout.values()} & {*SURROUNDED} else [(item.name, item)]
+    apart = any(kind in SURROUNDED or kind.startswith(SHARED) for kind in item.layout.values())
+    return [] if apart else [(item.name, item)]
 
 
 def _dtypes(case: Case) -> tuple[str, ...]:

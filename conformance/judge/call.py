@@ -19,7 +19,7 @@ from attnspec.case import SIZES
 from attnspec.conformance.judge.dtypes import Outputs, is_real
 from attnspec.conformance.judge.expected import forward_results
 from attnspec.conformance.judge.failure import Declined, Failure, Missing, Raised
-from attnspec.conformance.judge.layout import LAYOUTS, OF_ANY_NUMBERS, SURROUNDED, needs_strides
+from attnspec.conformance.judge.layout import LAYOUTS, OF_ANY_NUMBERS, SHARED, SURROUNDED, needs_strides
 from attnspec.conformance.judge.lists import require_lists
 
 
@@ -71,7 +71,8 @@ def call(
         for name, thing in arguments.items()
     }
     for name, kind in (layout or {}).items():
-        given[name] = _view(backend, kind, name, arguments[name])
+        other = kind.removeprefix(SHARED)
+        given[name] = given[other] if other != kind else _view(backend, kind, name, arguments[name])
     arrays = [given[name] for name in form.arrays]
     options = {name: thing for name, thing in given.items() if name not in form.arrays}
     try:
@@ -135,11 +136,12 @@ def observe(backend: Backend, case: Case) -> Outputs:
         return outputs
     assert value is not None  # noqa: S101 - for the type checker: attention has values
     keys, depth = value.shape[-2:]
+    layout = {name: kind for name, kind in case.layout.items() if not (name == "value" and SHARED in kind)}
     slices = []
     for start in range(0, keys, depth):
         identity = np.eye(keys, depth, -start, dtype=value.dtype)  # (S, Dv): key `start + c` in column c
         probe = {**arguments, "value": np.broadcast_to(identity, value.shape)}
-        slices.append(call(backend, case.operation, probe, case.layout)["output"])
+        slices.append(call(backend, case.operation, probe, layout)["output"])
     none = np.zeros((*outputs["output"].shape[:-1], 0), outputs["output"].dtype)
     outputs["weights"] = np.concatenate([none, *slices], axis=-1)[..., :keys]
     return outputs

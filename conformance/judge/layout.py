@@ -85,6 +85,8 @@ LAYOUTS: Mapping[str, Layout] = {
 }
 #: The same layout with other numbers around an array. Arrays of valid calls hold smaller ones.
 SURROUNDED: Mapping[str, Layout] = {f"between {number}": _surround(number) for number in (-100, 100)}
+#: The beginning of the layout of an argument that is another one, whose name follows.
+SHARED = "shared with "
 #: The layouts that hold any numbers. The others repeat one head, or one number.
 OF_ANY_NUMBERS = tuple(name for name in LAYOUTS if name not in ("repeated", "expanded"))
 

@@ -40,7 +40,7 @@ FILES = {
         "gradients_of_forms",
         "gradients_numerics",
     ),
-    "numerics": ("numerics", "special_numbers", "numbers_of_operations"),
+    "numerics": ("numerics", "special_numbers", "numbers_of_operations", "sizes_of_operations"),
     "invariance": ("invariance",),
     "errors": (
         "errors",
@@ -87,7 +87,7 @@ def items(
     ----------
     quick : bool, optional
         Only a fixed part that touches every rule: golden vectors in one dtype, except those of the
-        chapter `numerics`; every second case of a group in one dtype, and one case in another.
+        chapter `numerics`; every second case of most groups in one dtype, and one case in another.
     rules : collection of str, optional
         Only cases and relations about one of these rules.
     names : collection of str, optional
@@ -142,14 +142,14 @@ def _of_chapter(
     for group in groups_of(chapter):
         if _may_be_of(group.id, names):
             made = tuple(group.items(seed, constraints))
-            yield from _quick_part(made) if quick else made
+            yield from _quick_part(made, group.step) if quick else made
 
 
-def _quick_part(made: tuple[Item, ...]) -> tuple[Item, ...]:
-    """Take every second case in one dtype, and in a large group also one case in another dtype."""
+def _quick_part(made: tuple[Item, ...], step: int) -> tuple[Item, ...]:
+    """Take one in some cases in one dtype, and in a large group also one case in another dtype."""
     others = [item for item in made if item.dtype != QUICK_DTYPE] if len(made) > _FEW else []
     middle = len(others) // 2
-    return (*_in_one_dtype(made)[::2], *others[middle : middle + 1])
+    return (*_in_one_dtype(made)[::step], *others[middle : middle + 1])
 
 
 def _in_one_dtype(found: tuple[Item, ...]) -> tuple[Item, ...]:

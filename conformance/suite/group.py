@@ -139,6 +139,7 @@ class Group:
     operation: str
     title: str  # the docstring of the function
     make: Callable[[Draw], Iterator[Yielded]]  # yields the calls
+    step: int = 2  # the quick part has one in so many of its cases
 
     @property
     def id(self) -> str:
@@ -240,9 +241,12 @@ class Chapter(list[Group]):
         self.name = name
 
     def group(
-        self, *rules: str, operation: str = "attention", each: Sequence[Any] = ()
+        self, *rules: str, operation: str = "attention", each: Sequence[Any] = (), step: int = 2
     ) -> Callable[[Callable[..., Iterator[Yielded]]], Callable[..., Iterator[Yielded]]]:
-        """Register a function as a group, or with `each` as one group for each of several values."""
+        """Register a function as a group, or with `each` as one group for each of several values.
+
+        The quick part has one in `step` of its cases.
+        """
 
         def enter(function: Callable[..., Iterator[Yielded]]) -> Callable[..., Iterator[Yielded]]:
             title = " ".join((function.__doc__ or "").split())
@@ -253,7 +257,7 @@ class Chapter(list[Group]):
                 else {f"{name}: {_word(value)}": partial(_second, function, value) for value in each}
             )
             for own, make in found.items():
-                self.append(Group(self.name, own, rules, operation, title, make))
+                self.append(Group(self.name, own, rules, operation, title, make, step))
             return function
 
         return enter

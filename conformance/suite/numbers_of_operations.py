@@ -143,10 +143,10 @@ def two_batch_axes_of_operations(draw: Draw) -> Iterator[Yielded]:
     """The arrays of an operation have two batch axes."""
     for place, operation in enumerate(_OF_ONE_AXIS):
         call = whole_calls(draw, operation, "float32", _TURNS * place)[0]
-        yield Call(_with_two_axes(operation, call), operation=operation)
+        yield Call(with_two_axes(operation, call), operation=operation)
 
 
-def _with_two_axes(operation: str, call: Mapping[str, Any], count: int = 2) -> Arguments:
+def with_two_axes(operation: str, call: Mapping[str, Any], count: int = 2) -> Arguments:
     """Put a call and one of other numbers beside each other until there are two batch axes, or as many."""
     changed, known = dict(call), OPERATIONS[operation].arguments
     for axes in range(len(bound(operation, call)[0].batch or ()), count):
@@ -167,7 +167,7 @@ def nan_in_one_batch_entry(draw: Draw) -> Iterator[Yielded]:
         random = np.random.default_rng(draw.number(place))
         for dtype in ("float32", SHORT[place % len(SHORT)]) if places else ():
             for drawn in whole_calls(draw, operation, dtype):
-                clean = _with_two_axes(operation, drawn, 1)
+                clean = with_two_axes(operation, drawn, 1)
                 spoiled = dict(clean)
                 for name, x in clean.items():
                     if (

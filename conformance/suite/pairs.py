@@ -189,7 +189,7 @@ def _first(draw: Draw, operation: str, place: int) -> int:
     return max(most, key=lambda number: most[number])
 
 
-@chapter.group("ERR-3", "STACK-2", each=ATTENDING)
+@chapter.group("ERR-3", "STACK-2", each=ATTENDING, step=4)
 def pairs_of_options(draw: Draw, operation: str) -> Iterator[Yielded]:
     """Several options act in one call, and any two options meet in one of the calls."""
     known = draw.seed is None and draw.constraints == ANY

@@ -63,7 +63,8 @@ def of_operation(random: Random, operation: str, call: Arguments) -> Arguments:
     """Add what an operation needs besides, and leave out what it does not take."""
     own = primal(operation)
     if own == "sharded_attention":
-        ends = {"query_shards": (2, call["query"].shape[-2]), "key_shards": (3, call["key"].shape[-2])}
+        queries, keys = call["query"].shape[-2], call["key"].shape[-2]
+        ends = {"query_shards": (min(2, queries), queries), "key_shards": (min(3, keys), keys)}
         ends["head_shards"] = (0, call["query"].shape[-3])
         call |= {name: np.array([0, *end]) for name, end in ends.items()}
     if own == "seeded_dropout_attention":
