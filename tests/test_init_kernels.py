@@ -191,6 +191,32 @@ def test_the_wrapper_of_a_rotation_runs_as_it_is_printed(positions, status):
     assert run.exit_code == status, run.output
 
 
+BY_BASE = """
+from attnspec.reference import attention, rotary
+
+
+def kernel(q, k, v, rope_theta=500.0):
+    last = k.shape[-2] - q.shape[-2]
+    q = rotary(q, offset=FIRST, base=rope_theta, interleaved=INTERLEAVED)
+    k = rotary(k, base=rope_theta, interleaved=INTERLEAVED)
+    return attention(q, k, v, dtype=q.dtype)
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "interleaved", "said"),
+    [
+        ("last", "False", "(pairs of halves, the last query at the last key)"),
+        ("0", "True", "(pairs of neighbours, the first query at the first key)"),
+        ("-3", "True", "promises a rotation of queries and keys, which no case expects"),
+    ],
+)
+@pytest.mark.sample(1)
+def test_a_rotation_by_a_base_inside_is_said(first, interleaved, said):
+    Path("kernels.py").write_text(BY_BASE.replace("FIRST", first).replace("INTERLEAVED", interleaved))
+    assert said in init("kernel")
+
+
 IN_FLOAT32 = """
 import numpy as np
 from attnspec.reference import function

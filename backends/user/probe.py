@@ -31,9 +31,11 @@ from attnspec.backends.user.empty_rows import note_empty_rows
 from attnspec.backends.user.flags import infer_flags
 from attnspec.backends.user.gradients import note_gradients
 from attnspec.backends.user.limits import infer_axes, infer_limits, infer_shared_heads
+from attnspec.backends.user.rotation import rotation_by_base
 from attnspec.backends.user.trials import (
     PARTNERS,
     UNCONFIRMED,
+    Guess,
     is_clear,
     nearest_layout,
     number_of_open_sides,
@@ -268,7 +270,10 @@ class _Probe(Calls):
         """Take the convention whose results are nearest to attention, if no call computes it."""
         self.by_distance, self.base, self.plain, self.shift = True, base, self.depth**-0.5, 0
         noted = self.note_reasons(self.note_causality(convention), "1 / sqrt(D)")
-        self.why["layout"] = nearest_layout("attention", distance)
+        arrays = self.drop_batch(convention, self.arrays)
+        got = self.run(convention, arrays)
+        rotates = rotation_by_base(self.function, arrays, lambda x: got is not None and self.agrees(got, x))
+        self.why["layout"] = Guess(nearest_layout("attention", distance) + rotates)
         return noted
 
     def bases(self, convention: Convention) -> list[dict[str, Any]]:

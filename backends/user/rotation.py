@@ -1,13 +1,15 @@
-"""The wrapper that judges a kernel that rotates queries and keys itself, which no key describes."""
+"""Kernels that rotate queries and keys themselves, which no key describes: by angles, or by their base."""
 
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from attnspec.backends.library import LIBRARIES, library_of
-from attnspec.operations.aliases import meant
+from attnspec.operations.aliases import BASES, meant
+from attnspec.reference import rotary
 
 #: The wrapper. Quarter turns are exact in every dtype.
 _WRAPPER = """
@@ -31,6 +33,32 @@ def attention({signature}):
     query, key = back(query, cos[S - L :], sin[S - L :]), back(key, cos, sin)
     return {function}({arguments})
 """
+
+
+def rotation_by_base(
+    function: Callable[..., Any], arrays: Mapping[str, Any], agrees: Callable[[Mapping[str, Any]], bool]
+) -> str:
+    """Say of a function that computes no attention that it rotates queries and keys, by a base that it takes.
+
+    `agrees` tells whether its results are those of the reference for other arrays.
+    """
+    parameters = inspect.signature(function).parameters
+    own = next((name for name in parameters if name.lower() in BASES), "")
+    if not own:
+        return ""
+    base, pairs = parameters[own].default, ("halves", "neighbours")
+    queries, keys = (arrays[name].shape[-2] for name in ("query", "key"))
+    places = {"the first query at the first key": 0, "the last query at the last key": keys - queries}
+    for (place, first), kind in product(places.items(), pairs if isinstance(base, int | float) else ()):
+        starts = {"query": first, "key": 0}
+        turned = {
+            name: rotary(arrays[name], offset=start, base=base, interleaved=kind == "neighbours")
+            for name, start in starts.items()
+        }
+        if agrees({**arrays, **turned}):
+            seen = f"it rotates queries and keys (pairs of {kind}, {place})"
+            return f"; {own}: {seen}, and is right apart from this: judge it without the rotation"
+    return f"; {own} promises a rotation of queries and keys, which no case expects: judge it without it"
 
 
 def wrapper_of_angles(

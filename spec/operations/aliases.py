@@ -321,6 +321,8 @@ ANGLES = (
     *("cos", "sin", "rotary_cos", "rotary_sin", "cos_cached", "sin_cached", "rope_cos", "rope_sin"),
     *("freqs", "freqs_cis", "rotary_emb", "rotary_freqs", "position_embeddings", "cos_sin_cache"),
 )
+#: What libraries call the base of the angles of such a rotation.
+BASES = ("rope_theta", "rope_base", "rotary_base", "theta")
 #: The endings of parameters for pages in lists one after the other, of which a function has several.
 LISTS_OF_PAGES = ("indptr", "indices", "last_page_len")
 
