@@ -120,7 +120,6 @@ LACKING = {
         ("rotary_vjp", "A"),
         ("append_cache", "N"),
         ("dequantize_blocks", "Y"),
-        ("rotary_frequencies", "H"),
     },
 }
 

@@ -25,9 +25,10 @@ def positions_from(draw: Draw, start: int) -> Iterator[Yielded]:
     for place, operation in enumerate(ATTENDING):
         if "key_positions" not in OPERATIONS[operation].arguments:
             continue
-        if operation not in ("attention", "attention_vjp") and place % len(_STARTS) != turn:
+        plain = operation in ("attention", "attention_vjp")
+        if not plain and place % len(_STARTS) != turn:
             continue
-        call = draw_with(draw, operation, "float32", "positions", index=place)
+        call = draw_with(draw, operation, "float32" if plain else "float64", "positions", index=place)
         keys = call["key_positions"]
         far = call["query_positions"] + start
         call |= {"query_positions": far, "key_positions": np.where(keys < 0, -1, keys + start)}

@@ -55,26 +55,31 @@ def with_digits(random: Random, operation: str, call: Mapping[str, Any]) -> Argu
 @chapter.group("NUM-8")
 def strides_of_every_argument(draw: Draw) -> Iterator[Yielded]:
     """Every array of a call is every second number of a longer one."""
-    yield from _laid(draw, "sliced")
+    yield from _laid(draw, "sliced", ("float32",))
 
 
 @chapter.group("NUM-8")
 def strides_below_zero(draw: Draw) -> Iterator[Yielded]:
     """Every array of a call is stored from its last number on, cotangents and positions too."""
-    yield from _laid(draw, "reversed")
+    yield from _laid(draw, "reversed", ("float32", "float64"))
 
 
 @chapter.group("NUM-8")
 def strides_of_zero(draw: Draw) -> Iterator[Yielded]:
     """All entries or heads share one part of each array, by a stride of 0."""
-    yield from _laid(draw, "expanded")
+    yield from _laid(draw, "expanded", ("float64",))
 
 
-def _laid(draw: Draw, layout: str) -> Iterator[Call]:
-    """Draw whole calls of each operation, all of whose arrays have a layout."""
+#: The operations that every run judges in float32.
+_PLAIN = ("attention", "attention_vjp")
+
+
+def _laid(draw: Draw, layout: str, dtypes: tuple[str, ...]) -> Iterator[Call]:
+    """Draw whole calls of each operation in one of some dtypes, all of whose arrays have a layout."""
     for place, operation in enumerate(OPERATIONS):
         rules = ("NUM-8", *(("GRAD-15",) if operation.endswith("_vjp") else ()))
-        for call in whole_calls(draw, operation, "float32", _TURNS * place):
+        dtype = "float32" if operation in _PLAIN else dtypes[place % len(dtypes)]
+        for call in whole_calls(draw, operation, dtype, _TURNS * place):
             names = [name for name, x in call.items() if is_array(x) and x.ndim]
             equal: Arguments = {}
             if layout == "expanded":

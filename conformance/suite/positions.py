@@ -337,7 +337,14 @@ _OPTIONS: Mapping[str, tuple[Mapping[str, Any], ...]] = {
         {"factor": 4.0, "original_length": 4096, "beta_fast": 1.0, "beta_slow": 32.0, "truncate": False},
         {"factor": 4.0, "original_length": 4096, "base": 100.0},  # the ramp ends past the last pair
         {"factor": 4.0, "original_length": 4096, "base": 5.0, "truncate": False},
-        {"factor": 4.0, "original_length": 2**20},
+        {
+            "factor": 4.0,
+            "original_length": 2**20,
+            "beta_fast": 24.0,
+            "beta_slow": 3.0,
+            "mscale": 2.0,
+            "truncate": False,
+        },
         {"factor": 4.0, "original_length": 4096, "rotary_depth": 2},
     ),
     "longrope": (
