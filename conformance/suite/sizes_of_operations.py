@@ -188,9 +188,11 @@ def shared_memory(draw: Draw) -> Iterator[Yielded]:
         call = of_operation(random, fit.name, draw_call(random, "float32", layers_of(fit.name), fit))
         first: dict[Any, str] = {}
         for name, x in call.items():
-            if is_array(x) and x.dtype.kind == "f":
+            # The shape of scales depends on the granularity that is drawn.
+            if is_array(x) and x.dtype.kind == "f" and not name.endswith("_scales"):
                 first.setdefault((x.shape, x.dtype), name)
         shared = {name: first.get((np.shape(x), getattr(x, "dtype", None)), name) for name, x in call.items()}
+        shared |= {name: name for name in call if name.endswith("_scales")}
         if layout := {name: SHARED + other for name, other in shared.items() if other != name}:
             call = {name: call[other] for name, other in shared.items()}
             yield Call(call, operation=fit.name, layout=layout)
