@@ -212,7 +212,7 @@ _quick = attrgetter("quick")
 #: A call with fewer numbers has one query or key, and shows little; one with more is not small.
 _LEAST, _MOST = 40, 1000
 #: The largest number of arguments of a small call about options that act together.
-_MOST_TOGETHER = 10
+_MOST_TOGETHER = 9
 #: A kernel of a form takes few calls. There are at least so many of its plain calls, and of one query in it.
 _OF_A_FORM = 20
 #: A call with more numbers than this is not taken for an argument or a form either.
