@@ -12,6 +12,7 @@ from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.suite import groups_of
 from attnspec.conformance.suite.group import Draw
 from attnspec.conformance.suite.whole_calls import ATTENDING, OTHERS, whole_calls
+from attnspec.dtypes import DTYPES
 from attnspec.sizes import bound, misfits
 
 #: Arguments of self-attention, which has an option in its golden vectors only, and of what is asked for.
@@ -145,9 +146,38 @@ def test_a_mask_or_bias_with_an_axis_of_one_that_is_ignored_is_seen():
     assert [*unseen(made, lambda case: [own for own in names if own in case.arguments], change)] == []
 
 
-def test_an_array_of_another_dtype_that_is_read_as_zeros_is_seen():
-    made = cases_of("arrays of two dtypes")
-    assert [*unseen(made, lambda case: [case.misuse.argument], np.zeros_like)] == []
+def taking_two_dtypes(operation, change):
+    """A backend that computes in float64, and changes the arrays of another dtype than the first."""
+    run, form = reference.function(operation), OPERATIONS[operation]
+    signature = inspect.signature(run)
+
+    def changed(*arrays, **options):
+        given = dict(signature.bind(*arrays, **options).arguments)
+        real = {name: x for name, x in given.items() if isinstance(x, np.ndarray) and x.dtype.kind == "f"}
+        own = next(iter(real.values())).dtype
+        wide = {name: (x if x.dtype == own else change(x)).astype(np.float64) for name, x in real.items()}
+        results = run(**given | wide)
+        results = results if isinstance(results, tuple) else (results,)
+        dtypes = {f"d_{name}": x.dtype for name, x in real.items()}
+        dtypes |= dict.fromkeys(("lse", "max", "index_scores"), np.float32)  # NUM-7
+        names = form.wanted(given)
+        cast = tuple(x.astype(dtypes.get(name, own)) for x, name in zip(results, names, strict=True))
+        return cast if len(cast) > 1 else cast[0]
+
+    changed.__signature__ = signature
+    function = {"attention": changed} if operation == "attention" else {}
+    others = {} if function else {operation: changed}
+    return Backend(
+        "two dtypes", load_library("numpy"), *function.values(), companions=others, dtypes=(*DTYPES,)
+    )
+
+
+def test_an_array_of_another_dtype_is_used_at_its_values():
+    for operation, cases in cases_of("arrays of two dtypes").items():
+        right, wrong = (taking_two_dtypes(operation, change) for change in (np.positive, np.zeros_like))
+        for case in cases:
+            assert judge(right, case).status == "pass", case.name
+        assert any(judge(wrong, case).status == "fail" for case in cases), operation
 
 
 def test_a_query_that_is_scaled_before_the_key_is_read_is_seen():

@@ -163,7 +163,13 @@ def plain(operation: str, arguments: Mapping[str, Any]) -> tuple[str, Mapping[st
     known = operation in {*_COMPANIONS, *_GRADIENTS}
     if OPERATIONS[whole].reduces != "attention" or known or OPERATIONS[operation].layers:
         return operation, arguments
-    return "attention" + operation.removeprefix(whole), as_attention(operation, arguments)
+    # An array of another dtype (ERR-1), which the reference refuses, is used at its values.
+    real = {name: x for name, x in arguments.items() if isinstance(x, np.ndarray) and _is_real(x)}
+    wide = {name: x.astype(np.float64) for name, x in real.items()}
+    rewritten = as_attention(operation, {**arguments, **wide})
+    return "attention" + operation.removeprefix(whole), {
+        name: real.get(name, x) for name, x in rewritten.items()
+    }
 
 
 #: The arrays in which infinity may give a score of minus infinity.
