@@ -18,6 +18,7 @@ from attnspec.backends.adapters.conditions import with_masked_rows_open
 from attnspec.backends.check import check_backend
 from attnspec.backends.names import ADAPTERS, SEPARATE
 from attnspec.backends.user.signature import check_signature
+from attnspec.conformance.claim import class_of
 from attnspec.conformance.judge.dtypes import arguments_of
 from attnspec.conformance.judge.judge import judge
 
@@ -356,3 +357,18 @@ def test_a_row_that_a_mask_leaves_empty_attends_to_the_keys_of_other_arguments()
     assert "bias" not in opened
     assert opened["window"] == (9, 1)
     assert (with_masked_rows_open(call, equal=True)["bias"][1] == -2).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("numpy-portable", "function"),
+        ("program:./kernel?dtype=float32", "program"),
+        ("untrusted:program:./kernel", "program"),
+        ("offline:answers", "files"),
+        ("my_kernels:flash", "function"),
+        ("torch-sdpa", "adapted"),
+    ],
+)
+def test_the_class_of_a_product(name, kind):
+    assert class_of(name, load("numpy-portable")) == kind

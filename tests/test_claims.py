@@ -21,7 +21,7 @@ from attnspec.backends.program.protocol import parse_handshake
 from attnspec.conformance import check
 from attnspec.conformance.attribution.levels import rule_results
 from attnspec.conformance.attribution.report import Outcome, Report
-from attnspec.conformance.claim import CLASSES, FIELDS, claim_of, class_of, read_claim
+from attnspec.conformance.claim import CLASSES, FIELDS, claim_of, read_claim
 from attnspec.conformance.gallery import entry
 from attnspec.conformance.judge.call import without
 from attnspec.conformance.judge.deviation import not_shown
@@ -395,18 +395,3 @@ def test_the_fields_and_classes_of_a_claim_are_those_of_the_page():
     classes = page.partition("## Adapters")[0]
     assert tuple(part.partition("=")[0] for part in fields.split("; ")) == FIELDS
     assert tuple(re.findall(r"^\| `(\w+)` \|", classes, re.MULTILINE)) == CLASSES
-
-
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        ("numpy-portable", "function"),
-        ("program:./kernel?dtype=float32", "program"),
-        ("untrusted:program:./kernel", "program"),
-        ("offline:answers", "files"),
-        ("my_kernels:flash", "function"),
-        ("torch-sdpa", "adapted"),
-    ],
-)
-def test_the_class_of_a_product(name, kind):
-    assert class_of(name, load("numpy-portable")) == kind

@@ -129,3 +129,24 @@ def test_names_of_libraries_are_known(name, keys, names):
     assert names.items() <= table["names"].items()
     assert {"ignore", "guesses"}.isdisjoint(table)
     command("check", "--smoke", status=0)
+
+
+OF_LATENT = """
+from attnspec.reference import latent_attention
+
+
+def mla_decode_absorbed(q_nope, q_pe, ckv_cache, kpe_cache, w_kc, w_vc, seq_lens, sm_scale=None):
+    q_nope, q_pe = q_nope[..., None, :], q_pe[..., None, :]
+    arrays = q_nope, q_pe, ckv_cache, kpe_cache, w_kc.swapaxes(-1, -2), w_vc
+    return latent_attention(*arrays, key_lengths=seq_lens, scale=sm_scale, dtype=q_nope.dtype)[..., 0, :]
+"""
+
+
+def test_names_of_latent_caches_are_known():
+    text = init("mla_decode_absorbed", OF_LATENT)
+    assert (
+        'latent = "ckv_cache"\nkey_rotary = "kpe_cache"\nkey_weight = "w_kc"\nvalue_weight = "w_vc"' in text
+    )
+    assert 'shapes = { key_weight = "Hq, D, Dc" }' in text
+    assert "one_query = true" in text
+    assert "guesses" not in text

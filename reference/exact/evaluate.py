@@ -78,8 +78,8 @@ def evaluate(
 def _self_attention(arguments: Mapping[str, Any], variant: str | None, dtype: str) -> dict[str, Settled]:
     columns = arguments.get("convention", "row") == "column"
     tokens = np.asarray(arguments["tokens"])
-    if np.ndim(arguments.get("mask")) > 2:  # (*B, L, L), which has no axis of heads
-        arguments = {**arguments, "mask": np.asarray(arguments["mask"])[..., None, :, :]}
+    if (mask := np.asarray(arguments.get("mask"))).ndim > 2:  # (*B, L, L), which has no axis of heads
+        arguments = {**arguments, "mask": mask[..., None, :, :]}
     results = []
     for index in np.ndindex(*tokens.shape[:-2]):
         rows = []
