@@ -56,7 +56,6 @@ def met(operation, cases):
     return pairs
 
 
-@pytest.mark.exhaustive
 @pytest.mark.sample(6)
 @pytest.mark.parametrize("operation", [name for name in GROUPS if name in OPERATIONS])
 def test_each_pair_of_options_acts_in_a_call(operation):
@@ -81,7 +80,6 @@ def test_the_gradient_of_the_scale_meets_each_option(operation):
     assert acts == names
 
 
-@pytest.mark.exhaustive
 @pytest.mark.sample(4)
 @pytest.mark.parametrize("operation", ATTENDING)
 def test_each_call_is_the_first_draw_in_which_its_options_act(operation):

@@ -144,7 +144,7 @@ class Calls:
         got = self.run(convention, arrays, self.drop_batch(convention, options))
         return got is not None and self.agrees(got, arrays, self.drop_batch(convention, meaning))
 
-    def taken(
+    def try_guesses(
         self, named: Convention, tried: Iterable[Trial], beside: dict[str, Any]
     ) -> list[tuple[bool, float, Trial]]:
         """Return guesses that can be passed, whether all calls are right, and how far the first is off."""

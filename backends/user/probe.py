@@ -382,9 +382,9 @@ class _Probe(Calls):
         # A default of -1 on both sides says that -1 opens a side.
         number = number_of_open_sides(self.function, own)
         tried = [*trials(named, ours[0], self.inputs, number)]
-        taken = self.taken(named, tried, {})
+        taken = self.try_guesses(named, tried, {})
         if not taken and ours[0] == "window" and "is_causal" in named.names:  # it may need causality
-            taken = self.taken(named, tried, {"is_causal": True})
+            taken = self.try_guesses(named, tried, {"is_causal": True})
         if not taken or any(right for right, *_ in taken):
             return None
         *_, trial = min(taken, key=lambda taken: (taken[2].convention.open_side != number, taken[1]))
