@@ -38,16 +38,18 @@ static int load(const char *name, Tensor *tensor) {
         tensor->shape[tensor->axes] = strtol(at, (char **)&at, 10);
         tensor->size *= tensor->shape[tensor->axes++];
     }
-    int is_float = !strcmp(tensor->dtype, "float32");
-    int is_short = !strcmp(tensor->dtype, "int32"), is_long = !strcmp(tensor->dtype, "int64");
-    if (!is_float && !is_short && !is_long && strcmp(tensor->dtype, "float64")) return 1;
-    size_t width = is_float || is_short ? 4 : 8;
+    int is_float = !strcmp(tensor->dtype, "float32"), is_signed = tensor->dtype[0] == 'i';
+    const char *integer = strstr(tensor->dtype, "int");
+    if (!is_float && !integer && strcmp(tensor->dtype, "float64")) return 1;
+    size_t width = integer ? strtol(integer + 3, NULL, 10) / 8 : is_float ? 4 : 8;
     tensor->data = calloc(tensor->size + 1, sizeof(double));
     FILE *file = open_tensor(name, "rb");
     for (long i = 0; i < tensor->size; i++) {
-        union { float single; double wide; int32_t small; int64_t large; } number;
+        union { float single; double wide; uint64_t bits; } number = {.bits = 0}; /* least octet first */
         if (!file || fread(&number, width, 1, file) != 1) exit(2);
-        tensor->data[i] = is_float ? number.single : is_short ? number.small : is_long ? number.large : number.wide;
+        if (is_signed && number.bits >> (8 * width - 1)) number.bits |= -((uint64_t)1 << (8 * width - 1));
+        double whole = is_signed ? (double)(int64_t)number.bits : (double)number.bits;
+        tensor->data[i] = integer ? whole : is_float ? number.single : number.wide;
     }
     fclose(file);
     return 1;
@@ -88,8 +90,7 @@ static void sequence(const double *q, const double *k, const double *v, double *
 
 /* Why boundaries do not fit, or NULL. */
 static const char *misfit(const Tensor *starts, const Tensor *other, long rows, const char *why) {
-    int integers = !strncmp(starts->dtype, "int", 3);
-    if (!integers || starts->axes != 1 || starts->size != other->size || !starts->size || starts->data[0] != 0) return why;
+    if (!strstr(starts->dtype, "int") || starts->axes != 1 || starts->size != other->size || !starts->size || starts->data[0] != 0) return why;
     for (long g = 1; g < starts->size; g++)
         if (starts->data[g] < starts->data[g - 1]) return why;
     return starts->data[starts->size - 1] > rows ? why : NULL;
@@ -120,7 +121,7 @@ static const char *attend(long id) {
     if (why) return why;
     const char *given = member("scale"), *causal = member("is_causal"), *offset = member("query_offset");
     if (given && *given == '"') return "scale: expected a finite number";
-    if (each && (strncmp(offsets.dtype, "int", 3) || offsets.axes != 1 || offsets.size != qs.size - 1))
+    if (each && (!strstr(offsets.dtype, "int") || offsets.axes != 1 || offsets.size != qs.size - 1))
         return "query_offset: expected an integer for each sequence";
     double scale = given && *given != 'n' ? strtod(given, NULL) : 1 / sqrt((double)D);
 
