@@ -171,8 +171,12 @@ def is_seen(heading):
 
 
 #: Bounds that no call with few keys reaches, and a divisor where there is one pair, whose exponent is 0.
-#: Also changes without effect here: frequencies are positive, `short` is 1, and no gradient is subnormal.
-UNREACHED = ("[scaling] * (value)", "u_s / short[n, m]", "abs(gradient[n, c]), least_s / 3.0")
+#: Also changes without effect here: frequencies are positive, `short` is 1, no gradient is subnormal, and the
+#: base of yarn exceeds 1 (POS-25).
+UNREACHED = (
+    *("[scaling] * (value)", "u_s / short[n, m]", "abs(gradient[n, c]), least_s / 3.0"),
+    "4 * R / (2 * (log(base)))",
+)
 
 
 @pytest.mark.exhaustive

@@ -210,7 +210,7 @@ def positions_by_page(dtype, accuracy, profile):
     far = {"inverse_frequencies": np.array([1e-18, -3e-19, 1e-20]), "offset": -(2**60)}
     near = {"inverse_frequencies": np.array([1e-8, -3e-9, 1e-10]), "offset": 3 * 2**23}
     for options in ({}, {"base": 0.5}, frequencies, far, near, angles):
-        for more in ({}, {"attention_factor": -1.5}, {"attention_factor": -1.0}):
+        for more in ({}, {"attention_factor": -1.5}, {"attention_factor": -1.0}, {"attention_factor": 1e-40}):
             for size in (1.0, 1e-42):
                 call = {"features": size * features, **options, **more}
                 found = budget("rotary", call, dtype, accuracy=accuracy)["rotated"]
