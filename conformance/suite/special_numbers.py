@@ -249,12 +249,16 @@ _TRIALS = 40
 
 
 def _reaches_whole_heads(name: str, call: Mapping[str, Any], *, one: bool) -> bool:
-    """Whether some rows are NaN, and others not: one, or all of some heads of some sequences.
+    """Whether some rows are NaN, and others not: one, or all of the heads that share some keys of a sequence.
 
     A row beside them that does not attend to the place may be NaN by MASK-13.
     """
     none = np.isnan(function(name)(**call)).any(axis=-1)  # (*B, Hq, L)
     starts = call.get("query_starts", np.array([0, none.shape[-1]]))
     parts = [none[..., start:end] for start, end in pairwise(starts) if end > start]
-    whole = all((part.all(axis=-1) == part.any(axis=-1)).all() for part in parts)
+    held = (call[own] for own in ("key", "key_codes", "key_pages") if own in call)
+    keys = next(held, None)  # none of latent vectors
+    shared = 1 if keys is None else keys.shape[-3]
+    groups = [np.split(part, shared, axis=-2) for part in parts]  # (*B, Hq / Hkv, L)
+    whole = all((x.all(axis=(-1, -2)) == x.any(axis=(-1, -2))).all() for part in groups for x in part)
     return bool(none.any() and not none.all() and (none.sum() == 1 if one else whole))
