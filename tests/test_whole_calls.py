@@ -5,6 +5,7 @@ from itertools import chain
 
 import numpy as np
 import pytest
+import torch
 
 from attnspec import OPERATIONS, reference
 from attnspec.backends import Backend, load_library
@@ -28,19 +29,35 @@ def cases_of(name):
     return made
 
 
-def wrong(operation, name, change):
-    """A backend that changes one argument."""
-    run = reference.function(operation)
+def changed_backend(operation, change):
+    """A backend that changes the arguments, and whose results have the dtypes of NUM-1 and NUM-7."""
+    run, form = reference.function(operation), OPERATIONS[operation]
     signature = inspect.signature(run)
 
     def changed(*arrays, **options):
         given = dict(signature.bind(*arrays, **options).arguments)
-        return run(**given | ({name: change(given[name])} if given.get(name) is not None else {}))
+        real = {name: x for name, x in given.items() if isinstance(x, np.ndarray) and x.dtype.kind == "f"}
+        own = next(iter(real.values())).dtype
+        results = run(**given | change(given))
+        results = results if isinstance(results, tuple) else (results,)
+        dtypes = {f"d_{name}": x.dtype for name, x in real.items()}
+        wider = np.float64 if own == np.float64 else np.float32
+        dtypes |= dict.fromkeys(("lse", "max", "index_scores", "inverse_frequencies"), wider)
+        pairs = zip(results, form.wanted(given), strict=True)
+        cast = tuple(x.astype(dtypes.get(name, own)) if x.dtype.kind == "f" else x for x, name in pairs)
+        return cast if len(cast) > 1 else cast[0]
 
     changed.__signature__ = signature
-    if operation == "attention":
-        return Backend("wrong", load_library("numpy"), changed)
-    return Backend("wrong", load_library("numpy"), companions={operation: changed})
+    function = (changed,) if operation == "attention" else ()
+    others = {} if function else {operation: changed}
+    return Backend("changed", load_library("numpy"), *function, companions=others, dtypes=(*DTYPES,))
+
+
+def wrong(operation, name, change):
+    """A backend that changes one argument."""
+    return changed_backend(
+        operation, lambda given: {name: change(given[name])} if given.get(name) is not None else {}
+    )
 
 
 def unseen(made, names_of, change):
@@ -48,7 +65,7 @@ def unseen(made, names_of, change):
     for operation, cases in made.items():
         for name in {name for case in cases for name in names_of(case)}:
             backend = wrong(operation, name, change)
-            if all(judge(backend, case).status == "pass" for case in cases):
+            if not any(judge(backend, case).status in ("fail", "error") for case in cases):
                 yield operation, name
 
 
@@ -91,6 +108,20 @@ def test_an_argument_rounded_to_float32_is_seen():
     assert {*missed} == WITHOUT_EFFECT
 
 
+#: Arguments of a few integers or booleans, which a call of some operations does not tell from others.
+LITTLE = {
+    *("mask", "bias", "dropout_mask", "lengths", "query_lengths", "key_lengths", "left_padding", "sections"),
+    *(
+        "query_segment_ids",
+        "key_segment_ids",
+        "query_offset",
+        "query_positions",
+        "block_counts",
+        "block_indices",
+    ),
+}
+
+
 @pytest.mark.exhaustive
 def test_an_array_read_without_its_strides_is_seen():
     def change(x):
@@ -98,7 +129,11 @@ def test_an_array_read_without_its_strides_is_seen():
         return buffer.reshape(-1)[: x.size].reshape(x.shape)
 
     made = cases_of("strides of every argument")
-    assert {*unseen(made, lambda case: case.layout, change)} <= WITHOUT_EFFECT
+    missed = {*unseen(made, lambda case: case.layout, change)} - WITHOUT_EFFECT
+    assert {name for _, name in missed} <= LITTLE
+    every = {(operation, name) for operation, cases in made.items() for case in cases for name in case.layout}
+    # No operation shows those of `append_cache` and of `rotary`.
+    assert {name for _, name in every - missed} >= LITTLE - {"lengths", "sections"}
 
 
 @pytest.mark.exhaustive
@@ -108,7 +143,15 @@ def test_a_finite_number_for_minus_infinity_is_seen(name):
     made = cases_of("minus infinity in bias and sinks")
     assert {*made} == {*ATTENDING}
     change = lambda x: np.where(np.isneginf(x), np.array(instead, x.dtype), x)  # noqa: E731  # for one use
-    assert [*unseen(made, lambda _: [name], change)] == []
+    assert {*unseen(made, lambda _: [name], change)} <= {("packed_paged_block_sparse_attention", "bias")}
+
+
+@pytest.mark.parametrize(
+    "group", ["strides of every argument", "minus infinity in bias and sinks", "axes that broadcast"]
+)
+def test_what_changes_no_argument_passes(group):
+    for operation, cases in cases_of(group).items():
+        assert judge(changed_backend(operation, lambda _: {}), cases[0]).status == "pass", operation
 
 
 #: Axes without these sizes: pairs of features, rows of tables, bytes of a block, lists that are longer than
@@ -143,33 +186,20 @@ def test_a_mask_or_bias_with_an_axis_of_one_that_is_ignored_is_seen():
 
     made = cases_of("axes that broadcast")
     names = ("mask", "bias", "dropout_mask")
-    assert [*unseen(made, lambda case: [own for own in names if own in case.arguments], change)] == []
+    missed = {*unseen(made, lambda case: [own for own in names if own in case.arguments], change)}
+    # No call shows these three.
+    assert missed == {(name, "mask") for name in ("attention_vjp", "paged_attention", "quantized_attention")}
 
 
 def taking_two_dtypes(operation, change):
     """A backend that computes in float64, and changes the arrays of another dtype than the first."""
-    run, form = reference.function(operation), OPERATIONS[operation]
-    signature = inspect.signature(run)
 
-    def changed(*arrays, **options):
-        given = dict(signature.bind(*arrays, **options).arguments)
+    def widen(given):
         real = {name: x for name, x in given.items() if isinstance(x, np.ndarray) and x.dtype.kind == "f"}
         own = next(iter(real.values())).dtype
-        wide = {name: (x if x.dtype == own else change(x)).astype(np.float64) for name, x in real.items()}
-        results = run(**given | wide)
-        results = results if isinstance(results, tuple) else (results,)
-        dtypes = {f"d_{name}": x.dtype for name, x in real.items()}
-        dtypes |= dict.fromkeys(("lse", "max", "index_scores"), np.float32)  # NUM-7
-        names = form.wanted(given)
-        cast = tuple(x.astype(dtypes.get(name, own)) for x, name in zip(results, names, strict=True))
-        return cast if len(cast) > 1 else cast[0]
+        return {name: (x if x.dtype == own else change(x)).astype(np.float64) for name, x in real.items()}
 
-    changed.__signature__ = signature
-    function = {"attention": changed} if operation == "attention" else {}
-    others = {} if function else {operation: changed}
-    return Backend(
-        "two dtypes", load_library("numpy"), *function.values(), companions=others, dtypes=(*DTYPES,)
-    )
+    return changed_backend(operation, widen)
 
 
 def test_an_array_of_another_dtype_is_used_at_its_values():
@@ -181,14 +211,12 @@ def test_an_array_of_another_dtype_is_used_at_its_values():
 
 
 def test_a_query_that_is_scaled_before_the_key_is_read_is_seen():
-    made, run = cases_of("shared memory")["attention"], reference.function("attention")
+    (case,), run = cases_of("shared memory")["attention"], reference.function("attention")
 
     def scale_in_place(query, key, value):
         query *= 0.5
-        output = run(query, key, value, scale=1.0)
+        output = torch.from_numpy(run(query.numpy(), key.numpy(), value.numpy(), scale=1.0))
         query *= 2
         return output
 
-    assert [judge(Backend("wrong", load_library("numpy"), scale_in_place), case).status for case in made] == [
-        "fail"
-    ]
+    assert judge(Backend("wrong", load_library("torch"), scale_in_place), case).status == "fail"
