@@ -275,6 +275,11 @@ def rules_with_outputs(rules: tuple[str, ...], returns: Collection[str]) -> tupl
     return first, *(rule for rule in others if OUTPUT_OF.get(rule, "") in ("", *returns))
 
 
+def not_judged_in(missing: Iterable[str], dtypes: Iterable[str]) -> str:
+    """Return the reason for calls of other dtypes than a backend names: its function may take them."""
+    return f"is judged in {', '.join(dtypes)}, not in {', '.join(missing)}"
+
+
 def to_json(thing: Any) -> Any:
     """Convert a verdict, or a part of one, to plain JSON. Fields with their default are left out."""
     if isinstance(thing, float):

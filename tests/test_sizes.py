@@ -141,7 +141,7 @@ def test_what_is_not_offered_is_unsupported_before_arrays_are_made(monkeypatch):
     monkeypatch.setattr(Formula, "arguments", lambda *_: pytest.fail("arrays were made"))
     cases = {
         "has no argument is_causal, query_offset": replace(portable, attention=without_masks),
-        "has no float32": replace(portable, dtypes=("float64",)),
+        "is judged in float64, not in float32": replace(portable, dtypes=("float64",)),
         "depth": replace(portable, constraints=Constraints(depths=(64,))),
     }
     for reason, backend in cases.items():

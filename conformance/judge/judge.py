@@ -22,7 +22,7 @@ from attnspec.conformance.judge.dtypes import LSES, Outputs, is_real, own_dtypes
 from attnspec.conformance.judge.expected import differ, differences, values_in_dialect
 from attnspec.conformance.judge.failure import Failure, Missing, Raised, code_of, lacks_of
 from attnspec.conformance.judge.refusal import Lacking, defined_call, gradient_lacking, judge_refusal
-from attnspec.conformance.verdict import CLASSES, OUTPUT_OF, Difference, Verdict
+from attnspec.conformance.verdict import CLASSES, OUTPUT_OF, Difference, Verdict, not_judged_in
 from attnspec.dtypes import SHORT, name_of
 from attnspec.operations.operation import primal
 from attnspec.reference.budget.arithmetic import PROFILES
@@ -188,7 +188,8 @@ def require_calls(backend: Backend, item: Item) -> None:
             needed |= {dtype for name, dtype in given if name not in LSES or dtype in SHORT}
     missing = sorted(needed - set(backend.dtypes))
     if missing:
-        raise Missing(f"{backend.name} has no {', '.join(missing)}", *(f"dtype {dtype}" for dtype in missing))
+        said = f"{backend.name} {not_judged_in(missing, backend.dtypes)}"
+        raise Missing(said, *(f"dtype {dtype}" for dtype in missing))
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from attnspec.backends.errors import BackendError
 from attnspec.conformance.outside import cut
 from attnspec.conformance.results import Footer, Header, Shard, Subject
 from attnspec.conformance.run.plan import WIDE, Outline, Selection, is_indexed, share
-from attnspec.conformance.verdict import OUTPUT_OF, Verdict, shown_declarations, to_json
+from attnspec.conformance.verdict import OUTPUT_OF, Verdict, not_judged_in, shown_declarations, to_json
 from attnspec.dtypes import SHORT
 from attnspec.operations.operation import primal
 
@@ -58,7 +58,7 @@ class Offer:
                 return None
         missing = [dtype for dtype in outline.dtypes if dtype not in self.dtypes]
         if missing:
-            return self._without(outline, f"has no {', '.join(missing)}", "dtype", missing)
+            return self._without(outline, not_judged_in(missing, self.dtypes), "dtype", missing)
         if not outline.calls or outline.related:  # a relation may need less than all of its calls
             return None
         return self._verdict_of_call(outline, *outline.calls[0])

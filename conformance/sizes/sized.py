@@ -14,7 +14,7 @@ from attnspec.backends.constraints import Constraints, fits
 from attnspec.case import SIZES, Provenance
 from attnspec.conformance.judge.failure import Missing
 from attnspec.conformance.traits import ARBITRARY, MORE_THAN, NOT_A_MULTIPLE, ONE_QUERY, SHARED
-from attnspec.conformance.verdict import Verdict
+from attnspec.conformance.verdict import Verdict, not_judged_in
 from attnspec.formula import Formula
 from attnspec.operations.operation import primal
 
@@ -68,7 +68,8 @@ class SizedCase:
     def require(self, backend: Backend) -> None:
         """Raise `Missing` if the backend does not offer the call, before its arrays are made."""
         if self.dtype not in set(backend.dtypes) & set(DTYPES):
-            raise Missing(f"{backend.name} has no {self.dtype}", f"dtype {self.dtype}")
+            said = not_judged_in([self.dtype], backend.dtypes)
+            raise Missing(f"{backend.name} {said}", f"dtype {self.dtype}")
         missing = [name for name in self.named if not backend.has(self.operation, name)]
         if missing:
             lacks = [f"argument {name}" for name in missing]
