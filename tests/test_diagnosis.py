@@ -54,7 +54,7 @@ def names(found: Diagnosis | None) -> list[str]:
         "lse_to_base_two",
         "groups_of_three_by_halves",
         "keys_past_sixty_four_dropped",
-        "scale_of_the_depth_64",
+        "constant_scale",
         "kept_weights_left_as_they_are",
     ],
 )
@@ -86,8 +86,23 @@ def test_of_one_depth_a_constant_and_a_power_of_the_depth_are_both_named(more, b
         return Case(f"own-{number}-{depth}", "", "scores", "attention", ("SOFT-1",), arguments, group="own")
 
     calls = [*(called(n) for n in range(4)), *(called(n, scale=0.5) for n in range(4, 8))]
-    found = diagnose(entry("scale_of_the_depth_64").backend(), calls, GALLERY)
-    assert {*found.names} == {"scale_of_the_depth_64"} | both
+    found = diagnose(entry("constant_scale").backend(), calls, GALLERY)
+    assert {*found.names} == {"constant_scale"} | both
+
+
+@pytest.mark.parametrize(
+    ("number", "said"), [(0.25, "0.25"), (0.1, "0.1"), (3.7, "3.7"), (128**-0.5, "0.0883883")]
+)
+def test_a_constant_scale_is_named_with_its_number(number, said):
+    def constant(call):
+        return number if call.scale is None else STEPS["factor"](call)
+
+    arrays = np.random.default_rng(0).normal(size=(3, 2, 5, 40))
+    arguments = dict(zip(("query", "key", "value"), arrays, strict=True))
+    deep = Case("own-deep", "", "scores", "attention", ("SOFT-1",), arguments, group="own")
+    found = diagnose(replace(entry("plain"), steps={"factor": constant}).backend(), [*PROBES, deep], GALLERY)
+    assert names(found) == ["constant_scale"]
+    assert f"(Take a constant scale of {said}, whatever the depth; SCORE-2)" in diagnosis_text(found)
 
 
 @pytest.mark.parametrize("name", ["plain", "tiles_with_a_running_maximum", "everything_in_float64"])
@@ -254,6 +269,13 @@ def test_the_widest_dtype_in_which_a_value_is_wrong_is_asked(wrong, asked):
     ]
     ((_, cases),) = cases_to_diagnose(verdicts)
     assert {case.rpartition("-")[2] for case, _ in cases} == {asked}
+
+
+def test_the_deepest_call_is_among_those_asked_for():
+    deep = fail(1, "SCORE-2", "no scale", name="deep", sizes=(1, 1, 1, 2, 2, 64, 8))
+    many = [*fail(51, "SCORE-2", "no scale"), *deep, *fail(99, "SCORE-2", "no scale", name="flat"), *ok(60)]
+    ((_, cases),) = cases_to_diagnose(many)
+    assert deep[0].case in dict(cases)
 
 
 def test_each_cause_has_its_own_failing_calls_and_its_diagnosis():

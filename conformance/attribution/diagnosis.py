@@ -24,6 +24,7 @@ import numpy as np
 from attnspec import Case, find_rule
 from attnspec.backends import DTYPES, Backend, Broken, Unsupported
 from attnspec.conformance import traits
+from attnspec.conformance.attribution.constant import with_constant
 from attnspec.conformance.attribution.finding import Diagnosis, Twin
 from attnspec.conformance.attribution.resemblance import APART, EDGES, CallCounts, Tally
 from attnspec.conformance.attribution.sample import FEWEST_CASES
@@ -86,7 +87,7 @@ class Gallery:
 
     def outputs(self, entry: Entry, case: Case) -> Outputs | None:
         """Return the outputs of an entry, or None if it raises."""
-        key = entry.name, case.name
+        key = f"{entry.name} {entry.sentence}", case.name
         if key not in self._outputs:
             if len(self._outputs) >= _MOST_KEPT:  # these are arrays of thousands of calls
                 self._outputs.clear()
@@ -110,9 +111,10 @@ class Gallery:
         """Make the backend of an entry, a new one for each call if the entry remembers earlier calls."""
         if entry.kind == _REMEMBERS:
             return entry.backend()
-        if entry.name not in self._backends:
-            self._backends[entry.name] = entry.backend()
-        return self._backends[entry.name]
+        key = f"{entry.name} {entry.sentence}"
+        if key not in self._backends:
+            self._backends[key] = entry.backend()
+        return self._backends[key]
 
 
 #: The traits of a call, its case, and the outputs of the backend.
@@ -163,7 +165,7 @@ def tally_entries(
     counts = CallCounts.of([kinds for kinds, *_ in failing], [kinds for kinds, *_ in passing])
     if len(failing) < (_FEWEST if len(passing) < _PASSING else 1):
         return [], counts
-    tallies = [Tally(entry) for entry in gallery.entries]
+    tallies = [Tally(with_constant(entry, failing)) for entry in gallery.entries]
     # Failing calls exclude most entries at once. Plain calls exclude more entries, and small ones are faster.
     calls = [(bad, call) for bad, group in ((True, failing), (False, passing)) for call in group]
     calls.sort(key=lambda item: (not item[0], bool(item[1][0] & EDGES), count_numbers(item[1][1].calls)))

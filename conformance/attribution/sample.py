@@ -47,8 +47,12 @@ def cases_to_diagnose(
         ][:_MOST_OF_RULE]
         chosen = list(own)
         for bad, most in _MOST_DIAGNOSED[many].items():
-            names = [(verdict.case, verdict.group) for verdict in asked if verdict.bad == bad]
-            chosen += [name for name in names[:: -(-len(names) // most) or 1] if name not in own]
+            those = [verdict for verdict in asked if verdict.bad == bad]
+            # Without a great depth, a scale that rounds the depth up is a constant.
+            deepest = sorted(those, key=lambda verdict: -max(verdict.sizes[5:6], default=0))[:1]
+            some = (*deepest, *those[:: -(-len(those) // most) or 1])
+            names = dict.fromkeys((verdict.case, verdict.group) for verdict in some)
+            chosen += [name for name in names if name not in own]
         yield cause.rule, chosen
 
 

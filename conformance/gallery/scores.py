@@ -9,6 +9,8 @@ from attnspec.reference.call import Step
 from attnspec.reference.errors import is_number
 from attnspec.reference.notation import Attention
 
+#: The constant of an entry, for which a diagnosis takes that of a backend.
+CONSTANT = 0.125
 _LN2, _LOG2E = float(np.log(2)), float(1 / np.log(2))
 
 ENTRIES = rows(
@@ -23,9 +25,9 @@ ENTRIES = rows(
     ("scale_without_the_root", "factor", "SCORE-2", "K",
      lambda call: 1 / call.query.shape[-1] if call.scale is None else base.factor(call),
      "Divide by the depth."),
-    ("scale_of_the_depth_64", "factor", "SCORE-2", "K",
-     lambda call: 0.125 if call.scale is None else base.factor(call),
-     "Take 1/8, the default of a depth of 64, for every depth."),
+    ("constant_scale", "factor", "SCORE-2", "K",
+     lambda call: CONSTANT if call.scale is None else base.factor(call),
+     f"Take a constant scale of {CONSTANT}, whatever the depth."),
     ("scale_of_zero_is_the_default", "factor", "SCORE-3", "K",
      lambda call: base.factor(call.but(scale=call.scale or None)),
      "Ask whether a scale is given by asking whether it is true."),
