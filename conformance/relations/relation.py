@@ -8,7 +8,7 @@ from attnspec import Case
 from attnspec.backends import Backend
 from attnspec.conformance.judge.call import observe
 from attnspec.conformance.judge.cause import SHAPE_RULES
-from attnspec.conformance.judge.failure import Failure
+from attnspec.conformance.judge.failure import Failure, Missing
 from attnspec.conformance.judge.judge import require_calls, settle
 from attnspec.conformance.judge.traits import numbers, traits_of_relation
 from attnspec.conformance.verdict import OUTPUT_OF, Difference, Verdict, rules_with_outputs
@@ -73,8 +73,10 @@ class Relation:
         return numbers(self.calls)
 
     def require(self, backend: Backend) -> None:
-        """Raise `Missing` if the backend does not offer the calls."""
+        """Raise `Missing` if the backend does not offer the calls, or has none of their operations."""
         require_calls(backend, self)
+        if not backend.cases and not any(backend.function(case.operation) for case in self.calls):
+            raise Missing(f"{backend.name} has no {self.operation}", f"operation {self.operation}")
 
     def applicable_rules(self, backend: Backend) -> tuple[str, ...]:
         """Leave out rules about outputs that the backend does not return."""

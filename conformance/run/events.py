@@ -59,6 +59,8 @@ class Offer:
         missing = [dtype for dtype in outline.dtypes if dtype not in self.dtypes]
         if missing:
             return self._without(outline, not_judged_in(missing, self.dtypes), "dtype", missing)
+        if outline.related and not any(operation in self.functions for operation, _ in outline.calls):
+            return self._without_operation(outline, outline.calls[0].operation)
         if not outline.calls or outline.related:  # a relation may need less than all of its calls
             return None
         return self._verdict_of_call(outline, *outline.calls[0])
