@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from math import isfinite
 
+from attnspec import OPERATIONS
 from attnspec.conformance import traits
 from attnspec.conformance.attribution.common import traits_of
 from attnspec.conformance.attribution.exceptions import exception_key, never_returns
@@ -127,11 +128,23 @@ def cause_lines(finding: Finding) -> Iterator[str]:
         yield f"all failures are within the budget of {finding.precision}: some step may be computed in it"
     for common in (finding.common, *finding.further):
         yield from _common_line(common)
+    yield from _single_line(finding)
     yield from _start_lines(finding)
     yield from _limit_line(finding)
     yield from _result_lines(finding)
     if finding.kind != "refused":
         yield from (f"also: {text}" for text in _other_exceptions(finding.failures))
+
+
+def _single_line(finding: Finding) -> Iterator[str]:
+    """Say the options and the sizes of the one call that fails, of which any may be the cause."""
+    verdict = finding.verdict
+    if len(finding.failures) != 1 or not verdict.sizes or verdict.operation not in OPERATIONS:
+        return
+    options = [trait for trait in verdict.traits if trait in OPERATIONS[verdict.operation].options]
+    given = " and ".join(map(trait_text, options)) or "without options"
+    queries, keys = verdict.sizes[3:5]
+    yield f"fails: one call {given}, of {queries} queries and {keys} keys"
 
 
 def _start_lines(finding: Finding) -> Iterator[str]:
