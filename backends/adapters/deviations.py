@@ -8,6 +8,7 @@ from attnspec.backends.adapters.conditions import (
     has_overflowing_score,
     has_repeated_batch_entry,
     has_row_of_minus_infinity,
+    rows_of_nan,
     rows_with_overflow,
     rows_without_keys,
     with_broadcast_batch,
@@ -15,6 +16,9 @@ from attnspec.backends.adapters.conditions import (
 )
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.outcome import OtherCall, Special, row_elements
+
+#: The elements that may be NaN where masks are added, for a configuration to name.
+elements_with_overflow, elements_of_nan = row_elements(rows_with_overflow()), row_elements(rows_of_nan)
 
 
 def bias_overflow(source: str, working: str = "float32", rules: tuple[str, ...] = ("MASK-12",)) -> Deviation:

@@ -14,6 +14,7 @@ from attnspec.conformance.attribution.finding import Common, Diagnosis, Finding
 from attnspec.conformance.attribution.precision import PRECISE, TRACES, absolute_error
 from attnspec.conformance.outside import one_line, plain
 from attnspec.conformance.render.reproduction import check_command
+from attnspec.conformance.render.shared import declaration_lines
 from attnspec.conformance.render.text import details, exception, title, with_title
 from attnspec.conformance.verdict import BATCH, Raise, Verdict
 from attnspec.dtypes import DTYPES
@@ -107,7 +108,8 @@ _LIMITS = {traits.SHARED: 'heads = "equal"', traits.OTHER_DEPTH: 'value_depth = 
 def finding_details(finding: Finding, most: int | None = None) -> str:
     """Describe a finding without its title."""
     named = [diagnosis_text(finding.diagnosis)] if finding.diagnosis else []
-    text = details(finding.verdict, finding.seed, [*named, *cause_lines(finding)], other_lines(finding, most))
+    others = [*other_lines(finding, most), *declaration_lines(finding.failures)]
+    text = details(finding.verdict, finding.seed, [*named, *cause_lines(finding)], others)
     for pair in filter(None, finding.names.split(",")):
         ours, _, own = pair.partition("=")
         text = text.replace(f"`{ours}`", f"`{ours}` (`{own}`)", 1)

@@ -1,0 +1,56 @@
+"""Deviations that a failing function shares with libraries: who has them, and how to declare them."""
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache
+from math import isnan
+from pathlib import Path
+
+import attnspec
+from attnspec.conformance.verdict import Verdict
+
+#: A rule, what the names of its cases have, the end of the names of the findings, and the elements that are
+#: NaN, by their name in `attnspec.backends.adapters.deviations`.
+_SHARED = (
+    ("MASK-12", "finite-garbage", "_overflow", "elements_with_overflow"),
+    ("MASK-6", "query-that-is-none", "masked_nan_query", "elements_of_nan"),
+)
+_ROW = re.compile(r"\| \d+ \| \[([A-Z]+-\d+)\] \| ([^|]+) \| ([^|]+) \| \[([^\]]+)\]")
+
+
+def declaration_lines(failures: Sequence[Verdict]) -> Iterator[str]:
+    """Yield the declaration of failures that are, all of them, NaN where libraries have it too."""
+    found = {_place(verdict) for verdict in failures}
+    if None in found:
+        return
+    shared = [(entry, _known(entry[0], entry[2])) for entry in _SHARED if entry in found]
+    for _, (_, reason, names) in shared:
+        yield f"known: {names} have this deviation: {reason}"
+    place = failures[0].backend.partition("?")[0]
+    yield f'to declare it, add to attnspec.toml (a new one begins with [backend] and function = "{place}"):'
+    for (rule, *_, elements), (source, reason, _) in shared:
+        where = f"attnspec.backends.adapters.deviations:{elements}"
+        yield "    [[backend.deviations]]"
+        yield f'    rules = ["{rule}"]'
+        yield f'    reason = "{reason}"'
+        yield f'    source = "{source}"'
+        yield f'    outcome = {{ kind = "Special", where = "{where}" }}'
+
+
+def _place(verdict: Verdict) -> tuple[str, str, str, str] | None:
+    """Return the entry of a failure, if it is NaN in place of a number in a case of a shared deviation."""
+    off = verdict.difference
+    if verdict.operation != "attention" or verdict.dtype == "float16":  # its scores overflow elsewhere
+        return None
+    if off is None or not isinstance(off.got, float) or not isnan(off.got):
+        return None
+    return next((x for x in _SHARED if x[0] == verdict.main_rule and x[1] in verdict.case), None)
+
+
+@cache
+def _known(rule: str, end: str) -> tuple[str, str, str]:
+    """Return the source, the reason and the libraries of a deviation, from the table of the dialects."""
+    text = Path(attnspec.__file__).with_name("dialects.md").read_text(encoding="utf-8")
+    rows = [row for row in _ROW.findall(text) if row[0] == rule and row[3].endswith(end)]
+    _, reason, _, source = rows[0]
+    return source, reason, ", ".join(dict.fromkeys(name for row in rows for name in row[2].split(", ")))

@@ -1,0 +1,53 @@
+"""What a report says of a deviation that libraries share is a declaration with which the function passes."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+from click.testing import CliRunner
+from made_verdicts import NAN, OFF, fail
+
+from attnspec.conformance.cli.main import main
+from attnspec.conformance.render.shared import declaration_lines
+
+ADDED = """
+import numpy as np
+
+
+def attention(query, key, value, *, scale=None, mask=None):
+    scale = query.shape[-1] ** -0.5 if scale is None else scale
+    groups = query.shape[-3] // key.shape[-3] if query.ndim > 2 and key.shape[-3] else 1
+    key, value = (np.repeat(x, groups, axis=-3) if groups > 1 else x for x in (key, value))
+    with np.errstate(all="ignore"):
+        scores = np.einsum("...ld,...sd->...ls", query, key) * np.asarray(scale, query.dtype)
+        if mask is not None:
+            scores = scores + np.where(mask, 0, -np.inf).astype(scores.dtype)
+        top = scores.max(axis=-1, keepdims=True, initial=-np.inf)
+        weights = np.exp(scores - np.where(top == -np.inf, 0, top))
+        total = weights.sum(axis=-1, keepdims=True)
+        return (weights / np.where(total == 0, 1, total) @ value).astype(query.dtype)
+"""
+
+
+@pytest.mark.usefixtures("here_beside_tests")
+def test_with_the_declaration_that_is_printed_a_mask_that_is_added_passes():
+    Path("added.py").write_text(ADDED)
+    words = ["check", "./added.py:attention", "--quick", "--rule", "MASK-12", "--rule", "MASK-6"]
+    run = CliRunner().invoke(main, words)
+    assert run.exit_code == 1, run.output
+    assert "known: torch-sdpa, torch-math, torch-flash" in run.output
+    (begin,) = re.findall(r"to declare it, add .* begins with (.*) and (.*)\):", run.output)
+    entries = re.search(r"^    \[\[backend.*?(?=^\S|^$)", run.output, re.DOTALL | re.MULTILINE)[0]
+    Path("attnspec.toml").write_text("\n".join([*begin, dedent(entries)]))
+    run = CliRunner().invoke(main, ["check", *words[2:]])
+    assert run.exit_code == 0, run.output
+
+
+def test_nothing_is_known_of_other_failures():
+    (known,) = fail(1, "MASK-12", name="masking-finite-garbage", operation="attention", difference=NAN)
+    assert next(declaration_lines([known])).startswith("known: torch-sdpa")
+    others = ({"difference": OFF}, {"rule": "SOFT-1"}, {"case": "masking"}, {"dtype": "float16"})
+    for fields in ({"operation": "paged_attention"}, *others):
+        assert [*declaration_lines([known, replace(known, **fields)])] == [], fields
