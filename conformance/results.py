@@ -37,6 +37,7 @@ class Subject:
     constraints: str = ""  # those that no case is generated to fit
     options: str = ""  # those that its functions have, with commas between them
     names: str = ""  # its own names of arguments, such as ``mask=attn_mask``, with commas between them
+    declares: str = ""  # what shows its variants and deviations in verdicts, with commas between them
 
 
 @dataclass(frozen=True)

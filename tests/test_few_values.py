@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from attnspec.backends import describe
+from attnspec.backends import describe, load
 from attnspec.conformance.attribution.report import Report
 from attnspec.conformance.render.summary import backend_headline, backend_lines
 from attnspec.conformance.results import Header, Run, Shard, Subject, gather, join_shards
@@ -117,3 +117,16 @@ def test_the_options_of_a_backend_are_those_of_its_functions():
         raise NotImplementedError
 
     assert subject_of("k", describe(attention)).options == "scale,window"
+
+
+@pytest.mark.parametrize("part", ["quick", "smoke", "whole"])
+def test_a_declaration_that_no_call_of_a_part_reaches_is_called_not_verified(part):
+    backend = replace(
+        load("numpy-portable"), dialect={"GRAD-10": "nan", "MASK-6": "nan", "MASK-3": "bottom-right"}
+    )
+    subject = replace(SUBJECT, declares=subject_of("k", backend).declares)
+    shown = replace(PASS, status="deviation", rule="MASK-3", variant="bottom-right")
+    run = run_of((PASS, 20), (shown, 1), (replace(PASS, status="fail", rule="MASK-6"), 1), part=part)
+    report = Report(gather([replace(run, subjects=[subject])]))
+    said = "declared, not verified: no call of this run shows GRAD-10"
+    assert (said in [*backend_lines(report, subject)]) == (part != "whole"), "of a whole run it is an error"

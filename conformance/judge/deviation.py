@@ -250,18 +250,22 @@ def as_deviation(verdict: Verdict, deviations: Sequence[Deviation], rule: str, *
     )
 
 
-def not_shown(backend: Backend, shown: Collection[str]) -> list[Verdict]:
-    """Return an error for each variant, deviation and claim that a complete run did not show.
-
-    A claim is shown by a case that judges its rule.
-    """
-    declared: Mapping[str, tuple[str, str]] = {
+def declarations(backend: Backend) -> Mapping[str, tuple[str, str]]:
+    """Return the rule of each declared variant and deviation, and the words for it, by what shows it."""
+    return {
         **dict(_variants(backend)),
         **{
             deviation.id: (deviation.rules[0], f"the deviation ({deviation.reason})")
             for deviation in backend.deviations
         },
     }
+
+
+def not_shown(backend: Backend, shown: Collection[str]) -> list[Verdict]:
+    """Return an error for each variant, deviation and claim that a complete run did not show.
+
+    A claim is shown by a case that judges its rule.
+    """
     missing = []
     for rule in backend.claims:
         if f"{JUDGED}{rule}" not in shown:
@@ -269,7 +273,7 @@ def not_shown(backend: Backend, shown: Collection[str]) -> list[Verdict]:
             missing.append(
                 Verdict(backend.name, "", "", (rule,), "error", rule=rule, reason=reason, code="not shown")
             )
-    for key, (rule, what) in declared.items():
+    for key, (rule, what) in declarations(backend).items():
         if key not in shown:
             reason = f"{backend.name} declares {what}, and no case of a whole run shows it"
             missing.append(

@@ -28,7 +28,7 @@ from attnspec.conformance.render.finding import TRAITS
 from attnspec.conformance.render.text import brief
 from attnspec.conformance.results import Results, Subject
 from attnspec.conformance.traits import EMPTY, NOTHING
-from attnspec.conformance.verdict import Verdict
+from attnspec.conformance.verdict import Verdict, shown_declarations
 
 #: The largest number of rules that are named as missing for a level.
 _MOST_RULES = 6
@@ -293,7 +293,17 @@ def backend_lines(report: Report, subject: Subject, *, every: bool = True) -> It
         lines = [left_out_line(verdicts), gradients_line(verdicts), budget_line(verdicts)]
         if report.results.headers[0].part != "chosen":
             lines.append(dtypes_line(verdicts))
+        if report.results.headers[0].part in ("quick", "smoke"):  # of a whole run this is an error
+            lines.append(_not_verified_line(subject, verdicts))
         yield from filter(None, [*lines, time_line(verdicts)])
+
+
+def _not_verified_line(subject: Subject, verdicts: Sequence[Verdict]) -> str:
+    """Name the declarations that no call of a part of the suite has shown or refuted."""
+    seen = shown_declarations(verdicts) | {verdict.rule for verdict in verdicts if verdict.bad}
+    keys = [key for key in subject.declares.split(",") if key and seen.isdisjoint((key, key.split()[0]))]
+    named = f"declared, not verified: no call of this run shows {some(keys, _MOST_RULES)}"
+    return one_line(named) if keys else ""
 
 
 def _is_judged(report: Report, subject: Subject) -> bool:

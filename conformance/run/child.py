@@ -25,7 +25,7 @@ from attnspec.backends.constraints import ANY, Constraints
 from attnspec.backends.program.serve import until_closed
 from attnspec.backends.user.signature import explain_unknown_parameters
 from attnspec.conformance.claim import class_of
-from attnspec.conformance.judge.deviation import not_shown
+from attnspec.conformance.judge.deviation import declarations, not_shown
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.outside import cut
 from attnspec.conformance.results import Subject
@@ -185,6 +185,7 @@ def subject_of(name: str, backend: Backend) -> Subject:
         backend.constraints.others,
         options,
         names,
+        ",".join(declarations(backend)),
     )
 
 
