@@ -8,7 +8,7 @@ import pytest
 from tests_support import backend_of
 
 from attnspec import Case, find_case
-from attnspec.backends import DTYPES, Backend, Unsupported, load
+from attnspec.backends import DTYPES, Backend, Unsupported, load, load_library
 from attnspec.conformance.gallery import entry
 from attnspec.conformance.judge import cause
 from attnspec.conformance.judge.call import call, observe
@@ -323,6 +323,22 @@ def test_a_layout_that_repeats_numbers_is_refused_for_other_numbers(layout):
             call(PORTABLE, "attention", arguments, {name: layout})
     for kind in OF_ANY_NUMBERS:
         call(PORTABLE, "attention", arguments, dict.fromkeys(arguments, kind))
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_arguments_that_are_shared_are_one_array_in_memory(library):
+    given = {}
+
+    def attention(query, key, value):
+        given.update(query=query, key=key, value=value)
+        return query
+
+    arguments = {name: np.ones((2, 3)) for name in ("query", "key", "value")}
+    backend = Backend("seeing", load_library(library), attention)
+    call(backend, "attention", arguments, {"key": "shared with query"})
+    query, key, value = map(np.asarray, given.values())
+    assert np.shares_memory(query, key)
+    assert not np.shares_memory(query, value)
 
 
 def test_a_figure_is_held_against_the_backend_too():

@@ -5,6 +5,7 @@ call shows this.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -133,6 +134,17 @@ def acting(
             acts = True
         chosen |= {name} if acts else set()
     return frozenset(chosen)
+
+
+def each_acts(operation: str, call: Mapping[str, Any], changes: Arguments) -> bool:
+    """Whether a call with any one of some changes differs by more than a number, or is refused."""
+    whole = results(operation, call)
+    for name, x in changes.items():
+        with suppress(ArgumentError), np.errstate(invalid="ignore"):
+            pairs = zip(whole, results(operation, {**call, name: x}), strict=True)
+            if not any((np.abs(a - b) > _EFFECT).any() for a, b in pairs):
+                return False
+    return True
 
 
 def results(operation: str, call: Mapping[str, Any]) -> tuple[Any, ...]:

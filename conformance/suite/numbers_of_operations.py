@@ -9,6 +9,7 @@ import numpy as np
 from attnspec import OPERATIONS
 from attnspec.conformance.judge.dtypes import in_dtype, is_real
 from attnspec.conformance.relations.nan import judge_elsewhere
+from attnspec.conformance.suite.alone import each_acts, results
 from attnspec.conformance.suite.drawn_stacks import Arguments, Random
 from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
 from attnspec.conformance.suite.whole_calls import ATTENDING, OTHERS, draw_with, whole_calls
@@ -79,13 +80,37 @@ def _laid(draw: Draw, layout: str, dtypes: tuple[str, ...]) -> Iterator[Call]:
     for place, operation in enumerate(OPERATIONS):
         rules = ("NUM-8", *(("GRAD-15",) if operation.endswith("_vjp") else ()))
         dtype = "float32" if operation in _PLAIN else dtypes[place % len(dtypes)]
-        for call in whole_calls(draw, operation, dtype, _TURNS * place):
+        suits = partial(_shows_strides, operation) if layout == "sliced" else bool
+        for call in whole_calls(draw, operation, dtype, _TURNS * place, suits):
             names = [name for name, x in call.items() if is_array(x) and x.ndim]
-            equal: Arguments = {}
+            changed: Arguments = {}
             if layout == "expanded":
                 names = [name for name in names if _may_be_equal(operation, name)]
-                equal = {name: _equal(call[name]) for name in names}
-            yield Call(call | equal, rules, operation=operation, layout=dict.fromkeys(names, layout))
+                changed = {name: _equal(call[name]) for name in names}
+            elif layout == "sliced" and operation in OTHERS:
+                small = (name for name in ("lengths", "sections") if name in names)
+                changed = {name: _not_one_last(call[name]) for name in small}
+            yield Call(call | changed, rules, operation=operation, layout=dict.fromkeys(names, layout))
+
+
+def _shows_strides(operation: str, call: Arguments) -> bool:
+    """Whether a call shows each of its arrays of integers or booleans that is read without its strides."""
+    few = {name: x for name, x in call.items() if is_array(x) and x.ndim and x.dtype.kind in "bi"}
+    read = {name: _without_strides(x) for name, x in few.items()}
+    equal = any(np.array_equal(x, read[name]) for name, x in few.items())  # often, and soon found
+    return not equal and each_acts(operation, call, dict(reversed(read.items())))
+
+
+def _without_strides(x: Any) -> Any:
+    """Read an array from the memory of `sliced`, which has a one behind each number."""
+    return np.stack([x, np.ones_like(x)], axis=-1).ravel()[: x.size].reshape(x.shape)
+
+
+def _not_one_last(x: Any) -> Any:
+    """Move one from a number to the last one, if this is equal to the ones between them."""
+    if x[-1] != 1:
+        return x
+    return np.array([*x[:-2], x[-2] - 1, 2], x.dtype)
 
 
 def _may_be_equal(operation: str, name: str) -> bool:
@@ -128,11 +153,17 @@ def every_kind_of_number_is_moved(draw: Draw, operation: str) -> Iterator[Yielde
 def minus_infinity_in_bias_and_sinks(draw: Draw) -> Iterator[Yielded]:
     """Some rows have a bias of minus infinity at each key, and some heads a sink of minus infinity."""
     for place, operation in enumerate(ATTENDING):
-        call = draw_with(draw, operation, "float32", "bias", "sinks", index=place)
+        suits = partial(_reaches_rows, operation)
+        call = draw_with(draw, operation, "float32", "bias", "sinks", index=place, suits=suits)
         call["bias"][[*_EMPTY], :] = call["bias"][:, 1] = -np.inf
         call["sinks"][0] = -np.inf
         rules = ("MASK-2", "SOFT-5", *(("STACK-2",) if OPERATIONS[primal(operation)].layers else ()))
         yield Call(call, rules, operation=operation)
+
+
+def _reaches_rows(operation: str, call: Arguments) -> bool:
+    """Whether the rows that a bias leaves without a key have some before, in the head without a sink."""
+    return bool(results(operation, call)[0][..., 0, [*_EMPTY], :].any())
 
 
 #: The operations whose arrays have one batch axis at most elsewhere, and that are no form.

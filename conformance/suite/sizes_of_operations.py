@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from math import prod
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 from attnspec import OPERATIONS
 from attnspec.case import Misuse
 from attnspec.conformance.judge.layout import SHARED
-from attnspec.conformance.suite.alone import results
+from attnspec.conformance.suite.alone import each_acts, results
 from attnspec.conformance.suite.drawn_stacks import Arguments, Sizes, draw_call
 from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
 from attnspec.conformance.suite.numbers_of_operations import with_two_axes
@@ -134,14 +135,20 @@ def is_valid(operation: str, call: Mapping[str, Any]) -> bool:
 def axes_that_broadcast(draw: Draw) -> Iterator[Yielded]:
     """Masks and biases of a call are equal for all heads, queries or keys, or for all but the keys."""
     for place, operation in enumerate(name for name in OPERATIONS if primal(name) not in STACKS):
-        calls = whole_calls(draw, operation, "float32", _TURNS * place)
-        found = (
-            (call, _masks_and_biases(operation, call))
-            for call in (*calls, _with_mask(draw, operation, calls[0]))
-        )
-        call, wide = next(((call, wide) for call, wide in found if wide), ({}, {}))
-        for narrow in _narrowed(operation, wide, bound(operation, call)[0].batch or () if wide else ()):
-            yield Call(call | narrow, operation=operation)
+        calls = whole_calls(draw, operation, "float32", _TURNS * place, partial(_shows_each, operation))
+        narrowed = (_narrowed(operation, call) for call in (*calls, _with_mask(draw, operation, calls[0])))
+        for call in next((calls for calls in narrowed if calls), ()):
+            yield Call(call, operation=operation)
+
+
+def _shows_each(operation: str, call: Arguments) -> bool:
+    """Whether a mask or bias that is ignored changes the results, however it broadcasts."""
+    names = _masks_and_biases(operation, call)
+    for own in _narrowed(operation, call):
+        ignored = {name: np.full_like(own[name], own[name].dtype == bool) for name in names}
+        if not each_acts(operation, own, ignored):
+            return False
+    return True
 
 
 def _with_mask(draw: Draw, operation: str, call: Mapping[str, Any]) -> Arguments:
@@ -160,11 +167,18 @@ def _masks_and_biases(operation: str, call: Mapping[str, Any]) -> Arguments:
     return {name: x for name, x in wide.items() if x.dtype.kind in "bf"}
 
 
-def _narrowed(operation: str, wide: Arguments, batch: tuple[int, ...]) -> Iterator[Arguments]:
+def _narrowed(operation: str, call: Arguments) -> list[Arguments]:
+    """Make the masks and biases of a call narrow in each way."""
+    wide = _masks_and_biases(operation, call)
+    batch = (bound(operation, call)[0].batch or ()) if wide else ()
+    return [call | narrow for narrow in _narrow(operation, wide, batch)]
+
+
+def _narrow(operation: str, wide: Arguments, batch: tuple[int, ...]) -> Iterator[Arguments]:
     """Yield arrays with an axis of 1, in turn; of the keys alone; and of the entries and the keys."""
     for turn in range(3 if wide else 0):  # the last three axes
         axes = {name: -1 - (index + turn) % min(3, x.ndim) for index, (name, x) in enumerate(wide.items())}
-        yield {name: wide[name].take([0], axis) for name, axis in axes.items()}
+        yield {name: wide[name].take([-1], axis) for name, axis in axes.items()}
     rows = {name: x[(0,) * (x.ndim - 1)] for name, x in wide.items()}
     if rows:
         yield rows

@@ -30,17 +30,28 @@ OTHERS = tuple(name for name in OPERATIONS if name not in ATTENDING)
 _SIZES = Sizes(queries=(3, 2), keys=(7, 5), heads=(2, 1), encoding="int8", listed=9)
 #: A step between codes of 8 bits.
 _STEP = 1 / 16
-#: How often a call of lists of blocks is drawn, which may have a mask of blocks instead.
-_MOST_DRAWS = 40
+#: How often a call is drawn. One of lists of blocks may have a mask of blocks instead.
+_MOST_DRAWS = 200
+#: Whether a call serves a group.
+Suits = Callable[[Arguments], bool]
 
 
-def draw_with(draw: Draw, operation: str, dtype: str, *options: str, index: int = 0) -> Arguments:
+def draw_with(
+    draw: Draw, operation: str, dtype: str, *options: str, index: int = 0, suits: Suits = bool
+) -> Arguments:
     """Draw a call of an operation that attends, with some options of `drawn_stacks`."""
-    return _draw(draw, operation, index, "block_mask", lambda *given: draw_call(*given, *options), dtype)
+    make = lambda *given: draw_call(*given, *options)  # noqa: E731  # for one use
+    return _draw(draw, operation, index, "block_mask", make, dtype, suits)
 
 
 def _draw(
-    draw: Draw, operation: str, index: int, without: str, make: Callable[..., Arguments], dtype: str
+    draw: Draw,
+    operation: str,
+    index: int,
+    without: str,
+    make: Callable[..., Arguments],
+    dtype: str,
+    suits: Suits,
 ) -> Arguments:
     """Draw a call of the forms of an operation, and make it one of the operation."""
     random = np.random.default_rng(draw.number(index))
@@ -48,7 +59,7 @@ def _draw(
     for _ in range(_MOST_DRAWS):
         call = make(random, dtype, layers_of(operation), sizes)
         own = of_operation(random, operation, call)
-        if without not in own and results(operation, own)[0].any():
+        if without not in own and suits(own) and results(operation, own)[0].any():
             break
     return own
 
@@ -89,12 +100,17 @@ def draw_cotangents(random: Random, operation: str, call: Arguments) -> Argument
     }
 
 
-def whole_calls(draw: Draw, operation: str, dtype: str, index: int = 0) -> tuple[Arguments, ...]:
-    """Draw valid calls of an operation in a dtype that together have each of its arguments."""
+def whole_calls(
+    draw: Draw, operation: str, dtype: str, index: int = 0, suits: Suits = bool
+) -> tuple[Arguments, ...]:
+    """Draw valid calls of an operation in a dtype that together have each of its arguments.
+
+    Those of an operation that attends are drawn again until they suit.
+    """
     if operation in OTHERS:
         return tuple(in_dtype(deepcopy(call), dtype) for call in _of_groups(operation, draw.seed))
     calls = [
-        _draw(draw, operation, index + turn, without, partial(_together, together), dtype)
+        _draw(draw, operation, index + turn, without, partial(_together, together), dtype, suits)
         for turn, (together, without) in enumerate((("offsets", "block_mask"), ("positions", "block_counts")))
     ]
     if "new_key" in OPERATIONS[operation].arguments:
