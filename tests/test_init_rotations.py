@@ -1,5 +1,6 @@
 """What `attnspec init` says and prints for kernels that rotate queries and keys themselves."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -44,6 +45,14 @@ def test_the_wrapper_of_a_rotation_runs_as_it_is_printed(positions, status):
     assert run.exit_code == status, run.output
 
 
+ROPE = """
+from attnspec import reference
+
+
+def turn(features, *, offset=0, base=10000.0, interleaved=False):
+    options = {"offset": offset, "base": base, "interleaved": interleaved}
+    return reference.rotary(features, **options, dtype=features.dtype)
+"""
 BY_BASE = """
 from attnspec.reference import attention, rotary
 
@@ -70,4 +79,10 @@ def test_a_rotation_by_a_base_inside_is_said(first, interleaved, said):
     sys.modules.pop("based", None)
     run = CliRunner().invoke(main, ["init", "./based.py:kernel"])
     assert run.exit_code == 0, run.output
-    assert said in Path("attnspec.toml").read_text()
+    text = Path("attnspec.toml").read_text()
+    assert said in text
+    operation = re.search(r"the rotation of `features` alone, with (operation = \S+)", text)[1]
+    Path("rope.py").write_text(ROPE)
+    Path("attnspec.toml").write_text(f'[backend]\nfunction = "./rope.py:turn"\n{operation}\n')
+    run = CliRunner().invoke(main, ["check", "--smoke"])
+    assert run.exit_code == 0, run.output

@@ -34,6 +34,12 @@ def attention({signature}):
     return {function}({arguments})
 """
 
+#: What can be judged of a kernel that rotates and attends in one call, which no operation does.
+_INSTEAD = (
+    "no operation rotates and attends in one call: judge a function of it that takes rotated queries and "
+    'keys, and the rotation of `features` alone, with operation = "rotary"'
+)
+
 
 def rotation_by_base(
     function: Callable[..., Any], arrays: Mapping[str, Any], agrees: Callable[[Mapping[str, Any]], bool]
@@ -57,8 +63,8 @@ def rotation_by_base(
         }
         if agrees({**arrays, **turned}):
             seen = f"it rotates queries and keys (pairs of {kind}, {place})"
-            return f"; {own}: {seen}, and is right apart from this: judge it without the rotation"
-    return f"; {own} promises a rotation of queries and keys, which no case expects: judge it without it"
+            return f"; {own}: {seen}, and is right apart from this; {_INSTEAD}"
+    return f"; {own} promises a rotation of queries and keys, which no case expects; {_INSTEAD}"
 
 
 def wrapper_of_angles(
