@@ -223,6 +223,12 @@ def _known_parameters(function: Callable[..., Any]) -> frozenset[str]:
     return frozenset(inspect.signature(function).parameters)
 
 
+def results_of(returned: Any, count: int) -> Any:
+    """Return the results of a call that has so many: one may be alone, or in a tuple or list (SHAPE-10)."""
+    packed = isinstance(returned, tuple | list) and len(returned) == 1
+    return [returned] if count == 1 and not packed else returned
+
+
 def gradients_of(
     function: Callable[..., Any], library: Library, operation: str = "attention_vjp"
 ) -> Callable[..., Any] | None:

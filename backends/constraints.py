@@ -11,6 +11,8 @@ from attnspec.operations import Argument
 from attnspec.operations.letters import BATCH, HEADS
 from attnspec.operations.operation import primal
 
+#: The constraint of an implementation that takes one call at a time (ERR-13), which no case is about.
+SERIAL = "serial"
 #: Stands before the suffix in the names of cases that are generated to fit.
 FITTED = "+"
 
@@ -18,7 +20,7 @@ _OPERATION = OPERATIONS["attention"]
 _SUFFIX = re.compile(
     r"(?!$)(a[34])?(-?d[1-9]\d*(\.[1-9]\d*)*)?(-?l[1-9]\d*)?(-?s[1-9]\d*)?(-?equal(\.(heads|depths|lengths))+)?(-?always(\.\w+)+)?"
     r"(-?one\.query)?(-?scales\.\w+)?(-?encoding\.\w+)?(-?lists\.key)?(-?window\.(both|left))?"
-    r"(-?bias\.query)?(-?slopes\.(start|end))?"
+    rf"(-?bias\.query)?(-?slopes\.(start|end))?(-?{SERIAL})?"
 )
 
 
@@ -130,7 +132,7 @@ class Constraints:
         parts |= {"window": "sides", "bias": "any", "slopes": ""}
         if not _SUFFIX.fullmatch(suffix):
             raise ValueError(f"case: expected a suffix such as +d64.128-s16, got +{suffix}")
-        for part in suffix.split("-"):
+        for part in suffix.removesuffix(SERIAL).strip("-").split("-") if suffix != SERIAL else ():
             if part.startswith(("one.", "scales.", "encoding.", "lists.", "window.", "bias.", "slopes.")):
                 parts[part.partition(".")[0]] = part.partition(".")[2]
             elif part.startswith("always"):

@@ -45,7 +45,9 @@ def class_of(name: str, backend: "Backend") -> str:
         return "files"
     if plain.startswith(PROGRAM) or any(getattr(function, "program", False) for function in functions):
         return "program"
-    as_it_is = ":" in plain and not any(hasattr(function, "convention") for function in functions)
+    conventions = [function.convention for function in functions if hasattr(function, "convention")]
+    # An empty one passes the options that a function requires, and adapts nothing.
+    as_it_is = ":" in plain and all(convention == type(convention)() for convention in conventions)
     return "function" if as_it_is or plain in PORTABLE else "adapted"
 
 

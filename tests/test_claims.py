@@ -18,10 +18,12 @@ from attnspec.backends.check import check_backend
 from attnspec.backends.constraints import Constraints
 from attnspec.backends.outcome import Bound
 from attnspec.backends.program.protocol import parse_handshake
+from attnspec.backends.user.function import backend_of
+from attnspec.backends.user.settings import Settings
 from attnspec.conformance import check
 from attnspec.conformance.attribution.levels import rule_results
 from attnspec.conformance.attribution.report import Outcome, Report
-from attnspec.conformance.claim import CLASSES, FIELDS, claim_of, read_claim
+from attnspec.conformance.claim import CLASSES, FIELDS, claim_of, class_of, read_claim
 from attnspec.conformance.gallery import entry
 from attnspec.conformance.judge.call import without
 from attnspec.conformance.judge.deviation import not_shown
@@ -31,6 +33,7 @@ from attnspec.conformance.render.screen import screen
 from attnspec.conformance.render.summary import missing_rules
 from attnspec.conformance.render.text import verdict_text
 from attnspec.conformance.results import Header, Results, Subject
+from attnspec.conformance.run.child import subject_of
 from attnspec.conformance.suite import find
 from attnspec.conformance.verdict import Verdict, shown_declarations
 
@@ -319,20 +322,44 @@ CALLS = LINE.rpartition("/")[2].partition(" ")[0]
 def test_a_claim_lists_the_constraints_of_the_product():
     limits = Constraints(depths=(8, 64), multiple=(1, 16), heads="equal", one_query=True)
     fitted = replace(PASS, case=f"scores-fitted-1+{limits.suffix}-float32")
-    others = Constraints(bias_dtype="query", slopes="start").others
+    others = Constraints(bias_dtype="query", slopes="start")
+    serial = subject_of("m:f", replace(PORTABLE, constraints=others, concurrent=False)).constraints
     line, plain, other = (
         claim_of(Report(perfect(*more, subjects=(subject,))), subject).replace("=1;", "=2026.11.25;")
         for more, subject in (
             ((fitted,), replace(SUBJECT, kind="function")),
             ((), replace(SUBJECT, kind="function")),
-            ((fitted,), replace(SUBJECT, kind="function", constraints=others)),
+            ((fitted,), replace(SUBJECT, kind="function", constraints=serial)),
         )
     )
     assert "; constraints=d8:64,s16,equal:heads,one:query; profile" in line
     assert read_claim(line)["constraints"] == ["d8:64", "s16", "equal:heads", "one:query"]
     assert "; constraints=none; " in plain
-    assert "; constraints=d8:64,s16,equal:heads,one:query,bias:query,slopes:start; " in other
-    assert read_claim(other)["constraints"][-2:] == ["bias:query", "slopes:start"]
+    assert "; constraints=d8:64,s16,equal:heads,one:query,bias:query,slopes:start,serial; " in other
+    assert read_claim(other)["constraints"][-3:] == ["bias:query", "slopes:start", "serial"]
+
+
+@pytest.mark.parametrize("concurrent", [True, False])
+def test_a_claim_says_that_calls_are_made_one_at_a_time(concurrent):
+    subject = subject_of(SUBJECT.name, replace(PORTABLE, concurrent=concurrent))
+    line = claim_of(Report(perfect(subjects=(subject,))), subject).replace("=1;", "=2026.11.25;")
+    assert read_claim(line)["constraints"] == ([] if concurrent else ["serial"])
+
+
+def test_a_function_that_requires_a_scale_is_one_and_reaches_core():
+    def attention(query, key, value, *, scale, mask=None):
+        return PORTABLE.attention(query, key, value, scale=scale, mask=mask)
+
+    subject = subject_of("m:f", backend_of("m:f", attention, Settings(), "numpy"))
+    assert subject.kind == "function"
+    axes = backend_of("m:f", attention, Settings(fields={"constraints": Constraints(axes=4)}), "numpy")
+    assert class_of("m:f", axes) == "adapted"
+    no_default = [
+        replace(verdict, status="unsupported") if verdict.rules == ("SCORE-2",) else verdict
+        for verdict in PERFECT.verdicts
+    ]
+    report = Report(replace(PERFECT, subjects=(subject,), verdicts=tuple(no_default)))
+    assert "core" in report.levels_reached(subject)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,8 @@ from tests_support import backend_of
 
 from attnspec import Case, find_case
 from attnspec.backends import DTYPES, Backend, Unsupported, load, load_library
+from attnspec.backends.user.adapter import adapt
+from attnspec.backends.user.convention import Convention
 from attnspec.conformance.gallery import entry
 from attnspec.conformance.judge import cause
 from attnspec.conformance.judge.call import call, observe
@@ -166,6 +168,17 @@ def test_a_result_that_needs_a_profile_has_its_class_and_is_never_full(profile, 
     arguments = {name: array.astype(dtype) for name, array in drawn().items()}
     verdict = judge(backend, asked("NUM-3", arguments))
     assert (verdict.status, verdict.accuracy) == (status, accuracy)
+
+
+@pytest.mark.parametrize("kind", [tuple, list])
+def test_one_result_may_be_alone_or_in_a_tuple_or_list(kind):
+    def one(query, key, value):
+        return kind([attention(query, key, value)])
+
+    adapted = adapt("one", one, Convention(axes=3), np)
+    for function in (one, adapted):
+        verdict = judge(replace(PORTABLE, attention=function), asked("SOFT-1", drawn(shape=(1, 4))))
+        assert verdict.status == "pass", verdict.reason
 
 
 CHANGED = "query: expected to be unchanged, got changed by the call"

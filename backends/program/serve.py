@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from attnspec import OPERATIONS
-from attnspec.backends.backend import Backend
+from attnspec.backends.backend import Backend, results_of
 from attnspec.backends.errors import Unsupported
 from attnspec.backends.program.protocol import PROTOCOL, read_call
 
@@ -95,7 +95,7 @@ def _answer(backend: Backend, line: str) -> dict[str, Any]:
     except Exception as error:  # noqa: BLE001 - any exception is a refusal
         text = ", ".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())])
         return {"id": number, "status": "refused", "message": text}
-    parts = [returned] if len(want) == 1 else list(returned)
+    parts = list(results_of(returned, len(want)))
     missing = [name for name, part in zip(want, parts, strict=False) if part is None]
     if missing:
         return {"id": number, "status": "refused", "message": f"it returned None for {', '.join(missing)}"}

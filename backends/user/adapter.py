@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from attnspec import OPERATIONS, Operation
+from attnspec.backends.backend import results_of
 from attnspec.backends.captured import pass_on
 from attnspec.backends.errors import BackendError, Unsupported
 from attnspec.backends.library.library import device_of, permute, reshape
@@ -81,7 +82,7 @@ def adapt(name: str, function: Callable[..., Any], convention: Convention, xp: A
         call = with_module(named, convention.module, known)
         returned = function(**call, **sizes)
         results = convention.returns or ("output", *wanted)
-        parts = dict(zip(results, [returned] if len(results) == 1 else list(returned), strict=True))
+        parts = dict(zip(results, results_of(returned, len(results)), strict=True))
         parts["output"] = _from_layout(
             parts["output"], convention.output_layout or convention.layout, heads, xp
         )

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from attnspec import OPERATIONS, Operation
+from attnspec.backends.backend import results_of
 from attnspec.backends.captured import pass_on
 from attnspec.backends.errors import Unsupported
 from attnspec.backends.user.adapter import (
@@ -109,7 +110,7 @@ def adapt_companion(
         call = as_float8(call, form, encoding, xp) if convention.codes else call
         result = function(**{native.get(argument, argument): x for argument, x in call.items()}, **sizes)
         names = convention.returns or wanted
-        parts = dict(zip(names, [result] if len(names) == 1 else list(result), strict=True))
+        parts = dict(zip(names, results_of(result, len(names)), strict=True))
         parts |= {output: _with_query(parts[output], at) for output, at in single.items() if output in parts}
         results = [_turned(parts[output]) if output in turned else parts[output] for output in wanted]
         results = [result[0] if alone else result for result in results]

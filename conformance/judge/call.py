@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from attnspec import OPERATIONS, Case
 from attnspec.backends import Backend, Broken, Unsupported
 from attnspec.backends.attention_of_form import attention_of_form
+from attnspec.backends.backend import results_of
 from attnspec.backends.errors import ConversionError
 from attnspec.case import SIZES
 from attnspec.conformance.judge.dtypes import Outputs, is_real
@@ -157,7 +158,7 @@ def _is_finite(arguments: Mapping[str, Any]) -> bool:
 
 
 def _name(backend: Backend, names: list[str], returned: Any) -> Outputs:
-    parts = [returned] if len(names) == 1 else returned
+    parts = results_of(returned, len(names))
     if not isinstance(parts, tuple | list) or len(parts) != len(names):
         got = f"{len(parts)} of them" if isinstance(parts, tuple | list) else type(returned).__name__
         raise Failure(

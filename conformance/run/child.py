@@ -21,7 +21,7 @@ import numpy as np
 from attnspec import OPERATIONS, SpecError
 from attnspec.backends import Backend, BackendError, load
 from attnspec.backends.attention_of_form import attention_of_form
-from attnspec.backends.constraints import ANY, Constraints
+from attnspec.backends.constraints import ANY, SERIAL, Constraints
 from attnspec.backends.program.serve import until_closed
 from attnspec.backends.user.signature import explain_unknown_parameters
 from attnspec.conformance.claim import class_of
@@ -182,7 +182,7 @@ def subject_of(name: str, backend: Backend) -> Subject:
         kind,
         backend.profile,
         claims,
-        backend.constraints.others,
+        "-".join(filter(None, (backend.constraints.others, "" if backend.concurrent else SERIAL))),
         options,
         names,
         ",".join(declarations(backend)),

@@ -126,6 +126,15 @@ def no_heads(draw: Draw) -> Iterator[Yielded]:
             yield Call(arguments, misuse=replace(Misuse("query"), allowed=True))
 
 
+@chapter.group("ERR-17", operation="attention_vjp")
+def gradients_of_no_heads(draw: Draw) -> Iterator[Yielded]:
+    """A call of the gradients without heads is refused or gives empty results."""
+    for problem in draw.in_each_dtype(MASKED[0]):
+        arrays = problem.arguments | {"d_output": np.ones_like(problem.query)}
+        arguments = {name: array[:, :0] for name, array in arrays.items()}
+        yield Call(arguments, operation="attention_vjp", misuse=replace(Misuse("query"), allowed=True))
+
+
 @chapter.group("ERR-13", each=tuple(OPTIONS))
 def earlier_calls(draw: Draw, option: str) -> Iterator[Yielded]:
     """A call with one argument changed, and changed back, gives its own result each time."""

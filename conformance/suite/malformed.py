@@ -78,7 +78,9 @@ def malformed(sizes: Sizes = ()) -> tuple[Malformed, ...]:
 
 
 def _age(call: Malformed) -> int:
-    """Rank a call by when it was added: the oldest first, and words and integers of another kind last."""
+    """Rank a call by when it was added: the oldest first, words, integers and gradients last."""
+    if _is_of_forward(call):
+        return 3
     argument = OPERATIONS[call.operation].arguments.get(call.argument)
     if argument is None:
         return 0
@@ -90,7 +92,8 @@ def _age(call: Malformed) -> int:
 def every(sizes: Sizes = (), *, stacks: bool = True) -> tuple[Malformed, ...]:
     """List every call that our own implementations refuse, whether or not a rule requires it.
 
-    Those of operations that combine forms are not asked for: the operations of the forms are.
+    Those of operations that combine forms are not asked for: the operations of the forms are. Of what an
+    operation refuses, its gradients are asked for one call by each rule.
     """
     calls: dict[str, Malformed] = {}
     for operation, form in OPERATIONS.items():
@@ -99,14 +102,24 @@ def every(sizes: Sizes = (), *, stacks: bool = True) -> tuple[Malformed, ...]:
         own = {**SIZES, **dict(sizes if primal(operation) == "attention" else ())}
         made = (make(operation, own) for make in (_from_declaration, _alone, _with_other_sizes, _by_hand))
         for call in chain.from_iterable(made):
-            if operation != primal(operation) and call.argument in OPERATIONS[primal(operation)].arguments:
-                continue  # attention itself is asked to refuse these
+            of_forward = _is_of_forward(call)
+            if of_forward and not (call.asked and find_rule(call.rule).level == "MUST"):
+                continue
+            if of_forward and any((operation, call.rule) == (it.operation, it.rule) for it in calls.values()):
+                continue
             # Companions and the operator have arguments of the same name: "softcap of 0 in scores".
             beside = "" if call.operation == "attention" else f" in {call.operation}"
             name = NAMES.get(f"{call.name}{beside}") or f"{call.name}{beside}"
-            asked = call.asked and not form.stacked and not _is_refused_elsewhere(call, calls.values())
+            asked = call.asked and not form.stacked
+            asked = asked and (of_forward or not _is_refused_elsewhere(call, calls.values()))
             calls.setdefault(name, replace(call, name=name, asked=asked))
     return tuple(calls.values())
+
+
+def _is_of_forward(call: Malformed) -> bool:
+    """Whether it is a call of gradients with an invalid argument of the forward operation."""
+    forward = primal(call.operation)
+    return call.operation != forward and call.argument in OPERATIONS[forward].arguments
 
 
 def _is_refused_elsewhere(call: Malformed, before: Collection[Malformed]) -> bool:
@@ -279,7 +292,7 @@ def _by_hand(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed]:
         yield replace(empty, rule=LETTERS["D"].empty)
         fewer = _arrays_of_sizes(operation, form, sizes, {"Hkv": 1}) | {"sinks": np.ones(1)}
         yield _call(operation, known["sinks"], "sinks for key heads", "shape", fewer, sizes)
-    if operation in ("self_attention", "multi_head_attention"):
+    if primal(operation) in ("self_attention", "multi_head_attention"):
         for letter, weight in (("D", "query_weight"), ("Dv", "value_weight")):
             changes = _arrays_of_sizes(operation, form, sizes, {letter: 0})
             empty = _call(operation, known[weight], f"{LETTERS[letter].noun} of 0", "", changes, sizes)
