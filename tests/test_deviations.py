@@ -10,13 +10,14 @@ from tests_support import command
 
 from attnspec import Case, Misuse
 from attnspec.backends import Backend, BackendError, Deviation, load
+from attnspec.backends.adapters.conditions import OF_NO_DEPTH
 from attnspec.backends.check import check_backend
 from attnspec.backends.outcome import Bound, InDtype, OtherCall, Raises, Special, Unwritten, every_element
 from attnspec.conformance.attribution.levels import rule_results
 from attnspec.conformance.judge.deviation import not_shown
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.relations.memory import worst_of
-from attnspec.conformance.suite import items
+from attnspec.conformance.suite import find, items
 from attnspec.conformance.verdict import Verdict, shown_declarations
 
 PORTABLE = load("numpy-portable")
@@ -284,3 +285,16 @@ def test_a_small_error_of_an_exact_zero_hides_no_large_error():
     verdict = judged(backend, arguments=arguments)
     assert (verdict.status, verdict.difference.element[-1]) == ("fail", 0)
     assert judged(declaring(wrong(output=np.nan), "SOFT-3", outcome=Bound(absolute=1e300))).status == "fail"
+
+
+@pytest.mark.parametrize(("factor", "status"), [(1.0, "deviation"), (2.0, "fail")])
+def test_gradients_of_arrays_without_features_have_no_element_to_compare(factor, status):
+    def attention_vjp(query, key, value, d_output, *, scale=None):
+        query, key = (np.zeros((*array.shape[:-1], 1), array.dtype) for array in (query, key))
+        *_, d_value = PORTABLE.companions["attention_vjp"](query, key, value, d_output, scale=scale)
+        return query[..., :0], key[..., :0], factor * d_value
+
+    declared = Deviation(("ERR-5",), "a depth of 0 is accepted", "own/depth_zero", OF_NO_DEPTH)
+    backend = replace(PORTABLE, companions={"attention_vjp": attention_vjp}, deviations=(declared,))
+    verdict = judge(backend, find("errors-refused-depth-of-0-in-attention-vjp-1-float32"))
+    assert (verdict.status, verdict.rule) == (status, "ERR-5")
