@@ -42,7 +42,6 @@ CONVENTIONS = {
         "per_entry": True,
         "at_length": True,
         "names": QKV | {"key_lengths": "kv_lens", "is_causal": "causal"},
-        "dialect": {"MASK-3": "bottom-right"},
         "layout": "BHSD",
     },
     "with_past_and_slopes": {

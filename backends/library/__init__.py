@@ -61,7 +61,8 @@ def library_of(module: Any) -> str:
     default, *others = LIBRARIES
     used = imported_by(module)
     if not used & set(LIBRARIES.values()):
-        owners = {getattr(value, "__module__", "") for value in vars(module).values() if callable(value)}
+        owners = {getattr(value, "__module__", "") or "" for value in vars(module).values() if callable(value)}
+        owners = {name for name in owners if name.partition(".")[0] != "attnspec"}  # of any library
         used = set().union(*(imported_by(sys.modules[name]) for name in owners if name in sys.modules))
         if default in used:  # it may take arrays of either
             return default

@@ -69,6 +69,8 @@ def without_ones(call: Mapping[str, Any], kind: str) -> dict[str, Any]:
     flat = {}
     for name, x in given.items():
         outer, inner = tuple(x.shape[:-3]), tuple(x.shape[-3:-1])
+        if kind == "flat-head" and len(inner) < 2:
+            raise Unsupported(f"takes one scale for each head, got {name} of a call without an axis of heads")
         shapes = {"number": (), "flat-head": (*outer, max(inner, default=1)), "flat-token": (*outer, *inner)}
         flat[name] = x.reshape(shapes[kind])
     return dict(call) | flat

@@ -147,9 +147,10 @@ def _of_chapter(
 
 def _quick_part(made: tuple[Item, ...], step: int) -> tuple[Item, ...]:
     """Take one in some cases in one dtype, and in a large group also one case in another dtype."""
-    others = [item for item in made if item.dtype != QUICK_DTYPE] if len(made) > _FEW else []
+    chosen = _in_one_dtype(made)[::step]
+    others = [item for item in made if item.dtype != chosen[0].dtype] if len(made) > _FEW else []
     middle = len(others) // 2
-    return (*_in_one_dtype(made)[::step], *others[middle : middle + 1])
+    return (*chosen, *others[middle : middle + 1])
 
 
 def _in_one_dtype(found: tuple[Item, ...]) -> tuple[Item, ...]:
