@@ -56,14 +56,15 @@ def load_library(name: str) -> "Library":
 def library_of(module: Any) -> str:
     """Return the library that a module imports, or that the objects in it come from.
 
-    If it imports none, not even NumPy, this is what the modules of its functions and classes import.
+    If it imports none, not even NumPy, this is what the modules of its functions and classes import, except
+    those of attnspec, which take arrays of any library.
     """
     default, *others = LIBRARIES
     used = imported_by(module)
     if not used & set(LIBRARIES.values()):
-        owners = {getattr(value, "__module__", "") or "" for value in vars(module).values() if callable(value)}
-        owners = {name for name in owners if name.partition(".")[0] != "attnspec"}  # of any library
-        used = set().union(*(imported_by(sys.modules[name]) for name in owners if name in sys.modules))
+        owners = {getattr(value, "__module__", "") for value in vars(module).values() if callable(value)}
+        known = [name for name in owners & {*sys.modules} if not name.startswith("attnspec.")]
+        used = set().union(*(imported_by(sys.modules[name]) for name in known))
         if default in used:  # it may take arrays of either
             return default
     return next((name for name in others if LIBRARIES[name] in used), default)
