@@ -61,7 +61,7 @@ MIXED = {
     "through linear layers": {"key_heads"},
     "strides in the backward pass": None,
     "arrays column by column": None,
-    "no batch entries": None,
+    "nothing in an axis": None,
     "long sums of one sign": {"bias", "sinks"},
     "options of another scaling": None,
     "maximum of nothing": {"return_max"},

@@ -1,6 +1,7 @@
 """Calls that must be rejected are, by name on every library; unusual valid ones are accepted."""
 
 import re
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -10,7 +11,8 @@ from attnspec import OPERATIONS, find_rule, reference
 from attnspec.backends import load
 from attnspec.conformance.suite.faults import fitting
 from attnspec.conformance.suite.malformed import every, malformed, mixed_dtypes
-from attnspec.operations.operation import primal
+from attnspec.conformance.suite.stacks import refusals
+from attnspec.operations.operation import name_of, primal
 from attnspec.sizes import misfits
 
 EVERY = {call.name: call for call in every()}
@@ -43,6 +45,18 @@ def test_gradients_refuse_by_each_rule_of_their_operation():
         ]
         rules = {call.rule for call in of_operation if find_rule(call.rule).level == "MUST"}
         assert rules <= {call.rule for call in malformed() if call.operation == name}, name
+
+
+def test_stacks_refuse_by_each_rule_of_each_argument():
+    """Pages and codes of an array stand for it."""
+    asked = [call for call in EVERY.values() if call.asked and call.operation in STACKS]
+    chosen = refusals()
+    met, wanted = (
+        {(re.sub("_(codes|pages)$", "", call.argument), call.rule) for call in calls}
+        for calls in (chain(*chosen.values()), asked)
+    )
+    assert met == wanted
+    assert all(len({call.rule for call in calls}) >= 3 for calls in chosen.values())
 
 
 OTHERS = ("torch-portable", "jax-portable", "strict-portable", "dask-portable")
@@ -194,12 +208,9 @@ def test_a_refusal_is_asked_of_the_operations_that_its_rule_names():
     for item in whole_suite():
         rule = find_rule(item.rules[0])
         named = operations_in(rule)
-        if (
-            item.refusal
-            and item.must_raise
-            and named
-            and not named & {item.operation, primal(item.operation)}
-        ):
+        forms = OPERATIONS[item.operation].layers if "STACK-1" in item.rules else ()
+        own = {item.operation, primal(item.operation), *(name_of([form]) for form in forms)}
+        if item.refusal and item.must_raise and named and not own & named:
             wrong.add((rule.id, item.operation))
     assert wrong == set()
     named = operations_in(find_rule("ERR-5"))

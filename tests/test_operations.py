@@ -125,9 +125,8 @@ def test_what_may_be_empty_is_taken(sized):
     for operation, form in OPERATIONS.items():
         given = fitting(operation)
         arrays = {one.name: value_for(operation, one, sized) for one in form.positional}
-        lists = [one for one in form.named if one.required and "W" in one.shape]  # -1 is no key
-        arrays |= {one.name: value_for(operation, one, sized) + one.bounds.least for one in lists}
-        arrays |= {x.name: value_for(operation, x, sized) for x in form.named if x.covers and x.required}
+        others = [x for x in form.named if x.required and (x.covers or "W" in x.shape)]
+        arrays |= {x.name: value_for(operation, x, sized) for x in others}
         if any(arrays[name].shape != given[name].shape for name in arrays):
             seen = True
             call = given | arrays
@@ -177,7 +176,7 @@ def test_sizes_of_calls():
     with pytest.raises(SpecError, match="argument key: expected shape"):
         sizes("scores", {"query": np.ones((3, 4)), "key": np.ones((3, 5))})
     assert value_of("Hq*D", {"Hq": 2}) is None
-    assert set(SIZES) == set(LETTERS) - {BATCH}
+    assert set(SIZES) == set(LETTERS)
     assert [value_of("L/Lb", {"L": size, "Lb": 2}) for size in (0, 1, 2, 3)] == [0, 1, 1, 2]
     assert value_of("L/Lb", {"L": 3}) is None
 

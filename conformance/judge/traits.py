@@ -164,7 +164,7 @@ def _form_traits(case: Case) -> set[str]:
         ONE_QUERY: queries == 1,
         UNEQUAL: any(counts.size > 1 and counts.min() < counts.max() for counts in rows),
         LINEAR: _has_linear_bias(arguments),
-        WHOLE_PAGES: bool(((lengths > 0) & (lengths % letters.get("K", 1) == 0)).any()),
+        WHOLE_PAGES: bool(((lengths > 0) & (lengths % (letters.get("K") or 1) == 0)).any()),
         **{trait: max(queries, keys) > size for trait, size in _TILES.items()},
         # A table of pages and the starts of sequences have a 0 in most calls.
         **_number_traits({name: x for name, x in arguments.items() if name in _OPTIONS}),

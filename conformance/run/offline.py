@@ -136,7 +136,7 @@ class _Recorder:
                         call(
                             backend,
                             case.operation,
-                            in_dtype(fitting_call(backend, case.operation, case.arguments), dtype),
+                            in_dtype(fitting_call(backend, case.operation, case), dtype),
                         )
 
     def run(self, operation: str, arguments: Mapping[str, Any]) -> NDArray[Any] | tuple[NDArray[Any], ...]:

@@ -235,17 +235,21 @@ def smallest(dtype: str = "") -> frozenset[str]:
         if outline.quick and not outline.related and outline.calls and outline.dtype in dtypes
     ]
     for outline in sorted((outline for outline in single if _is_small(outline)), key=_size):
-        # A gradient takes long to compile: those of its arguments are chosen below.
-        shows = {
-            (rule, () if call.operation.endswith("_vjp") else call)
-            for rule in outline.rules
-            for call in outline.calls
-        }
+        shows = {(rule, _shown(outline, call)) for rule in outline.rules for call in outline.calls}
         if shows - done:
             names.add(outline.name)
             done |= shows
     plain = {*_plain_calls(single), *_calls_of_sizes(dtypes), *_calls_in_half()}
     return frozenset(names | calls_of_arguments(single) | plain)
+
+
+def _shown(outline: Outline, call: CallOutline) -> object:
+    """Return what a small call shows of a rule: its operation and arguments, or nothing of its own.
+
+    A gradient takes long to compile, and those of its arguments are chosen by themselves. Stacks are many.
+    """
+    little = OPERATIONS[call.operation].stacked and (outline.refusal or "SHAPE-7" in outline.rules)
+    return () if little or call.operation.endswith("_vjp") else call
 
 
 def _is_small(outline: Outline) -> bool:
@@ -275,7 +279,8 @@ def _is_plain(outline: Outline) -> bool:
     form = OPERATIONS[operation]
     stored = {own.name for own in form.arguments.values() if own.required or {"data", "form"} & {*own.role}}
     plain = stored | {"scale", "key_lengths", "is_causal"}
-    return bool(form.layers) and not outline.refusal and {*arguments} <= plain
+    shows = not (outline.refusal or "SHAPE-7" in outline.rules)
+    return bool(form.layers) and shows and {*arguments} <= plain
 
 
 def calls_of_arguments(outlines: Iterable[Outline], quick: Collection[str] = ()) -> set[str]:

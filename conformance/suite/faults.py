@@ -17,9 +17,9 @@ from attnspec.sizes import Sizes, shape_of
 SIZES: Mapping[str, int] = (
     {"Hq": 2, "Hkv": 2, "H": 2, "L": 3, "S": 5, "D": 4, "Dv": 4, "E": 2, "E'": 2, "F": 3}
     | {"N": 1, "M": 1, "C": 4, "P": 2, "K": 3, "T": 2, "R": 4, "A": 3, "Dc": 5, "Dr": 2}
-    | {"G": 2, "Lb": 2, "Sb": 2, "W": 2, "U": 2, "Y": 32, "Z": 2, "X": 2}
+    | {"G": 2, "Lb": 2, "Sb": 2, "W": 2, "U": 2, "Y": 32, "Z": 2, "X": 2, BATCH: 2}
 )
-BATCHES = (2,)
+BATCHES = (SIZES[BATCH],)
 
 _DTYPES = MappingProxyType({"floating": "float64", "lse": "float64", "boolean": "bool", "integer": "int64"})
 
@@ -40,6 +40,13 @@ def _fitting(operation: str, sizes: tuple[tuple[str, int], ...]) -> Mapping[str,
     return made
 
 
+def with_needs(operation: str, argument: Argument, sizes: Mapping[str, int] = SIZES) -> dict[str, Any]:
+    """Return an argument, with the other arguments that it needs."""
+    known = OPERATIONS[operation].arguments
+    names = (*argument.needs, *argument.matters_with[:1], argument.name)
+    return {name: value_for(operation, known[name], sizes) for name in names}
+
+
 def value_for(
     operation: str, argument: Argument, sizes: Mapping[str, int] = SIZES, *, whole: bool = False
 ) -> Any:
@@ -50,11 +57,12 @@ def value_for(
     letters = {**letters, **{letter: letters[other] for letter, (_, other) in otherwise.items()}, **own}
     least = argument.bounds.least if argument.bounds else 0
     if argument.kind == "array":
-        shape = shape_of(argument.shape, Sizes(letters, BATCHES))
+        shape = shape_of(argument.shape, Sizes(letters, (letters[BATCH],)))
         part = shape[-2:] if argument.broadcasts and not whole else shape
         if argument.sums:  # all of them in the first entry
             return np.eye(1, *part, dtype=np.int64)[0] * (value_of(argument.sums, letters) or 0)
-        made = np.full(part, argument.numbers != "integer", _DTYPES[argument.numbers])
+        number = 1 if argument.numbers != "integer" else min(_limits(argument, letters)[1], 0)
+        made = np.full(part, number, _DTYPES[argument.numbers])
         return _last(made, _limits(argument, letters)[1]) if argument.covers else made
     if argument.binds:
         return letters[argument.binds]

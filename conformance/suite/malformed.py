@@ -14,7 +14,15 @@ from typing import Any
 import numpy as np
 
 from attnspec import OPERATIONS, find_rule
-from attnspec.conformance.suite.faults import BATCHES, SIZES, Fault, faults, fitting, value_for
+from attnspec.conformance.suite.faults import (
+    BATCHES,
+    SIZES,
+    Fault,
+    faults,
+    fitting,
+    value_for,
+    with_needs,
+)
 from attnspec.dtypes import numpy_dtype
 from attnspec.operations import LETTERS, Argument, Operation
 from attnspec.operations.operation import primal
@@ -92,15 +100,15 @@ def _age(call: Malformed) -> int:
 def every(sizes: Sizes = (), *, stacks: bool = True) -> tuple[Malformed, ...]:
     """List every call that our own implementations refuse, whether or not a rule requires it.
 
-    Those of operations that combine forms are not asked for: the operations of the forms are. Of what an
-    operation refuses, its gradients are asked for one call by each rule.
+    Those of operations that combine forms are many: the chapter `stacks` asks for some. Of what an operation
+    refuses, its gradients are asked for one call by each rule.
     """
     calls: dict[str, Malformed] = {}
     for operation, form in OPERATIONS.items():
         if form.stacked and not stacks:
             continue
-        own = {**SIZES, **dict(sizes if primal(operation) == "attention" else ())}
-        made = (make(operation, own) for make in (_from_declaration, _alone, _with_other_sizes, _by_hand))
+        fit = {**SIZES, **dict(sizes if primal(operation) == "attention" else ())}
+        made = (make(operation, fit) for make in (_from_declaration, _alone, _with_other_sizes, _by_hand))
         for call in chain.from_iterable(made):
             of_forward = _is_of_forward(call)
             if of_forward and not (call.asked and find_rule(call.rule).level == "MUST"):
@@ -110,9 +118,8 @@ def every(sizes: Sizes = (), *, stacks: bool = True) -> tuple[Malformed, ...]:
             # Companions and the operator have arguments of the same name: "softcap of 0 in scores".
             beside = "" if call.operation == "attention" else f" in {call.operation}"
             name = NAMES.get(f"{call.name}{beside}") or f"{call.name}{beside}"
-            asked = call.asked and not form.stacked
-            asked = asked and (of_forward or not _is_refused_elsewhere(call, calls.values()))
-            calls.setdefault(name, replace(call, name=name, asked=asked))
+            own = form.stacked or of_forward or not _is_refused_elsewhere(call, calls.values())
+            calls.setdefault(name, replace(call, name=name, asked=call.asked and own))
     return tuple(calls.values())
 
 
@@ -151,7 +158,7 @@ def mixed_dtypes(operation: str, dtype: str, other: str) -> Iterator[Malformed]:
     alike = [name for name, argument in known.items() if "mixed" in argument.refusals]
     arrays = OPERATIONS[operation].arrays
     for name in (arrays[0], *alike) if alike else ():
-        call = fitting(operation) | _with(operation, known[name if name in alike else alike[0]])
+        call = fitting(operation) | with_needs(operation, known[name if name in alike else alike[0]])
         cast = {
             key: x.astype(numpy_dtype(other if key == name else dtype))
             if isinstance(x, np.ndarray) and x.dtype.kind == "f"
@@ -164,13 +171,6 @@ def mixed_dtypes(operation: str, dtype: str, other: str) -> Iterator[Malformed]:
         # Where the first array has the other dtype, each other array differs from it.
         names = (argument, *(arrays if name == arrays[0] else (name,)))
         yield Malformed(words, rule, argument, names, operation, MappingProxyType(cast))
-
-
-def _with(operation: str, argument: Argument, sizes: Mapping[str, int] = SIZES) -> dict[str, Any]:
-    """Return an argument, with the other arguments that it needs."""
-    known = OPERATIONS[operation].arguments
-    names = (*argument.needs, *argument.matters_with[:1], argument.name)
-    return {name: value_for(operation, known[name], sizes) for name in names}
 
 
 def _call(
@@ -219,7 +219,7 @@ def _from_declaration(operation: str, sizes: Mapping[str, int]) -> Iterator[Malf
     """Make calls with one invalid argument."""
     form = OPERATIONS[operation]
     for argument in form.arguments.values():
-        valid = _with(operation, argument, sizes)
+        valid = with_needs(operation, argument, sizes)
         for fault in faults(operation, argument, sizes):
             changes = valid | {argument.name: fault.value}
             if _is_fault(operation, fault, changes, sizes):
@@ -244,7 +244,7 @@ def _alone(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed]:
             at_fault = known[other] if mutual else argument
             yield _call(operation, at_fault, f"{argument.noun} alone", "alone", changes, sizes)
         for other in argument.excludes:
-            both = _with(operation, argument, sizes) | _with(operation, known[other], sizes)
+            both = with_needs(operation, argument, sizes) | with_needs(operation, known[other], sizes)
             if known[other].kind == "integers":  # 0 is the default, as if it were absent
                 both[other] = 1
             yield _call(operation, argument, f"{argument.noun} and {known[other].noun}", "alone", both, sizes)
@@ -335,7 +335,7 @@ def _of_codes(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed]:
     for name, argument in known.items():
         if name.endswith("codes") and not form.stacked:
             for words, encoding, code in (("past a byte", "int8", 256), ("past four bits", "e2m1fn", 16)):
-                good = _with(operation, argument, sizes) | {"encoding": encoding}
+                good = with_needs(operation, argument, sizes) | {"encoding": encoding}
                 past = good | {name: np.full(good[name].shape, code, np.int64)}
                 call = _call(operation, argument, f"{argument.noun} {words}", "", past, sizes)
                 yield replace(call, rule="QUANT-15", asked=True)
@@ -348,7 +348,7 @@ def _of_codes(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed]:
 def _of_tables(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed]:
     """Make calls with positions that a table of cosines and sines does not have."""
     known = OPERATIONS[operation].arguments
-    table = _with(operation, known["cosines"], sizes)
+    table = with_needs(operation, known["cosines"], sizes)
     last = table["cosines"].shape[0]
     for words, name, value in (
         ("position past the table", "positions", np.full((*BATCHES, sizes["N"]), last)),

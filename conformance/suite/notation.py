@@ -1,20 +1,18 @@
 """The chapter `notation`: axes, shapes, and shapes that are refused."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from attnspec import OPERATIONS
 from attnspec.case import Alternative, Misuse
+from attnspec.conformance.judge.dtypes import in_dtype, is_real
 from attnspec.conformance.judge.expected import exact
-from attnspec.conformance.suite.drawn_stacks import Sizes, draw_call
-from attnspec.conformance.suite.group import COMPANIONS, Call, Chapter, Draw, Yielded, drawn_cases
-from attnspec.conformance.suite.problem import GROUPED, SHAPES, Shape
-from attnspec.conformance.suite.words import draw_in_turn
-from attnspec.operations.letters import BATCH
-from attnspec.operations.stacks import FORMS, STACKS
+from attnspec.conformance.suite.faults import SIZES, fitting, with_needs
+from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
+from attnspec.conformance.suite.problem import GROUPED, SHAPES, Shape, grid
+from attnspec.operations.letters import LETTERS, value_of
 
 chapter = Chapter("notation")
 
@@ -42,6 +40,8 @@ _MISFITS: Mapping[str, tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], 
     "batch of value": ((2, 2, 3, 4), (2, 2, 5, 4), (3, 2, 5, 4), "value"),
 }
 _ARRAYS = ("query", "key", "value")
+#: The letters that are 0 with another: a table without a row has no position, and no shard has no row.
+_WITH: Mapping[str, tuple[str, ...]] = {"C": ("N",), "Z": ("L", "S")}
 
 
 @chapter.group("SHAPE-1")
@@ -104,32 +104,19 @@ def nothing_to_compute(draw: Draw, empty: str) -> Iterator[Yielded]:
         yield problem.arguments | {"is_causal": True}
 
 
-@chapter.group("SHAPE-7", each=("queries", "keys"))
-def nothing_to_compute_in_a_form(draw: Draw, empty: str) -> Iterator[Yielded]:
-    """With no queries or no keys the results of a form have the right shapes."""
-    forms = {**FORMS, **STACKS}
-    of = {"queries": Sizes(queries=(0, 0, 0)), "keys": Sizes(keys=(0, 0, 0))}[empty]
-    sizes = [replace(of, name=name, encoding="int8") for name in forms]
-    for random, dtype, own in draw_in_turn(draw, *sizes):
-        call = draw_call(random, dtype, forms[own.name].layers, own)
-        yield Call(call, operation=own.name, outputs=("output", "lse"))
-
-
-@chapter.group("SHAPE-7", each=tuple(name for name in COMPANIONS if "packed" not in name))
-def no_batch_entries(draw: Draw, operation: str) -> Iterator[Yielded]:
-    """With no batch entries the results of another operation have the right shapes."""
-    form = OPERATIONS[operation].arguments
-    for case in drawn_cases(operation, draw.number()):
-        arrays = {name: x for name, x in case.arguments.items() if np.ndim(x) and BATCH in form[name].shape}
-        none = {}
-        for name, x in arrays.items():
-            axis, axes = form[name].shape.index(BATCH), x.ndim - len(form[name].shape) + 1
-            if axes > 0 or (axes == 0 and not form[name].broadcasts):
-                none[name] = np.empty((*x.shape[:axis], 0, *x.shape[axis + min(axes, 1) :]), x.dtype)
-        whole = none and all(name in none or form[name].broadcasts for name in arrays)
-        if whole and case.dtype == "float32":
-            yield Call({**case.arguments, **none}, operation=operation, outputs=case.outputs)
-            return
+@chapter.group("SHAPE-7", each=tuple(name for name in OPERATIONS if name != "attention"), step=5)
+def nothing_in_an_axis(draw: Draw, operation: str) -> Iterator[Yielded]:
+    """Each size of a call that may be 0 is 0, and the results have the right shapes."""
+    known, random = OPERATIONS[operation].arguments.values(), np.random.default_rng(draw.number())
+    for letter in (name for name, letter in LETTERS.items() if letter.may_be_empty):
+        others = {name: size for name, size in SIZES.items() if name != letter}
+        speak = (argument for argument in known if any(value_of(x, others) is None for x in argument.shape))
+        for argument in sorted(speak, key=lambda argument: not argument.required)[:1]:
+            sizes = {**SIZES, **dict.fromkeys((letter, *_WITH.get(letter, ())), 0)}
+            call = fitting(operation, sizes) | with_needs(operation, argument, sizes)
+            call |= {name: grid(random, x.shape, 1.0) for name, x in call.items() if is_real(x)}
+            call |= {"dropout_p": 0.0} if "dropout_p" in call else {}  # without chance
+            yield Call(in_dtype(call, "float32"), operation=operation)
 
 
 @chapter.group("SHAPE-6", each=tuple(_MISFITS))

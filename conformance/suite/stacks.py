@@ -1,12 +1,16 @@
 """The chapter `stacks`: operations that combine several forms, and every option in each form."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import cache
 from itertools import combinations, product
 from typing import Any
 
 import numpy as np
 
+from attnspec.case import Misuse
+from attnspec.conformance.judge.dtypes import in_dtype
 from attnspec.conformance.suite.alone import ALONE, draw_alone, optional_of
 from attnspec.conformance.suite.drawn_stacks import (
     ENCODINGS,
@@ -24,6 +28,7 @@ from attnspec.conformance.suite.drawn_stacks import (
     with_batch_axes,
 )
 from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
+from attnspec.conformance.suite.malformed import Malformed, every
 from attnspec.conformance.suite.words import draw_in_turn
 from attnspec.operations.stacks import FORMS, STACKS
 
@@ -38,8 +43,8 @@ SERVED = (
     "packed_paged_latent_attention",
     "packed_paged_quantized_listed_latent_attention",
 )
-#: How many of the other stacks meet each option.
-_OTHERS = 6
+#: How many of the other stacks meet each option, and how many calls each of them refuses.
+_OTHERS, _REFUSED = 6, 3
 _REST = Sizes(rest=(2, 3))
 #: A batch of decoding, of chunks of a prompt and of sequences without keys or without queries.
 _MIXED = Sizes(queries=(1, 4, 0, 1, 2), keys=(9, 4, 3, 0, 7), heads=(4, 1), page=4)
@@ -335,3 +340,34 @@ def maxima_in_forms(draw: Draw) -> Iterator[Yielded]:
     for random, dtype, sizes in draw_in_turn(draw, *(replace(_REST, name=name) for name in FORMS)):
         case = _case(random, dtype, sizes)
         yield replace(case, arguments={**case.arguments, "return_max": True}, rules=("STACK-2", "SOFT-8"))
+
+
+@chapter.group("STACK-1", each=tuple(STACKS), step=5)
+def refused_in_a_stack(_draw: Draw, operation: str) -> Iterator[Yielded]:
+    """A call that a form of a stack refuses, or attention, raises an error."""
+    for call in refusals()[operation]:
+        misuse = Misuse(call.argument, call.names)
+        yield Call(in_dtype(call.arguments, "float32"), (call.rule, "STACK-1"), operation, misuse=misuse)
+
+
+@cache
+def refusals() -> Mapping[str, tuple[Malformed, ...]]:
+    """Choose calls to refuse: one for each argument and rule of a served stack, and rare ones of others."""
+    chosen: dict[str, tuple[Malformed, ...]] = {}
+    met = Counter[Any]()
+    for name in sorted(STACKS, key=lambda name: name not in SERVED):
+        calls = [call for call in every() if call.operation == name and call.asked]
+        first: dict[Any, Malformed] = {}
+        if name not in SERVED:
+            calls.sort(key=lambda call: (met[call.argument, call.rule], met[_fault(call)]))
+        for call in calls:
+            first.setdefault((call.argument, call.rule) if name in SERVED else call.rule, call)
+        chosen[name] = tuple(first.values())[: len(first) if name in SERVED else _REFUSED]
+        for call in chosen[name]:
+            met.update([(call.argument, call.rule), _fault(call)])
+    return chosen
+
+
+def _fault(call: Malformed) -> str:
+    """Return the name of a call without its operation."""
+    return call.name.removesuffix(f" in {call.operation}")

@@ -58,7 +58,7 @@ LETTERS: Mapping[str, Letter] = MappingProxyType(
             _size("Sb", "keys of a block", "keys of a block", zero="SPARSE-10"),
             Letter("W", "places of a list", "places of a list"),
             Letter("Z", "shards of queries and of keys", "shards"),
-            Letter("X", "parts of the heads", "parts of the heads"),
+            _size("X", "parts of the heads", "parts of the heads", zero="SHARD-11"),
             _size("Dc", "depth of the latent", "depth of the latent"),
             _size("Dr", "depth of the rotary part beside a latent", "depth of the rotary part"),
             _size("R", "rotary depth; `D` if none is given", "rotary depth", zero="POS-6"),
