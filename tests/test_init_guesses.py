@@ -45,6 +45,11 @@ def closed_on_the_right(q, k, v, causal=False, window_size=(-1, -1)):
     return windowed(q, k, v, causal, (left, right if left < 0 else max(right, 0)))
 
 
+def of_a_number(q, k, v, causal=False, window_size=None):
+    window = None if window_size is None else (window_size, window_size)
+    return attention(q, k, v, is_causal=causal, window=window, dtype=q.dtype)
+
+
 def segments(q, k, v, q_segment_ids=None, kv_segment_ids=None):
     ids = {"query_segment_ids": q_segment_ids, "key_segment_ids": kv_segment_ids}
     ids = {} if q_segment_ids is None else {name: x // 2 for name, x in ids.items()}
@@ -67,6 +72,11 @@ def test_what_a_name_says_is_judged_although_some_or_all_calls_of_it_are_wrong(n
     found = check(load("."), rules=[rule], quick=True, dtypes=["float32"])
     assert f"no call confirmed: {', '.join(guesses)}" in " ".join(found.text.split())
     assert rule in {x.main_rule for x in found.report.results.verdicts if x.status == "fail"}
+
+
+def test_a_number_is_no_window_of_the_left_alone_because_causality_closes_the_right():
+    assert 'window = "both"  # one number, of the keys on either side' in init("of_a_number", OF_WINDOWS)
+    assert check(load("."), rules=["MASK-8"], quick=True, dtypes=["float32"]).good
 
 
 def test_a_window_that_is_right_beside_causality_alone_is_no_false_alarm():

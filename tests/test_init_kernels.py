@@ -235,6 +235,25 @@ def test_lists_of_blocks_are_no_pages():
         backend.companions["block_sparse_attention"](*arrays, **sizes, block_counts=np.ones((1, 1, 2), int))
 
 
+OF_EQUAL_HEADS = """
+from numpy.lib.stride_tricks import as_strided
+
+from attnspec.reference import block_sparse_attention
+
+
+def equal(query, key, value, *, query_block, key_block, block_mask=None):
+    key, value = (as_strided(x, (*query.shape[:2], *x.shape[2:]), x.strides) for x in (key, value))
+    sizes = {"key_block": key_block, "query_block": query_block}
+    return block_sparse_attention(query, key, value, block_mask=block_mask, **sizes, dtype=query.dtype)
+"""
+
+
+def test_a_form_that_reads_past_the_end_of_shared_heads_takes_equal_ones():
+    Path("kernels.py").write_text(OF_EQUAL_HEADS)
+    said = "with two key heads for four query heads it read past the end of an array"
+    assert f'heads = "equal"  # {said}' in init("equal")
+
+
 MASKED_BLOCKS = """
 from attnspec.reference import block_sparse_attention
 

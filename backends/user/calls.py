@@ -188,7 +188,7 @@ class Calls:
         """Make one call; None if it raises or, unless the results are raw, returns another number of them."""
 
         def to(array: Any) -> Any:
-            return _with_more(self.backend.to_library(array), self.beyond)
+            return with_more(self.backend.to_library(array), self.beyond)
 
         asked = [f"return_{name}" for name in convention.returns[1:] if name != OTHER]
         options = {**convention.always, **self.later_positions(convention, arrays), **(options or {})}
@@ -271,7 +271,7 @@ class Calls:
         )
 
 
-def _with_more(array: Any, beyond: float) -> Any:
+def with_more(array: Any, beyond: float) -> Any:
     """Store an array of NumPy in memory that goes on with a number, which shows whether more is read."""
     if not isinstance(array, np.ndarray) or "float" not in str(array.dtype):
         return array

@@ -12,6 +12,7 @@ from attnspec import OPERATIONS
 from attnspec.backends.backend import Backend
 from attnspec.backends.constraints import is_of_attention
 from attnspec.backends.errors import BackendError
+from attnspec.backends.user.calls import with_more
 from attnspec.backends.user.companion import adapt_companion
 from attnspec.backends.user.companion_trials import (
     PARTNERS,
@@ -170,6 +171,8 @@ class _Calls:
         self.raised: Exception | None = None
         #: Whether calls fill their pages, and whether none computes the operation.
         self.full = self.by_distance = False
+        #: What is in memory past the end of each array.
+        self.beyond = np.nan
 
     def first_fit(self, named: Convention, names: Mapping[str, str], known: Known) -> _Fit:
         """Return the first convention in which the required arguments give the right results."""
@@ -253,6 +256,9 @@ class _Calls:
             why["heads"] = "it raised an error with two key heads for four query heads"
         elif not agrees:
             why["layout"] = "right with four key heads for four query heads; with two it did not agree"
+            if self.reads_on(convention, grouped):
+                limits["heads"] = "equal"
+                why["heads"] = "with two key heads for four query heads it read past the end of an array"
         if convention.encoding and "encoding" in call:
             why["encoding"] = "with codes of int8 it did not compute attention"
         if convention.codes:
@@ -320,6 +326,11 @@ class _Calls:
         distance = self.distance(convention, call, meaning)
         return None if distance is None else distance == 0
 
+    def reads_on(self, convention: Convention, call: Mapping[str, Any]) -> bool:
+        """Whether results depend on what is in memory past the end of an array."""
+        distances = [self.distance(convention, call) for self.beyond in (1.0, np.nan)]
+        return distances[0] != distances[1]
+
     def precision(
         self, convention: Convention, call: Mapping[str, Any], why: dict[str, str]
     ) -> dict[str, str]:
@@ -352,7 +363,10 @@ class _Calls:
         run = adapt_companion(backend.name, self.operation, self.function, convention, backend.xp)
         meaning = call if meaning is None else meaning
         call = {**call, **self.forward(convention, meaning)}
-        given = {name: backend.to_library(x) if isinstance(x, np.ndarray) else x for name, x in call.items()}
+        given = {
+            name: with_more(backend.to_library(x), self.beyond) if isinstance(x, np.ndarray) else x
+            for name, x in call.items()
+        }
         arrays = [given.pop(name) for name in self.form.arrays]
         try:
             results = run(*arrays, **given)

@@ -149,13 +149,17 @@ NUMBERS: Mapping[Literal["left", "keys", "both"], str] = MappingProxyType(
 
 
 def _of_numbers(named: Convention, at_end: dict[str, Any], opens: int | None) -> Iterator[Trial]:
-    """Yield calls of a window as one number, of both alignments."""
-    for (kind, why), at in product(NUMBERS.items(), ({}, at_end)):
+    """Yield calls of a window as one number, of both alignments.
+
+    Keys on either side come first: beside causality, such a number is one of the keys before too.
+    """
+    kinds = sorted(NUMBERS, key=lambda kind: kind != "both" and "is_causal" not in named.always)
+    for kind, at in product(kinds, ({}, at_end)):
         calls = [({"window": (n, right_side(kind, n))},) * 2 for n in (1, 2)]
         calls = [(given, meaning | at) for given, meaning in calls]
         variants = {"MASK-3": "bottom-right"} if at else {}
         number = replace(named, window=kind, open_side=opens)
-        yield Trial(number, *calls[0], variants, why, also=tuple(calls[1:]))
+        yield Trial(number, *calls[0], variants, NUMBERS[kind], also=tuple(calls[1:]))
 
 
 def right_side(kind: str, left: int) -> int:
