@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from made_verdicts import PORTABLE, WRONG, ended, fail, found, ok, table
+from made_verdicts import PORTABLE, SLIGHT, WRONG, ended, fail, found, ok, table
 from reported import ERROR, FAIL, PASS
 
 from attnspec import Case, find_case
@@ -108,6 +108,8 @@ def test_single_calls_under_one_rule_are_described_together():
 def test_the_failure_that_is_shown():
     long, short = fail(1, "MASK-1", "mask", numbers=10280) + fail(1, "MASK-1", "mask", numbers=12)
     assert found([long, short])[0].verdict is short
+    slight = replace(short, difference=SLIGHT)
+    assert found([long, slight])[0].verdict is long, "an error of few budgets shows least"
     both = [fail(2, "MASK-3", name=a, dtype=b) for a, b in (("a", "bfloat16"), ("b", "float32"))]
     assert found(*both)[0].verdict.dtype == "float32"
     back = fail(1, "SCORE-5", "softcap", "gradient", numbers=9)

@@ -56,6 +56,9 @@ def test_words_for_traits_and_keys_for_limits():
     (finding,) = found(raised, ok(20))
     line = 'if it offers no such calls, write heads = "equal" under [backend] in attnspec.toml'
     assert line in [*cause_lines(finding)]
+    empty = error(9, "no", traits.SHARED, traits.NOTHING, rule="HEAD-1")
+    finding = Finding("HEAD-1", (*empty,), Common((traits.SHARED,), 9, 9), "raised")
+    assert line not in [*cause_lines(finding)], "a call of nothing tells nothing of heads"
     (finding,) = found("9 HEAD-1 (shared heads); ok 20")
     assert line not in [*cause_lines(finding)]
 

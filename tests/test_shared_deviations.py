@@ -31,14 +31,31 @@ def attention(query, key, value, *, scale=None, mask=None):
 """
 
 
+RAISING = """
+from attnspec.reference import attention as right
+
+
+def attention(query, key, value, *, scale=None):
+    key.max(axis=-2)
+    return right(query, key, value, scale=scale, dtype=query.dtype)
+"""
+
+
 @pytest.mark.usefixtures("here_beside_tests")
-def test_with_the_declaration_that_is_printed_a_mask_that_is_added_passes():
-    Path("added.py").write_text(ADDED)
-    words = ["check", "./added.py:attention", "--quick", "--rule", "MASK-12", "--rule", "MASK-6"]
+@pytest.mark.parametrize(
+    ("source", "rules", "known"),
+    [
+        (ADDED, ["MASK-12", "MASK-6"], "known: torch-sdpa, torch-math, torch-flash"),
+        (RAISING, ["SHAPE-7"], "SHAPE-7 requires a result"),
+    ],
+)
+def test_with_the_declaration_that_is_printed_it_passes(source, rules, known):
+    Path("added.py").write_text(source)
+    words = ["check", "./added.py:attention", "--quick", *(x for rule in rules for x in ("--rule", rule))]
     run = CliRunner().invoke(main, words)
     assert run.exit_code == 1, run.output
-    assert "known: torch-sdpa, torch-math, torch-flash" in run.output
-    (begin,) = re.findall(r"to declare it, add .* begins with (.*) and (.*)\):", run.output)
+    assert known in run.output
+    (begin,) = re.findall(r"to declare .*, add .* begins with (.*) and (.*)\):", run.output)
     entries = re.search(r"^    \[\[backend.*?(?=^\S|^$)", run.output, re.DOTALL | re.MULTILINE)[0]
     Path("attnspec.toml").write_text("\n".join([*begin, dedent(entries)]))
     run = CliRunner().invoke(main, ["check", *words[2:]])

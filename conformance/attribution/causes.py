@@ -8,6 +8,7 @@ have results of a lower precision and traces of weights. Traits divide the other
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import inf
 from typing import cast
 
 from attnspec.conformance import traits
@@ -44,6 +45,7 @@ from attnspec.conformance.attribution.precision import (
     imprecise,
     is_gross,
     is_half_precision,
+    is_slight,
 )
 from attnspec.conformance.attribution.wide import counted, explained, is_general, is_predicted
 from attnspec.conformance.verdict import Verdict
@@ -52,6 +54,8 @@ from attnspec.dtypes import DTYPES, SHORT
 #: The largest numbers of causes: into which failures are divided, of exceptions and crashes that are shown,
 #: and that are compared with the gallery.
 _MOST_CAUSES, _MOST_WAYS, _MOST_DIAGNOSED = 4, 4, 3
+#: Exceptions of one cause come first if they are so many times as many as all wrong values.
+_FAR_MORE = 4
 #: The order in which kinds of causes are shown. Within a kind, larger causes come first.
 _ORDER = {
     "ended": 0,
@@ -88,7 +92,9 @@ def findings(
     judged = by_backend(verdicts)
     found: list[Finding] = []
     for backend, own in by_backend(verdict for verdict in failures if verdict.bad).items():
-        causes = sorted(_causes(own, judged.get(backend, [])), key=_importance)
+        causes = _causes(own, judged.get(backend, []))
+        wrong_values = sum(len(cause.failures) for cause in causes if cause.verdict.difference)
+        causes.sort(key=lambda cause: _importance(cause, wrong_values))
         wrong = [verdict for verdict in own if traits.REFUSED not in verdict.traits]
         right = _values([verdict for verdict in judged.get(backend, []) if verdict.status == "pass"])
         causes = [replace(cause, common=with_lacked(cause.common, wrong, right)) for cause in causes]
@@ -119,12 +125,20 @@ def diagnosed_causes(causes: Sequence[Finding]) -> list[Finding]:
     return [cause for cause in causes if cause is wrong.get(cause.rule)][:_MOST_DIAGNOSED] or [*causes[:1]]
 
 
-def _importance(cause: Finding) -> tuple[bool, bool, int]:
-    """Return a sort key: what explains more failures comes first, and roundings and refusals last."""
+def _importance(cause: Finding, wrong_values: int) -> tuple[bool, bool, bool, int, float]:
+    """Return a sort key: what explains more failures comes first, and of equally many what is off by more.
+
+    Exceptions come after wrong values unless they are far more: calls of odd sizes often raise beside a bug.
+    Errors of few budgets and refusals come last.
+    """
     rounds = cause.kind in (PRECISE, TRACES) or (
         cause.rule == "NUM-3" and not (cause.kind or cause.precision)
     )
-    return cause.kind == "refused", rounds, -len(cause.failures)
+    rounds |= not cause.variant and all(map(is_slight, cause.failures))
+    raises = cause.kind == "raised" and len(cause.failures) < _FAR_MORE * wrong_values
+    off = cause.verdict.difference
+    size = off.share if off and off.kind == "value" else inf
+    return cause.kind == "refused", rounds, raises, -len(cause.failures), -size
 
 
 def unmet(verdicts: Iterable[Verdict]) -> list[Finding]:
@@ -367,6 +381,7 @@ def _cause(
     for trait in (traits.SPECIAL, traits.GRADIENT):
         plain = [verdict for verdict in shown_by if trait not in verdict.traits]
         shown_by = plain if plain and trait not in common.traits else shown_by
+    shown_by = [verdict for verdict in shown_by if not is_slight(verdict)] or shown_by
     rule = broken_rule(shown_by, common if clear else Common(), passing)
     several = len({verdict.main_rule for verdict in failures}) > 1
     mixed = not kind and not clear and several and not is_uniform(failures)
@@ -385,7 +400,7 @@ def _separates(common: Common) -> bool:
 
 
 def _under_rule_first(failures: Sequence[Verdict], rule: str) -> tuple[Verdict, ...]:
-    return _first(failures, lambda verdict: verdict.main_rule == rule)
+    return tuple(sorted(failures, key=lambda verdict: (verdict.main_rule != rule, is_slight(verdict))))
 
 
 def _first(failures: Sequence[Verdict], wanted: Callable[[Verdict], bool]) -> tuple[Verdict, ...]:

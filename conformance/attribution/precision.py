@@ -30,6 +30,8 @@ _MIDDLE = 10.0
 _GROSS = 0.05
 #: An error of fewer budgets than this may be due to wrong rounding.
 _FEW_BUDGETS = 100.0
+#: And one of so few says least of a cause.
+_SLIGHT_BUDGETS = 10.0
 #: The largest share of the other failures that may be NaN, where NaN shows empty rows.
 _FEW_NAN = 0.1
 #: With fewer failures than this, no precision is named. Nearly all of them must show it.
@@ -105,6 +107,12 @@ def is_few_budgets(verdict: Verdict) -> bool:
     """Whether the error of a value is only a few budgets."""
     off = verdict.difference
     return off is not None and off.kind == "value" and off.share <= _FEW_BUDGETS
+
+
+def is_slight(verdict: Verdict) -> bool:
+    """Whether the error of a value is so few budgets that it says least of a cause."""
+    off = verdict.difference
+    return off is not None and off.kind == "value" and 0 < off.share <= _SLIGHT_BUDGETS
 
 
 def _by_precision(failures: Sequence[Verdict]) -> dict[Verdict, tuple[str, ...]]:

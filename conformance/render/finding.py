@@ -14,7 +14,7 @@ from attnspec.conformance.attribution.finding import Common, Diagnosis, Finding
 from attnspec.conformance.attribution.precision import PRECISE, TRACES, absolute_error
 from attnspec.conformance.outside import one_line, plain
 from attnspec.conformance.render.reproduction import check_command
-from attnspec.conformance.render.shared import declaration_lines
+from attnspec.conformance.render.shared import declaration_lines, raising_lines
 from attnspec.conformance.render.text import details, exception, title, with_title
 from attnspec.conformance.verdict import BATCH, Raise, Verdict
 from attnspec.dtypes import DTYPES
@@ -108,7 +108,8 @@ _LIMITS = {traits.SHARED: 'heads = "equal"', traits.OTHER_DEPTH: 'value_depth = 
 def finding_details(finding: Finding, most: int | None = None) -> str:
     """Describe a finding without its title."""
     named = [diagnosis_text(finding.diagnosis)] if finding.diagnosis else []
-    others = [*other_lines(finding, most), *declaration_lines(finding.failures)]
+    declared = [*declaration_lines(finding.failures), *raising_lines(finding.failures)]
+    others = [*other_lines(finding, most), *declared]
     text = details(finding.verdict, finding.seed, [*named, *cause_lines(finding)], others)
     for pair in filter(None, finding.names.split(",")):
         ours, _, own = pair.partition("=")
@@ -215,7 +216,8 @@ def _names(names: Iterable[str]) -> str:
 def _limit_line(finding: Finding) -> Iterator[str]:
     """Name the key by which a function that raises declines the calls of a finding."""
     keys = [_LIMITS[trait] for trait in finding.common.traits if trait in _LIMITS]
-    if finding.kind == "raised" and keys:
+    empty = all(traits.NOTHING in verdict.traits for verdict in finding.failures)
+    if finding.kind == "raised" and keys and not empty:
         yield f"if it offers no such calls, write {' and '.join(keys)} under [backend] in attnspec.toml"
 
 

@@ -7,6 +7,8 @@ from math import isnan
 from pathlib import Path
 
 import attnspec
+from attnspec.conformance.attribution.known_failures import quoted
+from attnspec.conformance.traits import NOTHING
 from attnspec.conformance.verdict import Verdict
 
 #: A rule, what the names of its cases have, the end of the names of the findings, and the elements that are
@@ -26,8 +28,7 @@ def declaration_lines(failures: Sequence[Verdict]) -> Iterator[str]:
     shared = [(entry, _known(entry[0], entry[2])) for entry in _SHARED if entry in found]
     for _, (_, reason, names) in shared:
         yield f"known: {names} have this deviation: {reason}"
-    place = failures[0].backend.partition("?")[0]
-    yield f'to declare it, add to attnspec.toml (a new one begins with [backend] and function = "{place}"):'
+    yield f"to declare it, {_add_to(failures[0])}"
     for (rule, *_, elements), (source, reason, _) in shared:
         where = f"attnspec.backends.adapters.deviations:{elements}"
         yield "    [[backend.deviations]]"
@@ -35,6 +36,29 @@ def declaration_lines(failures: Sequence[Verdict]) -> Iterator[str]:
         yield f'    reason = "{reason}"'
         yield f'    source = "{source}"'
         yield f'    outcome = {{ kind = "Special", where = "{where}" }}'
+
+
+def raising_lines(failures: Sequence[Verdict]) -> Iterator[str]:
+    """Yield the declaration of failures that are, all of them, exceptions in calls with an empty axis."""
+    raised = [verdict.raised for verdict in failures if verdict.raised and NOTHING in verdict.traits]
+    if len(raised) < len(failures) or any(x.valid or x.conversion or not x.type for x in raised):
+        return
+    texts = [re.split(r"[\d\n]", x.message)[0] for x in raised]
+    message = texts[0] if len({*texts}) == 1 else ""
+    outcome = {"type": " or ".join(dict.fromkeys(x.type for x in raised)), "message": message}
+    fields = ", ".join(f"{key} = {quoted(x)}" for key, x in outcome.items())
+    named = ", ".join(map(quoted, dict.fromkeys(verdict.main_rule for verdict in failures)))
+    yield f"SHAPE-7 requires a result; to declare that there is none, {_add_to(failures[0])}"
+    yield "    [[backend.deviations]]"
+    yield f"    rules = [{named}]"
+    yield '    reason = "a call with an empty axis raises an error"'
+    yield f"    source = {quoted(f'{Path(raised[0].file).name}:{raised[0].line}')}"
+    yield f'    outcome = {{ kind = "Raises", {fields} }}'
+
+
+def _add_to(verdict: Verdict) -> str:
+    place = verdict.backend.partition("?")[0]
+    return f'add to attnspec.toml (a new one begins with [backend] and function = "{place}"):'
 
 
 def _place(verdict: Verdict) -> tuple[str, str, str, str] | None:
