@@ -88,9 +88,11 @@ def test_a_failing_backend_is_diagnosed_and_a_diagnosis_without_a_name_is_said(c
         assert "consistent with" not in check(verdicts=few).stdout
     assert "\nconsistent with: fills_always (It fills" in check("--explain", verdicts=MANY).stdout
     hint = "m:f: no bug of the gallery matches in a short search; --explain looks longer\n"
-    assert hint in check(named=False).stderr
+    plain = [replace(verdict, variant="") for verdict in VERDICTS]
+    assert hint in check(named=False, verdicts=plain).stderr
+    assert hint not in check(named=False).stderr, "the variant that it equals is named"
     none = "m:f: no wrong implementation of the gallery has the same results\n"
-    for words, named, verdicts in (((), True, MANY), (("--explain",), False, VERDICTS), ((), False, [PASS])):
+    for words, named, verdicts in (((), True, MANY), (("--explain",), False, plain), ((), False, [PASS])):
         other = check(*words, named=named, verdicts=verdicts).stderr
         assert hint not in other
         assert (none in other) == bool(words)
@@ -257,6 +259,9 @@ def test_the_first_failure_is_printed_in_a_line_while_the_suite_runs(check, monk
     of_lse = replace(FAIL, rule="SOFT-5", rules=("SOFT-5",), variant="", difference=wrong)
     assert "first failure: SOFT-6 The lse is " in check(verdicts=[of_lse]).stderr, "the output is right"
     assert "first failure" not in check(verdicts=[PASS]).stderr
+    assert "first failure: MASK-6" in check(verdicts=[ERROR, FAIL]).stderr, "as in the report"
+    assert "first failure: NUM-3" in check("-x", verdicts=[ERROR, FAIL]).stderr
+    assert "first failure: NUM-3" in check(verdicts=[ERROR] * 5 + [FAIL]).stderr
     order = []
     monkeypatch.setattr(cli, "_show_first", lambda verdict: order.append(verdict.case))
     check(ends=lambda: order.append("end"))

@@ -122,11 +122,21 @@ def test_the_options_of_a_backend_are_those_of_its_functions():
 @pytest.mark.parametrize("part", ["quick", "smoke", "whole"])
 def test_a_declaration_that_no_call_of_a_part_reaches_is_called_not_verified(part):
     backend = replace(
-        load("numpy-portable"), dialect={"GRAD-10": "nan", "MASK-6": "nan", "MASK-3": "bottom-right"}
+        load("numpy-portable"),
+        dialect={"GRAD-10": "nan", "MASK-6": "nan", "MASK-3": "bottom-right", "NUM-2": "float32"},
     )
     subject = replace(SUBJECT, declares=subject_of("k", backend).declares)
     shown = replace(PASS, status="deviation", rule="MASK-3", variant="bottom-right")
     run = run_of((PASS, 20), (shown, 1), (replace(PASS, status="fail", rule="MASK-6"), 1), part=part)
     report = Report(gather([replace(run, subjects=[subject])]))
-    said = "declared, not verified: no call of this run shows GRAD-10"
+    said = "declared, not verified: no call of this run shows GRAD-10"  # and not NUM-2
     assert (said in [*backend_lines(report, subject)]) == (part != "whole"), "of a whole run it is an error"
+
+
+def test_a_layout_that_no_call_confirmed_is_said_first():
+    said = "its layout is a guess that no call confirmed; does not conform"
+    for note, wrong in (("scale, layout", True), ("scale; not tested, because it is ignored: layout", False)):
+        subject = replace(SUBJECT, note=f"a guess, which no call confirmed: {note}")
+        for status in ("fail", "pass"):
+            report = Report(gather([run_of((PASS, 20), (replace(PASS, status=status, rule="MASK-6"), 1))]))
+            assert (said in backend_headline(report, subject)) == (wrong and status == "fail")

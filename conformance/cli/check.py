@@ -18,6 +18,7 @@ from attnspec.conformance.render import formats
 from attnspec.conformance.run.plan import Selection
 
 if TYPE_CHECKING:
+    from attnspec.conformance.attribution.finding import Finding
     from attnspec.conformance.attribution.report import Report
     from attnspec.conformance.verdict import Verdict
 
@@ -154,13 +155,13 @@ def _show_first(verdict: Verdict) -> None:
 
 
 def _without_diagnosis(report: Report) -> list[str]:
-    """Return the backends of which a call returns a wrong result, and no diagnosis says why."""
-    wrong = (
-        finding.backend
-        for finding in report.findings
-        if any(verdict.difference for verdict in finding.failures)
-    )
-    return [name for name in dict.fromkeys(wrong) if name not in report.diagnoses]
+    """Return the backends whose first cause of wrong results has no diagnosis and resembles nothing."""
+    wrong: dict[str, Finding] = {}
+    for finding in report.findings:
+        if any(verdict.difference for verdict in finding.failures):
+            wrong.setdefault(finding.backend, finding)
+    alike = {name for name, x in wrong.items() if x.variant or x.ignored or x.verdict.precision}
+    return [name for name in wrong if name not in alike | report.diagnoses.keys()]
 
 
 def _jobs(said: str) -> int:

@@ -1,5 +1,6 @@
 """The summary of a run: the part of the suite, the result in one line, and lines about each backend."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from math import isfinite
@@ -77,6 +78,8 @@ def backend_headline(report: Report, subject: Subject) -> str:
     values = _values_verdict(report, subject) + _few_values(report, subject)
     if report.results.headers[0].part != "chosen" and (line := options_line(subject.options, verdicts)):
         values += f"; {line}"
+    if outcome is Outcome.FAILS and re.search(r"no call confirmed: [^;]*\blayout\b", subject.note):
+        values = f"its layout is a guess that no call confirmed; {values}"
     return f"values: {values}; refusals: {refusals}" if refusals else values
 
 
@@ -300,7 +303,8 @@ def backend_lines(report: Report, subject: Subject, *, every: bool = True) -> It
 
 def _not_verified_line(subject: Subject, verdicts: Sequence[Verdict]) -> str:
     """Name the declarations that no call of a part of the suite has shown or refuted."""
-    seen = shown_declarations(verdicts) | {verdict.rule for verdict in verdicts if verdict.bad}
+    # `attnspec init` writes NUM-2 after a call that shows it, which few parts have.
+    seen = {"NUM-2"} | shown_declarations(verdicts) | {verdict.rule for verdict in verdicts if verdict.bad}
     keys = [key for key in subject.declares.split(",") if key and seen.isdisjoint((key, key.split()[0]))]
     named = f"declared, not verified: no call of this run shows {some(keys, _MOST_RULES)}"
     return one_line(named) if keys else ""

@@ -19,6 +19,7 @@ from typing import TextIO
 from attnspec import __version__
 from attnspec.conformance.attribution.exceptions import never_returns
 from attnspec.conformance.attribution.finding import Diagnosis
+from attnspec.conformance.attribution.precision import is_slight
 from attnspec.conformance.attribution.sample import FEWEST_CASES, cases_to_diagnose
 from attnspec.conformance.outside import plain
 from attnspec.conformance.results import Footer, Header, Results, Run, Subject, gather, line
@@ -29,6 +30,8 @@ from attnspec.conformance.verdict import Verdict
 
 #: Seconds between updates, on a terminal and in a log.
 _ON_TERMINAL, _IN_LOG = 0.2, 30.0
+#: A first failure that says little waits for so many failures, or seconds.
+_ENOUGH, _WAIT = 5, 10.0
 #: Maximum length of a name, so that the numbers after it fit on the line.
 _MOST = 30
 
@@ -167,17 +170,36 @@ def _diagnose(
 
 @dataclass
 class _First:
-    """The first failure of a run, which is shown when it is found."""
+    """The first failure of a run, which is shown when it is found.
+
+    As the report begins with a wrong value, an exception and an error of few budgets wait for one: until the
+    end of the run, until there are some failures, or for some seconds.
+    """
 
     fails: Callable[[Verdict], bool]
     show: Callable[[Verdict], None]
-    _seen: bool = False
+    _seen: list[Verdict] = field(default_factory=list)
+    _until: float = 0.0
+    _shown: bool = False
 
-    def is_due(self, verdict: Verdict) -> bool:
-        """Whether a verdict is the first failure."""
-        due = not self._seen and self.fails(verdict)
-        self._seen |= due
-        return due
+    def add(self, verdict: Verdict, before: Callable[[], None]) -> None:
+        """Show a failure if one is due, after a function is called."""
+        if self._shown:
+            return
+        plain_value = verdict.difference is not None and not is_slight(verdict)
+        if self.fails(verdict):
+            self._until = self._until if self._seen else time.monotonic() + _WAIT
+            self._seen.insert(0 if plain_value else len(self._seen), verdict)
+        due = plain_value or len(self._seen) >= _ENOUGH or time.monotonic() > self._until
+        if self._seen and due:
+            before()
+            self.end()
+
+    def end(self) -> None:
+        """Show the first failure, unless one was shown."""
+        if self._seen and not self._shown:
+            self._shown = True
+            self.show(self._seen[0])
 
 
 def _run(
@@ -198,12 +220,11 @@ def _run(
                 progress.planned = len(event.cases)
             runs[-1].add(event)
             if isinstance(event, Verdict):
-                if first.is_due(event):
-                    progress.end()
-                    first.show(event)
+                first.add(event, progress.end)
                 progress.add(failing=first.fails(event))
     finally:
         progress.end()
+        first.end()
     return runs[-1]
 
 
