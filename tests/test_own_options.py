@@ -213,28 +213,6 @@ def test_an_offset_of_0_is_no_offset_to_a_function_aligned_at_the_end():
     assert report.good, report.text
 
 
-def test_another_offset_than_that_of_the_length_is_declined():
-    def decode(query, key, value, *, key_lengths=None, is_causal=False):
-        offset = key.shape[-2] - query.shape[-2]
-        return attention(query, key, value, query_offset=offset, is_causal=is_causal)
-
-    backend = describe(decode, at_length=True)
-    query, key = np.ones((3, 4)), np.ones((5, 4))
-    assert backend.attention(query, key, key, is_causal=True, query_offset=2).shape == (3, 4)
-    for options in ({}, {"query_offset": 1}):
-        with pytest.raises(
-            Unsupported, match="the last query of the function is at the last key of the length"
-        ):
-            backend.attention(query, key, key, is_causal=True, **options)
-    # An offset of 0 is none, and the last query is at the last key, which is past this length.
-    backend = describe(
-        decode, at_length=True, names={"key_lengths": "key_lengths"}, dialect={"MASK-3": "bottom-right"}
-    )
-    with pytest.raises(Unsupported, match="at the last key of the length"):
-        backend.attention(query, key, key, is_causal=True, query_offset=0, key_lengths=3)
-    assert backend.attention(query, key, key, is_causal=True, query_offset=0).shape == (3, 4)
-
-
 def test_a_required_past_is_empty_where_a_call_has_none():
     lengths = []
 

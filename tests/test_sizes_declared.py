@@ -7,9 +7,11 @@ import pytest
 from sized_results import ITEM, PORTABLE, changed, right, unchanged, without_lse
 
 from attnspec.backends import Deviation
+from attnspec.backends.constraints import Constraints
 from attnspec.backends.outcome import Bound, InDtype, OtherCall
 from attnspec.conformance.judge.dtypes import in_dtype
 from attnspec.conformance.judge.judge import judge
+from attnspec.conformance.sizes.cases import sized_cases
 
 
 def judge_changed(change, item=ITEM, **options):
@@ -199,3 +201,11 @@ def test_a_declared_other_call_is_judged_row_by_row():
     assert judge_changed(free, short, deviations=(deviation,)).status == "deviation"
     for change in (lambda out, lse, _: (2 * out, lse), lambda out, lse, _: (0 * out, lse)):
         assert judge_changed(change, short, deviations=(deviation,)).status == "fail"
+
+
+def test_a_drawn_bias_has_the_dtype_of_the_query_and_is_no_bias_of_alibi():
+    biased = [item for item in sized_cases() if "bias" in item.formula.options]
+    assert {item.misfit(Constraints(bias_dtype="query")) for item in biased} == {""}
+    assert {item.misfit(Constraints(slopes="start")) for item in biased} == {
+        "takes slopes of ALiBi, got a bias that is none of ALiBi"
+    }

@@ -85,7 +85,7 @@ def adapt_companion(
         call = _with_batch(call, form) if alone else call
         wanted = form.wanted(call)
         call = {argument: x for argument, x in call.items() if argument not in returned}
-        call = with_own_places(call, convention, {*native, *convention.always})
+        call = with_own_places(call, convention, {*native, *convention.always}, operation)
         encoding = call.get("encoding", "int8")
         call = without_always(call, convention.applied, native, form)
         call = with_defaults(call, always, convention, xp, form)

@@ -92,24 +92,26 @@ def positions_of(
         name = next(name for name in ("key_pages", "latent_pages") if name in call)
         columns = np.arange(call["block_table"].shape[-1] * call[name].shape[-2])
         new = call.get("new_key")
-        lengths = _integers(call["key_lengths"]) + (0 if new is None else new.shape[-2])
+        lengths = integers_of(call["key_lengths"]) + (0 if new is None else new.shape[-2])
     else:
         columns = np.arange(call[_name_of_keys(call)].shape[-2])
-        lengths = np.diff(_integers(call["key_starts"])) if "key_starts" in call else np.asarray(len(columns))
+        lengths = (
+            np.diff(integers_of(call["key_starts"])) if "key_starts" in call else np.asarray(len(columns))
+        )
     packed, sequence = "query_starts" in call, 0 * places
     if packed:
-        counts = np.diff(_integers(call["query_starts"]))
+        counts = np.diff(integers_of(call["query_starts"]))
         places, sequence = _in_sequences(call["query_starts"], len(places))
     else:
         counts = np.asarray(len(places))
     ends = from_end or "block_table" in call
-    offset = _integers(call.get("query_offset", lengths - counts if ends else 0))
+    offset = integers_of(call.get("query_offset", lengths - counts if ends else 0))
     if packed:  # rows past the last sequence are of none
         offset = np.append(np.broadcast_to(offset, counts.shape), 0)[sequence]
-    rows = _integers(call.get("query_positions", places + (offset if packed else offset[..., None])))
+    rows = integers_of(call.get("query_positions", places + (offset if packed else offset[..., None])))
     if "key_starts" in call:
         columns = _in_sequences(call["key_starts"], len(columns))[0]
-    return rows, _integers(call.get("key_positions", columns))
+    return rows, integers_of(call.get("key_positions", columns))
 
 
 def _name_of_keys(call: Mapping[str, Any]) -> str:
@@ -123,10 +125,11 @@ def _sequences(starts: Any, array: Any) -> NDArray[np.int64]:
 
 def _in_sequences(starts: Any, rows: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the place of each row in its sequence, and the number of the sequence."""
-    first = _integers(starts)
+    first = integers_of(starts)
     sequence = np.searchsorted(first, np.arange(rows), "right") - 1
     return np.arange(rows) - first[sequence], sequence
 
 
-def _integers(numbers: Any) -> NDArray[np.int64]:
+def integers_of(numbers: Any) -> NDArray[np.int64]:
+    """Return an integer, or an array of integers of any library, as an array of NumPy."""
     return np.asarray(numbers.tolist() if hasattr(numbers, "tolist") else numbers, np.int64)

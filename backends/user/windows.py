@@ -7,11 +7,13 @@ import numpy as np
 
 from attnspec.backends.errors import Unsupported
 from attnspec.backends.user.convention import Convention
+from attnspec.backends.user.slopes import integers_of
+from attnspec.sizes import bound
 
-_LONG = ("query", "key")
 
-
-def with_own_places(call: Mapping[str, Any], convention: Convention, taken: Container[str]) -> dict[str, Any]:
+def with_own_places(
+    call: Mapping[str, Any], convention: Convention, taken: Container[str], operation: str = "attention"
+) -> dict[str, Any]:
     """Write the window and the offset of a call as the function takes them.
 
     An offset of 0 is none, and is left out where the last query is at the last key without one. `taken` has
@@ -21,7 +23,7 @@ def with_own_places(call: Mapping[str, Any], convention: Convention, taken: Cont
     call = dict(call)
     if convention.from_end and type(call.get("query_offset")) is int and call["query_offset"] == 0:
         del call["query_offset"]
-    call = _with_end_at_length(call, convention) if convention.at_length else call
+    call = _with_end_at_length(call, convention, operation) if convention.at_length else call
     window = call.get("window")
     if not isinstance(window, tuple) or len(window) != 2:
         return call
@@ -42,13 +44,21 @@ def with_own_places(call: Mapping[str, Any], convention: Convention, taken: Cont
     return call
 
 
-def _with_end_at_length(call: Mapping[str, Any], convention: Convention) -> dict[str, Any]:
+def _with_end_at_length(call: Mapping[str, Any], convention: Convention, operation: str) -> dict[str, Any]:
     """Leave out the offset at which the last query is at the last key of the length, which is always so."""
-    queries, keys = (next(call[x].shape[-2] for x in (name, f"{name}_codes") if x in call) for name in _LONG)
+    if "block_table" in call and call.get("query_offset") is None:
+        return dict(call)  # pages are so without an offset
+    letters = bound(operation, call)[0].letters
+    queries, keys = (
+        np.diff(integers_of(call[starts])) if starts in call else letters.get(letter, letters.get("L", 0))
+        for starts, letter in (("query_starts", "L"), ("key_starts", "S"))
+    )
     asked = call.get("query_offset")
     asked = (keys - queries if convention.from_end else 0) if asked is None else asked
     lengths = keys if call.get("key_lengths") is None else call["key_lengths"]
     asked, lengths = (np.asarray(x.tolist() if hasattr(x, "tolist") else x) for x in (asked, lengths))
+    if "new_key" in call:
+        lengths = lengths + call["new_key"].shape[-2]
     sloped = bool(convention.slopes) and call.get("bias") is not None
     placed = call.get("is_causal") is True or call.get("window") is not None or sloped
     if placed and not np.all(asked == lengths - queries):

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from attnspec import OPERATIONS, Case
 from attnspec.backends import Backend
+from attnspec.backends.user.slopes import positions_of
 from attnspec.conformance.judge.dtypes import Outputs
 from attnspec.dialect import ROUTES, of_routes
 from attnspec.dtypes import SHORT
@@ -17,6 +18,7 @@ from attnspec.reference.budget.attention import MASKING
 from attnspec.reference.budget.budget import Accuracy, Budget, budget, plain
 from attnspec.reference.budget.overflow import overflowing_rows
 from attnspec.reference.masking import allowed_keys
+from attnspec.sizes import bound
 
 #: The latest budgets. A case is judged on several backends, and again when it failed.
 _KNOWN: dict[Any, tuple[Mapping[str, Any], dict[str, Budget]]] = {}
@@ -64,9 +66,11 @@ def _compute(backend: Backend, case: Case, accuracy: Accuracy, *, probed: bool) 
         query = arguments["query"]
         first = np.zeros((*query.shape[:-3], query.shape[-2]), np.int64)
         return budget(operation, {**arguments, "query_offset": 0, "query_positions": first}, dtype, **options)
+    if "axis_positions" in arguments and backend.dialect.get("POS-15") == "alternating":
+        arguments = _with_alternating_axes(arguments)
     if primal(operation) != "attention":
-        arguments = _align_sequences(arguments, backend.dialect)
-        return budget(operation, arguments, dtype, **options)
+        budgets = budget(operation, align(operation, arguments, backend.dialect), dtype, **options)
+        return _in_base(budgets, backend.dialect, operation)
     arguments = in_plain_words(arguments, backend.dialect)
     budgets = budget(operation, arguments, dtype, **options)
     if operation != "attention":
@@ -76,29 +80,53 @@ def _compute(backend: Backend, case: Case, accuracy: Accuracy, *, probed: bool) 
         keys = arguments["key"].shape[-2]
         identity = np.broadcast_to(np.eye(keys), (*arguments["value"].shape[:-1], keys))
         budgets["weights"] = budget(operation, {**arguments, "value": identity}, dtype, **options)["output"]
-    if backend.dialect.get("SOFT-6") == "base-2":
-        budgets["lse"] = budgets["lse"] / log(2)
-    return budgets
+    return _in_base(budgets, backend.dialect, operation)
 
 
-def align(operation: str, arguments: Mapping[str, Any], dialect: Mapping[str, str]) -> Mapping[str, Any]:
-    """Rewrite the alignment of a dialect as an offset, and a bound that it excludes as a mask."""
-    if primal(operation) == "attention":
-        return _align(arguments, dialect)
-    return _align_sequences(arguments, dialect)
+def _in_base(budgets: dict[str, Budget], dialect: Mapping[str, str], operation: str) -> dict[str, Budget]:
+    """Return budgets with that of an lse in base 2, where an operation of attention has one in a dialect."""
+    if dialect.get("SOFT-6") != "base-2" or "lse" not in budgets or operation == "merge_partials":
+        return budgets
+    return budgets | {"lse": budgets["lse"] / log(2)}
 
 
-def _align_sequences(arguments: Mapping[str, Any], dialect: Mapping[str, str]) -> Mapping[str, Any]:
-    """Rewrite the default offset of packed sequences in a dialect as one offset for each."""
-    offset = arguments.get("query_offset", 0)
-    if dialect.get("PACK-5") != "bottom-right" or "key_starts" not in arguments:
-        return arguments
-    if np.ndim(offset) or offset:
-        return arguments
-    return {
-        **arguments,
-        "query_offset": np.diff(arguments["key_starts"]) - np.diff(arguments["query_starts"]),
-    }
+def _with_alternating_axes(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Rewrite sections whose pairs alternate as a section of its own for each pair."""
+    counts = np.asarray(arguments["sections"])
+    axis = np.zeros(counts.sum(), int)
+    for number in range(1, len(counts)):
+        axis[number : number + len(counts) * counts[number] : len(counts)] = number
+    positions = np.asarray(arguments["axis_positions"])[axis]
+    return {**arguments, "axis_positions": positions, "sections": np.ones_like(axis)}
+
+
+def align(operation: str, arguments: Mapping[str, Any], dialect: Mapping[str, str]) -> dict[str, Any]:
+    """Rewrite the alignment of a dialect as an offset, or as a mask, and a bound that it excludes as a mask.
+
+    PACK-5 aligns packed sequences, and MASK-3 other calls. Pages are aligned at their end without a variant.
+    """
+    plain = dict(arguments)
+    causal, window = plain.get("is_causal"), plain.get("window")
+    if not causal and window is None:
+        return plain
+    offset = plain.get("query_offset", 0)
+    unplaced = np.ndim(offset) == 0 and not offset and "query_positions" not in plain
+    rule = "PACK-5" if "key_starts" in plain else "MASK-3"
+    if dialect.get(rule) == "bottom-right" and unplaced and "block_table" not in plain:
+        letters = bound(operation, plain)[0].letters
+        queries, keys = (
+            np.diff(plain[starts]) if starts in plain else letters.get(letter, letters["L"])
+            for starts, letter in (("query_starts", "L"), ("key_starts", "S"))
+        )
+        if "query_offset" in OPERATIONS[operation].arguments:
+            plain["query_offset"] = keys - queries
+        else:
+            plain |= {"is_causal": False, "mask": _also(plain, np.tri(queries, keys, keys - queries) > 0)}
+    if dialect.get("MASK-8") == "exclusive-left" and window is not None and window[0] is not None:
+        rows, columns = positions_of(plain)
+        allowed = columns[..., None, :] - rows[..., :, None] > -window[0]
+        plain["mask"] = _also(plain, allowed if allowed.ndim == 2 else allowed[..., None, :, :])
+    return plain
 
 
 def _means(
@@ -112,7 +140,7 @@ def _means(
     by_mask, by_bias = (variants.get(route) == "uniform" for route in ROUTES)
     if by_mask == by_bias:
         return by_mask
-    plain = _align(arguments, dialect)
+    plain = align(operation, arguments, dialect)
     shape = (*plain["query"].shape[:-1], plain["key"].shape[-2])
     others = {name: plain[name] for name in MASKING if name in plain and name != "bias"}
     open_keys = allowed_keys(shape, **others)
@@ -134,32 +162,11 @@ def in_plain_words(arguments: Mapping[str, Any], dialect: Mapping[str, str]) -> 
 
     The rewriting covers only what changes a budget: the keys that have a weight.
     """
-    plain = _align(arguments, dialect)
+    plain = align("attention", arguments, dialect)
     heads, shared = (plain[name].shape[:-2][-1:] for name in ("query", "key"))
     if dialect.get("HEAD-1") == "tiled" and heads and shared and heads != shared:
         for name in ("key", "value"):
             plain[name] = np.concatenate([plain[name]] * (heads[0] // shared[0]), axis=-3)
-    return plain
-
-
-def _align(arguments: Mapping[str, Any], dialect: Mapping[str, str]) -> dict[str, Any]:
-    """Rewrite causality and a window in a dialect as a mask."""
-    plain = dict(arguments)
-    queries, keys = plain["query"].shape[-2], plain["key"].shape[-2]
-    standing, places = np.arange(queries)[:, None], np.arange(keys)
-    if "query_positions" in plain:
-        standing = plain["query_positions"][..., None, :, None]  # (*B, 1, L, 1)
-    if "key_positions" in plain:
-        places = plain["key_positions"][..., None, None, :]  # (*B, 1, 1, S)
-    distance = places - standing
-    window = plain.get("window")
-    offset = np.asarray(plain.get("query_offset", 0))
-    unplaced = offset.ndim == 0 and not offset and "query_positions" not in plain
-    if dialect.get("MASK-3") == "bottom-right" and unplaced and (plain.get("is_causal") or window):
-        plain["query_offset"], offset = keys - queries, np.asarray(keys - queries)
-    if dialect.get("MASK-8") == "exclusive-left" and window is not None and window[0] is not None:
-        offset = offset.reshape(offset.shape + (1,) * 3 * (offset.ndim > 0))  # (*B) to (*B, 1, 1, 1)
-        plain["mask"] = _also(plain, distance - offset > -window[0])
     return plain
 
 

@@ -26,7 +26,7 @@ from attnspec.conformance.verdict import CLASSES, OUTPUT_OF, Difference, Verdict
 from attnspec.dtypes import SHORT, name_of
 from attnspec.operations.operation import primal
 from attnspec.reference.budget.arithmetic import PROFILES
-from attnspec.reference.budget.budget import Accuracy, Budget, budget
+from attnspec.reference.budget.budget import Accuracy, Budget
 
 #: Rules whose declared variant is a lower precision, and the precision that they require.
 _PRECISIONS = {"NUM-2": "float32", "NUM-5": "storage"}
@@ -350,8 +350,8 @@ def _declared_precision(backend: Backend, case: Case, outputs: Outputs, values: 
         applies = case.dtype == "float64" if rule == "NUM-2" else case.dtype in SHORT
         if applies and rule in case.rules and backend.dialect.get(rule) == variant:
             accuracy: Accuracy = "full" if rule == "NUM-2" else "cast"
-            options: dict[str, Any] = {"accuracy": accuracy, "profile": backend.profile}
-            strict = budget(case.operation, case.arguments, case.dtype, **options)
+            others = {name: other for name, other in backend.dialect.items() if name != rule}
+            strict = budgets_of(replace(backend, dialect=others), case, accuracy)
             if not _within(outputs, values, strict, case.dtype):
                 return rule
     return ""

@@ -170,6 +170,9 @@ class SizedCase:
     def misfit(self, constraints: Constraints) -> str:
         """Return the reason that the call violates constraints; empty if it does not."""
         formula = self.formula
+        biased = "bias" in formula.options
+        if constraints.slopes and biased:
+            return "takes slopes of ALiBi, got a bias that is none of ALiBi"
         shapes = {
             "query": (*formula.batch, formula.heads, formula.queries, formula.depth),
             "key": (*formula.batch, formula.key_heads, formula.keys, formula.depth),
@@ -177,6 +180,7 @@ class SizedCase:
         }
         # Views of one number have the shapes without the memory.
         arrays = {name: np.broadcast_to(np.float32(0), shape) for name, shape in shapes.items()}
+        arrays |= {"bias": np.zeros((), np.float32)} if biased else {}  # its dtype is that of the query
         return fits(constraints, {**formula.options, **arrays})
 
     @property

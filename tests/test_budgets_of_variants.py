@@ -1,0 +1,60 @@
+"""The budgets of values in a variant: the number nearest to a value is in its budget, in every operation."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from attnspec import OPERATIONS, Case, cases
+from attnspec.backends import load
+from attnspec.conformance.judge.budget import budgets_of
+from attnspec.conformance.judge.dtypes import arguments_of
+from attnspec.conformance.judge.expected import exact
+from attnspec.conformance.suite.drawn_stacks import Sizes, draw_call, options_of
+from attnspec.conformance.suite.stacks import STORED
+from attnspec.conformance.verdict import LISTS
+
+PLAIN = load("numpy-portable")
+#: The variants that give other keys a weight, another unit to an lse, or other positions to pairs, and
+#: the arguments that show them.
+VARIANTS = {
+    ("MASK-3", "bottom-right"): ("is_causal", "window"),
+    ("PACK-5", "bottom-right"): ("is_causal", "window"),
+    ("MASK-8", "exclusive-left"): ("window",),
+    ("SOFT-6", "base-2"): ("query",),
+    ("POS-15", "alternating"): ("axis_positions",),
+}
+
+
+def calls_of(operation):
+    """The stored calls of an operation, and a drawn one with each option that shows a variant."""
+    every = [case for case in cases() if case.operation == operation and case.dtype == "float64"]
+    for case in every:
+        if case.expected and not case.misuse and not case.must_raise:
+            yield replace(case, arguments=arguments_of(case, "float32"), expected={}, alternatives=())
+    layers = STORED[operation].layers if operation in STORED else ()
+    for option in {"causality", "window"} & {*options_of(layers)} if layers else ():
+        sizes = Sizes(queries=(2, 3), keys=(4, 1), heads=(4, 2))
+        call = draw_call(np.random.default_rng(1), "float32", layers, sizes, option)
+        yield Case("drawn", "", "stacks", operation, ("STACK-1",), call)
+
+
+def misses(case, dialect):
+    """The outputs of a call whose nearest numbers are not in the budgets of a dialect."""
+    values = exact(case.operation, case.arguments, dialect)
+    budgets = budgets_of(replace(PLAIN, dialect=dialect), case)
+    for name in values.keys() - LISTS:
+        value = np.nan_to_num(values[name], posinf=0, neginf=0)
+        if (np.abs(value.astype(np.float32) - value) > budgets[name]).any():
+            yield name
+        # Nothing may be off of a key without a weight. The weights of attention may be too small for float64.
+        if name == "weights" and case.operation != "attention" and budgets[name][values[name] == 0].any():
+            yield name
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_the_nearest_number_to_a_value_in_a_variant_is_in_its_budget(operation):
+    for case in calls_of(operation):
+        for (rule, variant), shown in VARIANTS.items():
+            if any(case.arguments.get(name, False) is not False for name in shown):
+                assert list(misses(case, {rule: variant})) == [], (case.name, rule)
