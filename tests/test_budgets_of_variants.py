@@ -58,3 +58,26 @@ def test_the_nearest_number_to_a_value_in_a_variant_is_in_its_budget(operation):
         for (rule, variant), shown in VARIANTS.items():
             if any(case.arguments.get(name, False) is not False for name in shown):
                 assert list(misses(case, {rule: variant})) == [], (case.name, rule)
+
+
+@pytest.mark.parametrize(
+    "operation", [name for name in STORED if not {"latent", "listed"} & {*STORED[name].layers}]
+)
+def test_the_budget_of_tiled_heads_is_that_of_the_heads_that_are_read(operation):
+    sizes = Sizes(queries=(2, 3), keys=(4, 1), heads=(4, 2))
+    call = draw_call(np.random.default_rng(1), "float32", STORED[operation].layers, sizes, "nothing")
+    call = {
+        name: x for name, x in call.items() if name not in ("block_mask", "block_counts", "block_indices")
+    }
+    own = "query" if "query" in call else "query_codes"
+    order = [0, 2, 1, 3]
+    found = []
+    for dialect, given in (
+        ({"HEAD-1": "tiled"}, call),
+        ({}, call | {own: np.take(call[own], order, axis=-3)}),
+    ):
+        case = Case("drawn", "", "stacks", operation, ("HEAD-1",), given)
+        values = exact(operation, given, dialect)["output"]
+        found.append((values, budgets_of(replace(PLAIN, dialect=dialect), case)["output"]))
+    for tiled, plain in zip(*found, strict=True):
+        np.testing.assert_array_equal(np.take(tiled, order, axis=-3), plain)

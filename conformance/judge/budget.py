@@ -69,7 +69,15 @@ def _compute(backend: Backend, case: Case, accuracy: Accuracy, *, probed: bool) 
     if "axis_positions" in arguments and backend.dialect.get("POS-15") == "alternating":
         arguments = _with_alternating_axes(arguments)
     if primal(operation) != "attention":
-        budgets = budget(operation, align(operation, arguments, backend.dialect), dtype, **options)
+        arguments = align(operation, arguments, backend.dialect)
+        order = _order_of_heads(operation, arguments, backend.dialect)
+        declared = OPERATIONS[operation].arguments
+        arguments = {name: _with_heads(x, declared[name].shape, order) for name, x in arguments.items()}
+        budgets, back = budget(operation, arguments, dtype, **options), np.argsort(order)
+        for result in OPERATIONS[operation].results:
+            if result.name in budgets:
+                shape = declared[result.of].shape if result.of else result.shape
+                budgets[result.name] = _with_heads(budgets[result.name], shape, back)
         return _in_base(budgets, backend.dialect, operation)
     arguments = in_plain_words(arguments, backend.dialect)
     budgets = budget(operation, arguments, dtype, **options)
@@ -88,6 +96,29 @@ def _in_base(budgets: dict[str, Budget], dialect: Mapping[str, str], operation: 
     if dialect.get("SOFT-6") != "base-2" or "lse" not in budgets or operation == "merge_partials":
         return budgets
     return budgets | {"lse": budgets["lse"] / log(2)}
+
+
+def _order_of_heads(
+    operation: str, arguments: Mapping[str, Any], dialect: Mapping[str, str]
+) -> NDArray[np.int64]:
+    """Return an order of the query heads in which those of each key head in a dialect are consecutive.
+
+    Lists belong to consecutive groups in each dialect (SPARSE-9), and heads of layers have no axis.
+    """
+    letters = bound(operation, arguments)[0].letters
+    heads, shared = letters.get("Hq", 1), letters.get("Hkv", 1)
+    ordered = any("Hkv" in argument.shape for argument in OPERATIONS[operation].arguments.values())
+    if dialect.get("HEAD-1") != "tiled" or not ordered or "key_indices" in arguments:
+        shared = 1
+    return np.arange(heads).reshape(-1, shared).T.ravel()
+
+
+def _with_heads(array: Any, shape: tuple[str, ...], order: NDArray[np.int64]) -> Any:
+    """Take the query heads of an array in an order. An array that all heads share stays as it is."""
+    axis = shape.index("Hq") - len(shape) if "Hq" in shape else 0
+    if not axis or np.ndim(array) < -axis or array.shape[axis] != len(order):
+        return array
+    return np.take(array, order, axis)
 
 
 def _with_alternating_axes(arguments: Mapping[str, Any]) -> dict[str, Any]:
