@@ -31,7 +31,7 @@ from attnspec.conformance.verdict import Verdict
 #: Seconds between updates, on a terminal and in a log.
 _ON_TERMINAL, _IN_LOG = 0.2, 30.0
 #: A first failure that says little waits for so many failures, or seconds.
-_ENOUGH, _WAIT = 5, 30.0
+_ENOUGH, _WAIT = 5, 2.0
 #: Maximum length of a name, so that the numbers after it fit on the line.
 _MOST = 30
 
