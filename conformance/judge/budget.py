@@ -164,12 +164,11 @@ def _means(
     operation: str, arguments: Mapping[str, Any], dialect: Mapping[str, str]
 ) -> bool | NDArray[np.bool_]:
     """Whether a row without an allowed key is a mean, or the keys whose mean it is if the routes differ."""
-    if operation != "attention":
-        rule = "GRAD-10" if OPERATIONS[operation].differentiates else "MASK-6"
-        return dialect.get(rule) == "uniform"
-    variants = of_routes(dialect["MASK-6"]) if "MASK-6" in dialect else {}
+    rule = "GRAD-10" if OPERATIONS[operation].differentiates else "MASK-6"
+    variants = of_routes(dialect[rule]) if rule in dialect else {}
     by_mask, by_bias = (variants.get(route) == "uniform" for route in ROUTES)
-    if by_mask == by_bias:
+    # Of a form, the route of a row is that of masks, which alone empty it where the bias is finite.
+    if by_mask == by_bias or operation != "attention":
         return by_mask
     plain = align(operation, arguments, dialect)
     shape = (*plain["query"].shape[:-1], plain["key"].shape[-2])
