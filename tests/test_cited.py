@@ -62,6 +62,7 @@ MIXED = {
     "strides in the backward pass": None,
     "arrays column by column": None,
     "nothing in an axis": None,
+    "integers for numbers": None,
     "long sums of one sign": {"bias", "sinks"},
     "options of another scaling": None,
     "maximum of nothing": {"return_max"},

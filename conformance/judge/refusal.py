@@ -4,6 +4,7 @@ import re
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from inspect import unwrap
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -99,8 +100,11 @@ FITTING_CALLS: Mapping[str, Mapping[str, Any]] = {
 def judge_refusal(backend: Backend, case: Case) -> Outputs | None:
     """Make a call that must or may be refused."""
     assert case.misuse is not None  # noqa: S101 - for the type checker: chosen by it
-    by_library = case.operation not in {"attention", *backend.companions}
-    if by_library and case.rules[0] == "ERR-12" and case.misuse.argument.startswith("d_"):
+    functions = (backend.function(name) for name in (case.operation, primal(case.operation)))
+    own, forward = (function and unwrap(function) for function in functions)
+    differentiated = case.operation.endswith("_vjp") and own is not None and own is forward
+    by_library = differentiated or case.operation not in {"attention", *backend.companions}
+    if by_library and case.rules[0] in ("ERR-2", "ERR-12") and case.misuse.argument.startswith("d_"):
         raise Missing(f"{backend.library} checks the cotangents, and {backend.name} does not see them")
     try:
         # If computing is allowed, the result is judged like any other, weights included.
@@ -179,7 +183,7 @@ _FIT: deque[Any] = deque(maxlen=32)
 
 
 def _plain(backend: Backend, case: Case) -> Outputs:
-    return call(backend, case.operation, case.arguments)
+    return call(backend, case.operation, case.arguments, outputs=case.outputs)
 
 
 def _require_named(message: str, arguments: tuple[str, ...]) -> None:

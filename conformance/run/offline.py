@@ -128,7 +128,9 @@ class _Recorder:
         for case in item.calls:
             computed = case.misuse is None or case.misuse.allowed
             with suppress(Unsupported, Raised, Failure):
-                observe(backend, case) if computed else call(backend, case.operation, case.arguments)
+                observe(backend, case) if computed else call(
+                    backend, case.operation, case.arguments, outputs=case.outputs
+                )
             if case.misuse is not None:
                 # After a refusal, the judge makes a valid call, to see whether the function computes.
                 for dtype in backend.dtypes:

@@ -133,11 +133,12 @@ def pages_of_numbers_that_are_none(draw: Draw, number: float) -> Iterator[Yielde
 
 @chapter.group("CACHE-4", operation="gather_pages")
 def pages_beside_none(draw: Draw) -> Iterator[Yielded]:
-    """A table has pages before, between and after entries of -1."""
+    """A table has pages before, between and after entries of -1, or has none."""
+    table = np.array([[4, -1, 2, -1], [-1, 0, -1, 3], [1, 2, 3, -1]])
     for random, dtype in draw.generators(2):
         pages = grid(random, (5, 2, 3, 4), 1.0).astype(dtype)
-        table = np.array([[4, -1, 2, -1], [-1, 0, -1, 3], [1, 2, 3, -1]])
         yield {"pages": pages, "block_table": table}
+    yield {"pages": pages.astype("float32"), "block_table": np.full_like(table, -1)}
 
 
 @chapter.group("CACHE-4", "MASK-9")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from attnspec import Case, cases
+from attnspec import OPERATIONS, Case, cases
 from attnspec.backends import DTYPES, Backend
 from attnspec.case import Misuse
 from attnspec.conformance.judge.budget import budgets_of
@@ -35,11 +35,13 @@ _MALFORMED = {call.name: call.operation for call in malformed()}
 
 @chapter.group("ERR-3", each=tuple(_MALFORMED))
 def refused(draw: Draw, name: str) -> Iterator[Yielded]:
-    """A call that cannot be honoured raises an error."""
+    """A call that cannot be honoured raises an error, whether it asks for more results or not."""
     other = ("float64", "float16", "bfloat16")[tuple(_MALFORMED).index(name) % 3]
     for call, dtype in product(_named(draw, name), ("float32", other)):
         misuse = Misuse(call.argument, call.names)
-        yield Call(in_dtype(call.arguments, dtype), (call.rule,), call.operation, misuse=misuse)
+        outputs = (OPERATIONS[call.operation].results[0].name,) if dtype == "float32" else ()
+        arguments = in_dtype(call.arguments, dtype)
+        yield Call(arguments, (call.rule,), call.operation, misuse=misuse, outputs=outputs)
 
 
 def _named(draw: Draw, name: str) -> list[Malformed]:

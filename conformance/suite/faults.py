@@ -78,6 +78,7 @@ class Fault:
     key: str  # what is wrong, as in `Argument.refusals`
     value: Any
     own: bool = False  # no rule speaks of it, and only our own sources refuse it
+    late: bool = False  # one call shows it
 
 
 #: Numbers of another kind than an array has to have.
@@ -135,6 +136,8 @@ def faults(operation: str, argument: Argument, sizes: Mapping[str, int] = SIZES)
     ]
     last = argument.kind == "integer"  # of two calls that one rule rejects, the first is made
     yield from () if last else forms
+    if argument.required and argument.kind != "array":
+        yield Fault(f"{argument.noun} as nothing", "form", None, late=True)
     if argument.kind == "array":
         yield from _of_array(operation, argument, sizes)
     elif argument.kind == "integers":
@@ -177,7 +180,7 @@ def _of_broadcast(operation: str, argument: Argument, sizes: Mapping[str, int]) 
     whole = value_for(operation, argument, sizes, whole=True)
     queries, keys = whole.shape[-2:]
     yield Fault(f"{argument.noun} of swapped axes", "shape", _like(whole, (keys, queries)))
-    yield Fault(f"{argument.noun} of too many axes", "shape", _like(whole, (1, *whole.shape)))
+    yield Fault(f"{argument.noun} of too many axes", "more", _like(whole, (1, *whole.shape)))
     for place, letter in enumerate(argument.shape[-3:]):
         if letter != BATCH:
             yield _longer(argument, _like(whole, whole.shape[-3:]), place, letter, 1)
@@ -188,11 +191,15 @@ def _of_shape(operation: str, argument: Argument, good: Any) -> Iterator[Fault]:
     # A size that an argument is the first to determine is a fault of the others, not of itself.
     said = _said_first(operation, argument)
     if argument is not OPERATIONS[operation].in_order[0]:  # which says how many batch axes there are
-        yield Fault(f"{argument.noun} with an axis more", "shape", _like(good, (*BATCHES, *good.shape)))
+        yield Fault(f"{argument.noun} with an axis more", "more", _like(good, (1, *good.shape)))
         yield Fault(f"{argument.noun} with an axis less", "shape", _like(good, good.shape[1:]))
     if good.ndim > 1 and not set(argument.shape[-2:]) <= said:
         shape = (*good.shape[:-2], good.shape[-1], good.shape[-2])
         yield Fault(f"{argument.noun} of swapped axes", "shape", _like(good, shape))
+    last = argument.shape[-1]
+    if good.ndim and last not in said and good.shape[-1] > 1:
+        key, single = last if last in argument.refusals else "shape", (*good.shape[:-1], 1)
+        yield Fault(f"{argument.noun} of one in its axis", key, _like(good, single), late=True)
     for place, letter in enumerate(argument.shape):
         if letter in said:
             continue
@@ -267,6 +274,8 @@ def _of_number(argument: Argument, sizes: Mapping[str, int]) -> Iterator[Fault]:
         return
     least, most = _limits(argument, sizes)
     yield Fault(f"{argument.noun} of {least - bounds.step}", "bounds", least - bounds.step)
+    if argument.required and least > 0:
+        yield Fault(f"{argument.noun} of -1", "bounds", -1, late=True)
     if bounds.step > 1:
         yield Fault(f"{argument.noun} that is odd", "bounds", least + 1)
     if bounds.most != "":

@@ -69,6 +69,8 @@ class Malformed:
     #: Whether the suite requires the refusal. Our own implementations refuse the others too: those that no
     #: rule covers, such as True for a number, and those that another operation is asked to refuse.
     asked: bool = True
+    required: bool = True  # whether a rule requires it
+    kind: str = ""  # of fault: as in `Argument.refusals`, or one by itself
 
 
 #: Sizes by letter that differ from `SIZES`, as a hashable key for caching.
@@ -121,6 +123,21 @@ def every(sizes: Sizes = (), *, stacks: bool = True) -> tuple[Malformed, ...]:
             own = form.stacked or of_forward or not _is_refused_elsewhere(call, calls.values())
             calls.setdefault(name, replace(call, name=name, asked=call.asked and own))
     return tuple(calls.values())
+
+
+@cache
+def others() -> Mapping[str, tuple[Malformed, ...]]:
+    """List one call of each kind of fault that an operation must refuse, and is not asked to refuse yet."""
+    met = {(call.operation, call.argument, call.rule, call.kind) for call in malformed()}
+    chosen: dict[str, tuple[Malformed, ...]] = {}
+    for call in every(stacks=False):
+        shared = OPERATIONS[call.operation].reduces and call.argument in OPERATIONS["attention"].arguments
+        kind = call.operation, call.argument, call.rule, call.kind
+        few = shared or call.kind == "shape"  # others show it
+        if call.required and kind not in met and (call.rule == "ERR-5" or not few):
+            met.add(kind)
+            chosen[call.operation] = (*chosen.get(call.operation, ()), call)
+    return chosen
 
 
 def _is_of_forward(call: Malformed) -> bool:
@@ -182,6 +199,7 @@ def _call(
     sizes: Mapping[str, int],
     *,
     own: bool = False,
+    late: bool = False,
 ) -> Malformed:
     form = OPERATIONS[operation]
     rule = argument.refusals.get(key, argument.refusals.get("shape", argument.rule))
@@ -190,9 +208,12 @@ def _call(
         array.name for array in form.positional if argument.binds and _speaks_of(array, argument.binds)
     ]
     names = dict.fromkeys((argument.name, *(name for name in changes if name in form.arrays), *holding))
-    asked = not own and _is_required(rule, argument, key) and not _has_a_variant(rule, argument, changes)
+    required = not own and _is_required(rule, argument, key) and not _has_a_variant(rule, argument, changes)
+    kind = words if late else key
+    late = late or (rule == "ERR-2" and f"`{argument.name}`" not in find_rule(rule).sentence)
     arguments = MappingProxyType({**fitting(operation, sizes), **changes})
-    return Malformed(words, rule, argument.name, tuple(names), operation, arguments, asked)
+    asked = required and not late
+    return Malformed(words, rule, argument.name, tuple(names), operation, arguments, asked, required, kind)
 
 
 def _speaks_of(argument: Argument, letter: str) -> bool:
@@ -204,7 +225,7 @@ def _is_required(rule: str, argument: Argument, key: str) -> bool:
     sentence = find_rule(rule).sentence
     if argument.broadcasts and key == "shape":
         return True
-    return "raise an error" in sentence and (rule != "ERR-2" or f"`{argument.name}`" in sentence)
+    return "raise an error" in sentence
 
 
 def _has_a_variant(rule: str, argument: Argument, changes: Mapping[str, Any]) -> bool:
@@ -223,7 +244,9 @@ def _from_declaration(operation: str, sizes: Mapping[str, int]) -> Iterator[Malf
         for fault in faults(operation, argument, sizes):
             changes = valid | {argument.name: fault.value}
             if _is_fault(operation, fault, changes, sizes):
-                yield _call(operation, argument, fault.name, fault.key, changes, sizes, own=fault.own)
+                yield _call(
+                    operation, argument, fault.name, fault.key, changes, sizes, own=fault.own, late=fault.late
+                )
 
 
 def _is_fault(operation: str, fault: Fault, changes: Mapping[str, Any], sizes: Mapping[str, int]) -> bool:
@@ -261,7 +284,7 @@ def _with_other_sizes(operation: str, sizes: Mapping[str, int]) -> Iterator[Malf
         if letter.empty and holding:
             changes = _arrays_of_sizes(operation, form, sizes, {letter.name: 0})
             empty = _call(operation, holding[0], f"{letter.noun} of 0", "", changes, sizes)
-            yield replace(empty, rule=letter.empty)
+            yield replace(empty, rule=letter.empty, required=True)
         whole = LETTERS.get(letter.divides)
         if whole is not None and holding and any(whole.name in array.shape for array in form.positional):
             more = _arrays_of_sizes(operation, form, sizes, {letter.name: 2 * sizes[whole.name]})
@@ -300,17 +323,7 @@ def _by_hand(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed]:
     if operation == "append_cache":
         changes = _arrays_of_sizes(operation, form, sizes, {"N": sizes["C"] + 1})
         yield _call(operation, known["lengths"], "more than the cache has room for", "bounds", changes, sizes)
-    if operation == "block_sparse_attention":
-        counts, indices = (
-            value_for(operation, known[name], sizes) for name in ("block_counts", "block_indices")
-        )
-        lists = {"block_counts": counts + indices.shape[-1], "block_indices": indices}
-        blocks = -(-sizes["S"] // sizes["Sb"])
-        for words, wrong in (("past the last", blocks), ("below 0", -1)):
-            changed = indices.copy()
-            changed.flat[-1] = wrong
-            changes = lists | {"block_indices": changed}
-            yield _call(operation, known["block_indices"], f"listed block {words}", "bounds", changes, sizes)
+    yield from _of_lists(operation, sizes)
     if operation == "sharded_attention":
         changes = _arrays_of_sizes(operation, form, sizes, {"Hq": 4, "Hkv": 2})
         split = changes | {"head_shards": np.array([0, 3, 4])}
@@ -323,6 +336,27 @@ def _by_hand(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed]:
     if operation == "rotary_frequencies":
         yield from _of_scalings(operation, sizes)
     yield from _of_codes(operation, sizes)
+
+
+def _of_lists(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed]:
+    """Make calls with lists of other blocks than there are, and with a list for each query head."""
+    form, known = OPERATIONS[operation], OPERATIONS[operation].arguments
+    if operation == "block_sparse_attention":
+        counts, indices = (
+            value_for(operation, known[name], sizes) for name in ("block_counts", "block_indices")
+        )
+        lists = {"block_counts": counts + indices.shape[-1], "block_indices": indices}
+        blocks = -(-sizes["S"] // sizes["Sb"])
+        for words, wrong in (("past the last", blocks), ("below 0", -1)):
+            changed = indices.copy()
+            changed.flat[-1] = wrong
+            changes = lists | {"block_indices": changed}
+            yield _call(operation, known["block_indices"], f"listed block {words}", "bounds", changes, sizes)
+    if operation == "listed_attention":
+        heads = 2 * sizes["Hkv"]
+        more = _arrays_of_sizes(operation, form, sizes, {"Hq": heads})
+        more["key_indices"] = np.zeros((*BATCHES, heads, sizes["L"], sizes["W"]), np.int64)
+        yield _call(operation, known["key_indices"], "listed key of query heads", "Hq", more, sizes)
 
 
 def _of_codes(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed]:
@@ -350,6 +384,9 @@ def _of_tables(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed]:
     known = OPERATIONS[operation].arguments
     table = with_needs(operation, known["cosines"], sizes)
     last = table["cosines"].shape[0]
+    below = table | {"base": -1.0}
+    unused = _call(operation, known["base"], "base below 0 beside a table", "unused", below, sizes)
+    yield replace(unused, rule="POS-9", asked=False, required=True)
     for words, name, value in (
         ("position past the table", "positions", np.full((*BATCHES, sizes["N"]), last)),
         ("position before the table", "positions", np.full((*BATCHES, sizes["N"]), -1)),

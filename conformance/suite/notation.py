@@ -12,9 +12,18 @@ from attnspec.conformance.judge.expected import exact
 from attnspec.conformance.suite.faults import SIZES, fitting, with_needs
 from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
 from attnspec.conformance.suite.problem import GROUPED, SHAPES, Shape, grid
+from attnspec.conformance.suite.sizes_of_operations import is_valid
+from attnspec.conformance.suite.whole_calls import whole_calls
 from attnspec.operations.letters import LETTERS, value_of
 
 chapter = Chapter("notation")
+
+#: The operations that take a number, but for gradients and combined forms.
+_COUNTED = tuple(
+    name
+    for name, form in OPERATIONS.items()
+    if "number" in {x.kind for x in form.arguments.values()} and not (form.stacked or name.endswith("_vjp"))
+)
 
 _BATCHED = tuple(shape for shape in SHAPES if len(shape.outer) == 2)
 #: Some have as many queries as keys, so that axes could be confused.
@@ -117,6 +126,19 @@ def nothing_in_an_axis(draw: Draw, operation: str) -> Iterator[Yielded]:
             call |= {name: grid(random, x.shape, 1.0) for name, x in call.items() if is_real(x)}
             call |= {"dropout_p": 0.0} if "dropout_p" in call else {}  # without chance
             yield Call(in_dtype(call, "float32"), operation=operation)
+
+
+@chapter.group("ERR-16", each=_COUNTED, step=6)
+def integers_for_numbers(draw: Draw, operation: str) -> Iterator[Yielded]:
+    """Each number of a call is an integer of the host language, and a scale is 0."""
+    known = OPERATIONS[operation].arguments
+    for call in whole_calls(draw, operation, "float32"):
+        numbers = {name: x for name, x in call.items() if known[name].kind == "number"}
+        limited = {name for name in numbers if (bounds := known[name].bounds) and bounds.most != ""}
+        whole = {name: 0 if name in {"scale", *limited} else max(round(x), 1) for name, x in numbers.items()}
+        rules = tuple(dict.fromkeys(known[name].rule for name in whole if name != "dropout_p"))
+        if whole and is_valid(operation, call | whole):
+            yield Call(call | whole, rules, operation=operation)
 
 
 @chapter.group("SHAPE-6", each=tuple(_MISFITS))

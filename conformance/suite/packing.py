@@ -60,6 +60,7 @@ _OPTIONS: Mapping[str, Arguments] = {
     "sinks": {"sinks": True},
     "window": {"window": (1, 0)},
     "window to the right": {"window": (None, 1)},
+    "one offset below 0": {"query_offset": -1, "is_causal": True},
     "all together": {"scale": 0.5, "softcap": 3.0, "sinks": True, "window": (2, 1), "is_causal": True},
 }
 
@@ -104,7 +105,7 @@ def sequences_of_unequal_lengths(draw: Draw) -> Iterator[Yielded]:
 @chapter.group("PACK-1", operation=_FORWARD, each=tuple(_OPTIONS))
 def with_an_option(draw: Draw, option: str) -> Iterator[Yielded]:
     """Each option applies to each sequence as if it were alone."""
-    rules = ("PACK-5", "PACK-1") if "window" in _OPTIONS[option] else ("PACK-1",)
+    rules = ("PACK-5", "PACK-1") if {"window", "query_offset"} & {*_OPTIONS[option]} else ("PACK-1",)
     for random, dtype, row in draw_in_turn(draw, *_UNEVEN[:2]):
         yield Call(_draw_call(random, dtype, row, **_OPTIONS[option]), rules)
 

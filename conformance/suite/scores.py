@@ -84,10 +84,10 @@ def queries_are_rows(draw: Draw) -> Iterator[Yielded]:
         yield {"query": query, "key": np.array(key), "value": problem.array(*key.shape), "scale": 64.0}
 
 
-@chapter.group("SCORE-5", each=(0.5, 3.0, 50.0, 1000.0, 2.0**-12))
+@chapter.group("SCORE-5", each=(0.5, 3.0, 50.0, 1000.0, 2.0**-12, 1e-7))
 def softcap(draw: Draw, cap: float) -> Iterator[Yielded]:
     """The softcap is far below the scores, about as large, or far above."""
-    for problem in draw.problems():
+    for problem in draw.problems(SHAPES[: 1 if cap == 1e-7 else None]):
         yield problem.arguments | {"softcap": cap}
 
 
