@@ -64,7 +64,11 @@ def test_an_example_of_a_served_call_conforms(name, monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.delitem(sys.modules, "kernel", raising=False)
     backend = load(str(EXAMPLES / name))
-    found = [judge(backend, one) for one in whole_suite() if one.operation == "packed_paged_attention"]
+    # As production kernels, these check what would make them read past their pages, and little else.
+    suite = (
+        case for case in whole_suite() if case.operation == "packed_paged_attention" and not case.refusal
+    )
+    found = [judge(backend, case) for case in suite]
     assert {one.status for one in found} - {"unsupported"} == {"pass"}
     assert sum(one.status == "pass" for one in found) > 15
 

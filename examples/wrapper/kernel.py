@@ -104,7 +104,7 @@ def packed_paged_attention(
     wrapper.plan(
         query_starts,
         np.concatenate([[0], np.cumsum(counts)]),
-        np.concatenate([row[:count] for row, count in zip(block_table, counts, strict=True)]),
+        block_table[np.arange(block_table.shape[1]) < counts[:, None]],
         key_lengths - np.maximum(counts - 1, 0) * size,
         size,
         causal=is_causal,
