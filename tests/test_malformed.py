@@ -59,11 +59,15 @@ def test_stacks_refuse_by_each_rule_of_each_argument():
     assert all(len({call.rule for call in calls}) >= 3 for calls in chosen.values())
 
 
-def test_companions_refuse_each_array_of_another_dtype():
-    asked = {(call.operation, call.argument) for calls in others().values() for call in calls}
-    asked |= {(call.operation, call.argument) for call in malformed()}
+def test_companions_refuse_integers_in_each_array_of_their_own():
+    calls = [*malformed(), *chain(*others().values())]
+    asked = {(call.operation, call.argument) for call in calls if call.rule == "ERR-2"}
     for name, form in OPERATIONS.items():
-        assert form.stacked or {(name, array) for array in form.arrays if name == primal(name)} <= asked
+        real = {own for own, argument in form.arguments.items() if argument.refusals.get("dtype") == "ERR-2"}
+        shared = (
+            OPERATIONS[form.reduces or primal(name)].arguments if form.reduces or primal(name) != name else ()
+        )
+        assert form.stacked or {(name, own) for own in real - {*shared}} <= asked, name
 
 
 OTHERS = ("torch-portable", "jax-portable", "strict-portable", "dask-portable")
