@@ -64,9 +64,8 @@ def test_companions_refuse_integers_in_each_array_of_their_own():
     asked = {(call.operation, call.argument) for call in calls if call.rule == "ERR-2"}
     for name, form in OPERATIONS.items():
         real = {own for own, argument in form.arguments.items() if argument.refusals.get("dtype") == "ERR-2"}
-        shared = (
-            OPERATIONS[form.reduces or primal(name)].arguments if form.reduces or primal(name) != name else ()
-        )
+        other = form.reduces if name == primal(name) else primal(name)
+        shared = OPERATIONS[other].arguments if other else {}
         assert form.stacked or {(name, own) for own in real - {*shared}} <= asked, name
 
 
