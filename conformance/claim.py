@@ -45,9 +45,7 @@ def class_of(name: str, backend: "Backend") -> str:
         return "files"
     if plain.startswith(PROGRAM) or any(getattr(function, "program", False) for function in functions):
         return "program"
-    conventions = [function.convention for function in functions if hasattr(function, "convention")]
-    # An empty one passes the options that a function requires, and adapts nothing.
-    as_it_is = ":" in plain and all(convention == type(convention)() for convention in conventions)
+    as_it_is = ":" in plain and not any(hasattr(function, "convention") for function in functions)
     return "function" if as_it_is or plain in PORTABLE else "adapted"
 
 

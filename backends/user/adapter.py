@@ -20,6 +20,7 @@ from attnspec.backends.user.convention import (
     SIZES,
     Convention,
     check_convention,
+    mark_adapted,
 )
 from attnspec.backends.user.defaults import options_without_default, with_defaults, with_module
 from attnspec.backends.user.masks import with_own_mask
@@ -105,7 +106,7 @@ def adapt(name: str, function: Callable[..., Any], convention: Convention, xp: A
 
     run.__signature__ = signature  # type: ignore[attr-defined] # read by inspect
     run.__wrapped__ = function  # type: ignore[attr-defined] # reports show where it is defined
-    run.convention = convention  # type: ignore[attr-defined] # marks it as adapted
+    mark_adapted(run, convention)
     pass_on(run, function, lambda fresh: adapt(name, fresh, convention, xp))
     return run
 

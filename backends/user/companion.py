@@ -16,7 +16,7 @@ from attnspec.backends.user.adapter import (
     passed_always,
     without_always,
 )
-from attnspec.backends.user.convention import Convention, check_convention
+from attnspec.backends.user.convention import Convention, check_convention, mark_adapted
 from attnspec.backends.user.defaults import with_defaults
 from attnspec.backends.user.lists import masks_in_lists, with_own_lists
 from attnspec.backends.user.masks import with_own_mask
@@ -118,7 +118,7 @@ def adapt_companion(
 
     run.__signature__ = signature  # type: ignore[attr-defined] # read by inspect
     run.__wrapped__ = function  # type: ignore[attr-defined] # reports show where it is defined
-    run.convention = convention  # type: ignore[attr-defined] # marks it as adapted
+    mark_adapted(run, convention)
     pass_on(run, function, lambda fresh: adapt_companion(name, operation, fresh, convention, xp))
     return run
 

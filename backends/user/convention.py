@@ -1,6 +1,6 @@
 """How the interface of a function differs from the canonical one."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
@@ -247,3 +247,9 @@ def _check_lists(name: str, convention: Convention, operation: str) -> None:
     if got not in ("", *LISTS):
         choices = " or ".join(repr(choice) for choice in LISTS)
         raise BackendError(f"backend {name}: lists: expected {choices}, got {got!r}")
+
+
+def mark_adapted(function: Callable[..., Any], convention: Convention) -> None:
+    """Mark a function as adapted, unless its convention only passes the options that it requires."""
+    if convention != Convention():
+        function.convention = convention  # type: ignore[attr-defined] # a function may have any attribute
