@@ -7,9 +7,10 @@ import pytest
 
 from attnspec import OPERATIONS, Case, cases
 from attnspec.backends import load
-from attnspec.conformance.judge.budget import budgets_of
+from attnspec.conformance.judge.budget import align, budgets_of
 from attnspec.conformance.judge.dtypes import arguments_of
 from attnspec.conformance.judge.expected import exact
+from attnspec.conformance.suite import items
 from attnspec.conformance.suite.drawn_stacks import Sizes, draw_call, options_of
 from attnspec.conformance.suite.stacks import STORED
 from attnspec.conformance.verdict import LISTS
@@ -84,3 +85,14 @@ def test_the_budget_of_tiled_heads_is_that_of_the_heads_that_are_read(operation)
         found.append((values, budgets_of(replace(PLAIN, dialect=dialect), case)["output"]))
     for tiled, plain in zip(*found, strict=True):
         np.testing.assert_array_equal(np.take(tiled, order, axis=-3), plain)
+
+
+def test_an_excluded_bound_is_a_mask_of_the_axes_that_an_operation_takes():
+    """A row of packed pages takes the key positions of its sequence."""
+    for case in items():
+        window = case.operation in STORED and case.arguments.get("window") if isinstance(case, Case) else None
+        if window and window[0] is not None and not case.misuse:
+            mask = align(case.operation, case.arguments, {"MASK-8": "exclusive-left"})["mask"]
+            rows, axes = case.arguments.get("query", case.arguments.get("query_codes")), mask.ndim
+            assert axes <= max(rows.ndim, 2), case.name
+            np.broadcast_to(mask, (*rows.shape[:-1], mask.shape[-1]))

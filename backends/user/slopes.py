@@ -114,6 +114,15 @@ def positions_of(
     return rows, integers_of(call.get("key_positions", columns))
 
 
+def relative_positions_of(call: Mapping[str, Any]) -> NDArray[np.int64]:
+    """Return the position of each key less that of each query, ``(L, S)`` or with axes of a batch."""
+    rows, columns = positions_of(call)
+    if "query_starts" in call and columns.ndim > 1:  # the pages of each sequence have positions of their own
+        columns = np.append(columns, np.zeros((1, columns.shape[-1]), np.int64), axis=0)
+        return columns[_in_sequences(call["query_starts"], len(rows))[1]] - rows[:, None]
+    return columns[..., None, :] - rows[..., :, None]
+
+
 def _name_of_keys(call: Mapping[str, Any]) -> str:
     """Return the name of the array that has a row for each key, where there are no pages."""
     return next(name for name in ("key", "key_codes", "latent", "latent_codes") if name in call)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from attnspec import OPERATIONS, Case
 from attnspec.backends import Backend
-from attnspec.backends.user.slopes import positions_of
+from attnspec.backends.user.slopes import relative_positions_of
 from attnspec.conformance.judge.dtypes import Outputs
 from attnspec.dialect import ROUTES, of_routes
 from attnspec.dtypes import SHORT
@@ -154,8 +154,7 @@ def align(operation: str, arguments: Mapping[str, Any], dialect: Mapping[str, st
         else:
             plain |= {"is_causal": False, "mask": _also(plain, np.tri(queries, keys, keys - queries) > 0)}
     if dialect.get("MASK-8") == "exclusive-left" and window is not None and window[0] is not None:
-        rows, columns = positions_of(plain)
-        allowed = columns[..., None, :] - rows[..., :, None] > -window[0]
+        allowed = relative_positions_of(plain) > -window[0]
         plain["mask"] = _also(plain, allowed if allowed.ndim == 2 else allowed[..., None, :, :])
     return plain
 
