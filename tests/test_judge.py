@@ -1,14 +1,13 @@
 """The judge passes correct results, fails wrong ones, and states the reason."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from tests_support import backend_of
 
 from attnspec import Case, find_case
-from attnspec.backends import DTYPES, Backend, Unsupported, load, load_library
+from attnspec.backends import DTYPES, Backend, Unsupported, load
 from attnspec.backends.user.adapter import adapt
 from attnspec.backends.user.convention import Convention
 from attnspec.conformance.gallery import entry
@@ -17,7 +16,6 @@ from attnspec.conformance.judge.call import call, observe
 from attnspec.conformance.judge.dtypes import arguments_of, dtypes_of
 from attnspec.conformance.judge.failure import Failure, Missing
 from attnspec.conformance.judge.judge import judge
-from attnspec.conformance.judge.layout import LAYOUTS, OF_ANY_NUMBERS, SURROUNDED
 from attnspec.conformance.suite import find
 from attnspec.conformance.verdict import Difference
 from attnspec.reference import attention
@@ -324,36 +322,6 @@ def test_any_input_that_is_changed_is_noticed(name):
         call(backend, "attention", one)
 
 
-@pytest.mark.parametrize("layout", ["repeated", "expanded"])
-def test_a_layout_that_repeats_numbers_is_refused_for_other_numbers(layout):
-    """A view with a stride of 0 would give the backend another call than the one that is judged."""
-    random, one = np.random.default_rng(1), np.ones((2, 3, 5, 4))
-    arguments = {"query": random.normal(size=one.shape), "key": one, "value": random.normal(size=one.shape)}
-    repeated = call(PORTABLE, "attention", arguments, {"key": layout})["output"]
-    np.testing.assert_array_equal(repeated, call(PORTABLE, "attention", arguments)["output"])
-    for name in ("query", "value"):
-        with pytest.raises(ValueError, match=f"{name}: expected equal numbers for the layout {layout}, got"):
-            call(PORTABLE, "attention", arguments, {name: layout})
-    for kind in OF_ANY_NUMBERS:
-        call(PORTABLE, "attention", arguments, dict.fromkeys(arguments, kind))
-
-
-@pytest.mark.parametrize("library", ["numpy", "torch"])
-def test_arguments_that_are_shared_are_one_array_in_memory(library):
-    given = {}
-
-    def attention(query, key, value):
-        given.update(query=query, key=key, value=value)
-        return query
-
-    arguments = {name: np.ones((2, 3)) for name in ("query", "key", "value")}
-    backend = Backend("seeing", load_library(library), attention)
-    call(backend, "attention", arguments, {"key": "shared with query"})
-    query, key, value = map(np.asarray, given.values())
-    assert np.shares_memory(query, key)
-    assert not np.shares_memory(query, value)
-
-
 def test_a_figure_is_held_against_the_backend_too():
     """Off by a printed unit and within no budget that a wide class would give."""
     case = golden("softmax-003", "float32")
@@ -401,25 +369,6 @@ def test_a_negative_budget_is_no_verdict(monkeypatch, wrong):
     again = asked("SOFT-1", {name: 1 * MASKED[name] for name in ("query", "key", "value")})
     with pytest.raises(AssertionError, match="expected budgets that are not negative"):
         judge(PORTABLE, again)
-
-
-class Placed(np.ndarray):
-    """An array that says that it is on another device."""
-
-    device = "another"
-
-
-@pytest.mark.parametrize("name", [*LAYOUTS, *SURROUNDED])
-def test_a_layout_stays_on_the_device_of_its_array(name):
-    devices = []
-
-    def full(*given, device="cpu", **options):
-        devices.append(device)
-        return np.full(*given, **options)
-
-    xp = SimpleNamespace(full=full, broadcast_to=np.broadcast_to)
-    {**LAYOUTS, **SURROUNDED}[name](xp, np.ones((2, 3, 4)).view(Placed))
-    assert set(devices) <= {"another"}
 
 
 def test_the_arrays_of_a_call_are_on_the_device_of_the_backend():

@@ -10,7 +10,7 @@ from tests_support import run_operation, whole_suite
 from attnspec import OPERATIONS, find_rule, reference
 from attnspec.backends import load
 from attnspec.conformance.suite.faults import fitting
-from attnspec.conformance.suite.malformed import every, malformed, mixed_dtypes, others
+from attnspec.conformance.suite.malformed import every, further, malformed, mixed_dtypes
 from attnspec.conformance.suite.stacks import refusals
 from attnspec.operations.operation import name_of, primal
 from attnspec.sizes import misfits
@@ -60,7 +60,7 @@ def test_stacks_refuse_by_each_rule_of_each_argument():
 
 
 def test_companions_refuse_integers_in_each_array_of_their_own():
-    calls = [*malformed(), *chain(*others().values())]
+    calls = [*malformed(), *chain(*further().values())]
     asked = {(call.operation, call.argument) for call in calls if call.rule == "ERR-2"}
     for name, form in OPERATIONS.items():
         real = {own for own, argument in form.arguments.items() if argument.refusals.get("dtype") == "ERR-2"}

@@ -6,9 +6,8 @@ have results of a lower precision and traces of weights. Traits divide the other
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from math import inf
 from typing import cast
 
 from attnspec.conformance import traits
@@ -38,6 +37,7 @@ from attnspec.conformance.attribution.common import (
 from attnspec.conformance.attribution.exceptions import exception_key, never_returns
 from attnspec.conformance.attribution.finding import Common, Diagnosis, Finding, Kind, simplicity
 from attnspec.conformance.attribution.merging import merged
+from attnspec.conformance.attribution.order import importance, plainness, put_first, under_rule_first
 from attnspec.conformance.attribution.precision import (
     PRECISE,
     TRACES,
@@ -54,8 +54,6 @@ from attnspec.dtypes import DTYPES, SHORT
 #: The largest numbers of causes: into which failures are divided, of exceptions and crashes that are shown,
 #: and that are compared with the gallery.
 _MOST_CAUSES, _MOST_WAYS, _MOST_DIAGNOSED = 4, 4, 3
-#: Exceptions of one cause come first if they are so many times as many as all wrong values.
-_FAR_MORE = 4
 #: The order in which kinds of causes are shown. Within a kind, larger causes come first.
 _ORDER = {
     "ended": 0,
@@ -94,7 +92,7 @@ def findings(
     for backend, own in by_backend(verdict for verdict in failures if verdict.bad).items():
         causes = _causes(own, judged.get(backend, []))
         wrong_values = sum(len(cause.failures) for cause in causes if cause.verdict.difference)
-        causes.sort(key=lambda cause: _importance(cause, wrong_values))
+        causes.sort(key=lambda cause: importance(cause, wrong_values))
         wrong = [verdict for verdict in own if traits.REFUSED not in verdict.traits]
         right = _values([verdict for verdict in judged.get(backend, []) if verdict.status == "pass"])
         causes = [replace(cause, common=with_lacked(cause.common, wrong, right)) for cause in causes]
@@ -116,29 +114,13 @@ def _with_rule_of_bug(cause: Finding) -> Finding:
     rule = diagnosis.twins[0].rule
     if rule not in {verdict.main_rule for verdict in cause.failures}:
         return cause
-    return replace(cause, rule=rule, failures=_under_rule_first(cause.failures, rule))
+    return replace(cause, rule=rule, failures=under_rule_first(cause.failures, rule))
 
 
 def diagnosed_causes(causes: Sequence[Finding]) -> list[Finding]:
     """Return the first causes with wrong values, one under each rule, or the first cause if none has any."""
     wrong = {cause.rule: cause for cause in reversed(causes) if cause.verdict.difference is not None}
     return [cause for cause in causes if cause is wrong.get(cause.rule)][:_MOST_DIAGNOSED] or [*causes[:1]]
-
-
-def _importance(cause: Finding, wrong_values: int) -> tuple[bool, bool, bool, int, float]:
-    """Return a sort key: what explains more failures comes first, and of equally many what is off by more.
-
-    Exceptions come after wrong values unless they are far more: calls of odd sizes often raise beside a bug.
-    Errors of few budgets and refusals come last.
-    """
-    rounds = cause.kind in (PRECISE, TRACES) or (
-        cause.rule == "NUM-3" and not (cause.kind or cause.precision)
-    )
-    rounds |= not cause.variant and all(map(is_slight, cause.failures))
-    raises = cause.kind == "raised" and len(cause.failures) < _FAR_MORE * wrong_values
-    off = cause.verdict.difference
-    size = off.share if off and off.kind == "value" else inf
-    return cause.kind == "refused", rounds, raises, -len(cause.failures), -size
 
 
 def unmet(verdicts: Iterable[Verdict]) -> list[Finding]:
@@ -150,7 +132,7 @@ def unmet(verdicts: Iterable[Verdict]) -> list[Finding]:
             for verdict in own:
                 if verdict.status == "should not met":
                     groups.setdefault((backend, verdict.main_rule), []).append(verdict)
-    return [Finding(rule, tuple(sorted(group, key=_plainness))) for (_, rule), group in groups.items()]
+    return [Finding(rule, tuple(sorted(group, key=plainness))) for (_, rule), group in groups.items()]
 
 
 def by_backend(verdicts: Iterable[Verdict]) -> dict[str, list[Verdict]]:
@@ -253,20 +235,22 @@ def _of_group(key: Key, failures: Sequence[Verdict], passing: Sequence[Verdict])
     if kind in (PRECISE, TRACES):
         rule = _rule_of_traces(failures) if kind == TRACES else key[1]
         common = if_evident(common_traits(calls_of(failures), _values(passing), owners()))
-        yield Finding(rule, _under_rule_first(failures, rule), common, cast(Kind, kind))
+        yield Finding(rule, under_rule_first(failures, rule), common, cast(Kind, kind))
     elif kind == "repeated":
         # The calls whose result changed when repeated show it best.
-        yield Finding("NUM-9", _first(failures, lambda verdict: not verdict.repeatable), kind="repeated")
+        yield Finding("NUM-9", put_first(failures, lambda verdict: not verdict.repeatable), kind="repeated")
     elif kind == "earlier":
         # A single call would pass. A relation of several calls fails on its own.
-        yield Finding("ERR-13", _first(failures, lambda verdict: "ERR-13" in verdict.rules), kind="earlier")
+        yield Finding(
+            "ERR-13", put_first(failures, lambda verdict: "ERR-13" in verdict.rules), kind="earlier"
+        )
     elif kind in ("changed", "dtype", "shape", "refused"):
         rule = "NUM-4" if kind == "changed" else _most_frequent_rule(failures)
         common = Common()
         if kind != "refused":
             common = if_evident(common_traits(failures, _values(passing), owners()))
         shown = cast(Kind, kind if kind in ("changed", "refused") else "")
-        yield Finding(rule, _under_rule_first(failures, rule), common, shown)
+        yield Finding(rule, under_rule_first(failures, rule), common, shown)
     else:
         values = _values(passing)
         if kind == "":
@@ -372,7 +356,7 @@ def _cause(
     """Make a finding of failures, with its rule."""
     if is_half_precision(failures) and is_predicted(failures, common, passing):
         rule = "GRAD-19" if are_gradients(failures) else "NUM-3"
-        return Finding(rule, _under_rule_first(failures, rule), common, kind, "float16")
+        return Finding(rule, under_rule_first(failures, rule), common, kind, "float16")
     # A single call has too many traits that others lack.
     clear = len(failures) > 1 and (_separates(common) or common == _of_usual_trait(failures, passing))
     # NaN shows any bug, so that the rules about NaN come last.
@@ -387,7 +371,7 @@ def _cause(
     mixed = not kind and not clear and several and not is_uniform(failures)
     shown = if_evident(common)
     shown = shown if shown.traits or kind else count_of((), calls_of(failures), passing)
-    return Finding(rule, _under_rule_first(failures, rule), shown, kind, mixed=mixed)
+    return Finding(rule, under_rule_first(failures, rule), shown, kind, mixed=mixed)
 
 
 def _of_usual_trait(failures: Sequence[Verdict], passing: Sequence[Verdict]) -> Common:
@@ -397,18 +381,3 @@ def _of_usual_trait(failures: Sequence[Verdict], passing: Sequence[Verdict]) -> 
 def _separates(common: Common) -> bool:
     """Whether traits name a cause, and calls with them fail so often that this may be said."""
     return is_clear(common) and common == if_significant(common)
-
-
-def _under_rule_first(failures: Sequence[Verdict], rule: str) -> tuple[Verdict, ...]:
-    return tuple(sorted(failures, key=lambda verdict: (verdict.main_rule != rule, is_slight(verdict))))
-
-
-def _first(failures: Sequence[Verdict], wanted: Callable[[Verdict], bool]) -> tuple[Verdict, ...]:
-    return tuple(sorted(failures, key=lambda verdict: not wanted(verdict)))
-
-
-def _plainness(verdict: Verdict) -> tuple[bool, bool, bool, int, int, str]:
-    """Return a sort key: values before exceptions, then named results, golden vectors, and small sizes."""
-    size = verdict.difference.size if verdict.difference else 0
-    named = verdict.variant or verdict.ignored or verdict.precision
-    return verdict.status == "error", not named, bool(verdict.group), size, len(verdict.case), verdict.case

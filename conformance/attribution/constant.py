@@ -35,7 +35,7 @@ def with_constant(entry: Entry, failing: Sequence[tuple[frozenset[str], Case, Ou
         return entry
     # The more keys, the more the result says of the scale.
     case, outputs = min(calls, key=lambda call: (call[0].dtype in SHORT, -call[0].arguments["key"].shape[-2]))
-    constant = _as_written(_found(case, outputs), _NEAR_IN_HALF if case.dtype in SHORT else _NEAR)
+    constant = _plain_number(_nearest_scale(case, outputs), _NEAR_IN_HALF if case.dtype in SHORT else _NEAR)
     return replace(
         entry,
         sentence=f"Take a constant scale of {constant:.6g}, whatever the depth.",
@@ -43,7 +43,7 @@ def with_constant(entry: Entry, failing: Sequence[tuple[frozenset[str], Case, Ou
     )
 
 
-def _found(case: Case, outputs: Outputs) -> float:
+def _nearest_scale(case: Case, outputs: Outputs) -> float:
     """Return the scale whose result is nearest to that of a call."""
     got = outputs["output"].astype(np.float64)
     wide = {name: x.astype(np.float64) if is_real(x) else x for name, x in case.arguments.items()}
@@ -57,7 +57,7 @@ def _found(case: Case, outputs: Outputs) -> float:
     return float(2.0**best)
 
 
-def _as_written(found: float, near: float) -> float:
+def _plain_number(found: float, near: float) -> float:
     """Return the plainest number near another: a power of the root of 2, few digits, the root of a depth."""
     plain = [2.0 ** (round(2 * log2(found)) / 2), *(float(f"{found:.{digits}g}") for digits in range(1, 5))]
     plain += [round(found**-2) ** -0.5] if found < 1 else []

@@ -264,12 +264,12 @@ def _new(failing: Sequence[Verdict], describe: Callable[[Verdict], str]) -> Iter
 def _lines(entry: Known) -> Iterator[str]:
     yield "[[known]]"
     for key in ("rule", "backend", "status", "reason", "link"):
-        yield f"{key} = {quoted(getattr(entry, key))}"
+        yield f"{key} = {quote(getattr(entry, key))}"
     if entry.cases:
-        yield from ("cases = [", *(f"  {quoted(case)}," for case in entry.cases), "]")
+        yield from ("cases = [", *(f"  {quote(case)}," for case in entry.cases), "]")
     yield ""
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     """Quote a text for TOML, which does not allow lone surrogates."""
     return json.dumps(text.encode("utf-8", "replace").decode(), ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -305,9 +305,8 @@ def _cause_of_golden(
     if emptied := _cause_of_emptied_rows(backend, case, difference, outputs, values):
         return emptied
     own = Cause(_rule_of_output(case, difference))
-    if own.rule == "NUM-7":  # which is about a precision itself
-        return own
-    if difference.kind != "value" or (case.dtype == "float64" and difference.share < _OF_FLOAT32):
+    small = case.dtype == "float64" and difference.share < _OF_FLOAT32
+    if own.rule == "NUM-7" or difference.kind != "value" or small:  # NUM-7 is about a precision itself
         return own
     return _precision(backend, case, outputs, values) or own
 

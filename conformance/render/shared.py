@@ -7,7 +7,7 @@ from math import isnan
 from pathlib import Path
 
 import attnspec
-from attnspec.conformance.attribution.known_failures import quoted
+from attnspec.conformance.attribution.known_failures import quote
 from attnspec.conformance.traits import NOTHING
 from attnspec.conformance.verdict import Verdict
 
@@ -46,13 +46,13 @@ def raising_lines(failures: Sequence[Verdict]) -> Iterator[str]:
     texts = [re.split(r"[\d\n]", x.message)[0] for x in raised]
     message = texts[0] if len({*texts}) == 1 else ""
     outcome = {"type": " or ".join(dict.fromkeys(x.type for x in raised)), "message": message}
-    fields = ", ".join(f"{key} = {quoted(x)}" for key, x in outcome.items())
-    named = ", ".join(map(quoted, dict.fromkeys(verdict.main_rule for verdict in failures)))
+    fields = ", ".join(f"{key} = {quote(x)}" for key, x in outcome.items())
+    named = ", ".join(map(quote, dict.fromkeys(verdict.main_rule for verdict in failures)))
     yield f"SHAPE-7 requires a result; to declare that there is none, {_add_to(failures[0])}"
     yield "    [[backend.deviations]]"
     yield f"    rules = [{named}]"
     yield '    reason = "a call with an empty axis raises an error"'
-    yield f"    source = {quoted(f'{Path(raised[0].file).name}:{raised[0].line}')}"
+    yield f"    source = {quote(f'{Path(raised[0].file).name}:{raised[0].line}')}"
     yield f'    outcome = {{ kind = "Raises", {fields} }}'
 
 

@@ -235,7 +235,7 @@ def smallest(dtype: str = "") -> frozenset[str]:
         if outline.quick and not outline.related and outline.calls and outline.dtype in dtypes
     ]
     for outline in sorted((outline for outline in single if _is_small(outline)), key=_size):
-        shows = {(rule, _shown(outline, call)) for rule in outline.rules for call in outline.calls}
+        shows = {(rule, _evidence(outline, call)) for rule in outline.rules for call in outline.calls}
         if shows - done:
             names.add(outline.name)
             done |= shows
@@ -243,7 +243,7 @@ def smallest(dtype: str = "") -> frozenset[str]:
     return frozenset(names | calls_of_arguments(single) | plain)
 
 
-def _shown(outline: Outline, call: CallOutline) -> object:
+def _evidence(outline: Outline, call: CallOutline) -> object:
     """Return what a small call shows of a rule: its operation and arguments, or nothing of its own.
 
     A gradient takes long to compile, and those of its arguments are chosen by themselves. Stacks are many.

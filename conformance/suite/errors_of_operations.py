@@ -11,7 +11,7 @@ from attnspec.conformance.judge.dtypes import in_dtype
 from attnspec.conformance.relations.memory import each_in_turn, in_any_surroundings
 from attnspec.conformance.suite.drawn_stacks import Arguments
 from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
-from attnspec.conformance.suite.malformed import others
+from attnspec.conformance.suite.malformed import further
 from attnspec.conformance.suite.whole_calls import ATTENDING, OTHERS, draw_with, whole_calls
 from attnspec.operations import Argument
 from attnspec.operations.letters import value_of
@@ -94,10 +94,10 @@ def cotangents_of_another_shape(draw: Draw) -> Iterator[Yielded]:
                 yield Call({**call, name: more}, operation=operation, misuse=Misuse(name))
 
 
-@chapter.group("ERR-3", each=tuple(others()), step=6)
+@chapter.group("ERR-3", each=tuple(further()), step=6)
 def refused_besides(_draw: Draw, operation: str) -> Iterator[Yielded]:
     """A call with a rarer fault of an argument raises an error, without a result beside the first."""
     first = (OPERATIONS[operation].results[0].name,)
-    for call in others()[operation]:
+    for call in further()[operation]:
         arguments, misuse = in_dtype(call.arguments, "float32"), Misuse(call.argument, call.names)
         yield Call(arguments, (call.rule,), operation, misuse=misuse, outputs=first)

@@ -5,7 +5,7 @@ declaration also has the rule that refuses each fault.
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from itertools import chain
 from types import MappingProxyType
@@ -23,8 +23,9 @@ from attnspec.conformance.suite.faults import (
     value_for,
     with_needs,
 )
+from attnspec.conformance.suite.malformed_call import Malformed, make_call, speaks_of
 from attnspec.dtypes import numpy_dtype
-from attnspec.operations import LETTERS, Argument, Operation
+from attnspec.operations import LETTERS, Operation
 from attnspec.operations.operation import primal
 from attnspec.operations.positions import NEEDED
 from attnspec.sizes import bound, misfits
@@ -54,23 +55,6 @@ NAMES: Mapping[str, str] = {
     "rotary depth past the depth in rotary": "rotary depth past the depth",
     "depth that is odd in rotary": "depth that is odd",
 }
-
-
-@dataclass(frozen=True)
-class Malformed:
-    """One call that must be rejected."""
-
-    name: str
-    rule: str
-    argument: str  # at fault
-    names: tuple[str, ...]  # that an error may name: the one at fault, or an array that changed with it
-    operation: str
-    arguments: Mapping[str, Any]  # with floating-point arrays in float64
-    #: Whether the suite requires the refusal. Our own implementations refuse the others too: those that no
-    #: rule covers, such as True for a number, and those that another operation is asked to refuse.
-    asked: bool = True
-    required: bool = True  # whether a rule requires it
-    kind: str = ""  # of fault: as in `Argument.refusals`, or one by itself
 
 
 #: Sizes by letter that differ from `SIZES`, as a hashable key for caching.
@@ -126,7 +110,7 @@ def every(sizes: Sizes = (), *, stacks: bool = True) -> tuple[Malformed, ...]:
 
 
 @cache
-def others() -> Mapping[str, tuple[Malformed, ...]]:
+def further() -> Mapping[str, tuple[Malformed, ...]]:
     """List one call of each kind of fault that an operation must refuse, and is not asked to refuse yet."""
     met = {(call.operation, call.argument, call.rule, call.kind) for call in malformed()}
     chosen: dict[str, tuple[Malformed, ...]] = {}
@@ -190,52 +174,6 @@ def mixed_dtypes(operation: str, dtype: str, other: str) -> Iterator[Malformed]:
         yield Malformed(words, rule, argument, names, operation, MappingProxyType(cast))
 
 
-def _call(
-    operation: str,
-    argument: Argument,
-    words: str,
-    key: str,
-    changes: Mapping[str, Any],
-    sizes: Mapping[str, int],
-    *,
-    own: bool = False,
-    late: bool = False,
-) -> Malformed:
-    form = OPERATIONS[operation]
-    rule = argument.refusals.get(key, argument.refusals.get("shape", argument.rule))
-    # A number of heads is compared with the arrays that have this number.
-    holding = [
-        array.name for array in form.positional if argument.binds and _speaks_of(array, argument.binds)
-    ]
-    names = dict.fromkeys((argument.name, *(name for name in changes if name in form.arrays), *holding))
-    required = not own and _is_required(rule, argument, key) and not _has_a_variant(rule, argument, changes)
-    kind = words if late else key
-    late = late or (rule == "ERR-2" and f"`{argument.name}`" not in find_rule(rule).sentence)
-    arguments = MappingProxyType({**fitting(operation, sizes), **changes})
-    asked = required and not late
-    return Malformed(words, rule, argument.name, tuple(names), operation, arguments, asked, required, kind)
-
-
-def _speaks_of(argument: Argument, letter: str) -> bool:
-    return any(letter in axis.split("*") for axis in argument.shape)
-
-
-def _is_required(rule: str, argument: Argument, key: str) -> bool:
-    """Whether a rule requires an error for a fault."""
-    sentence = find_rule(rule).sentence
-    if argument.broadcasts and key == "shape":
-        return True
-    return "raise an error" in sentence
-
-
-def _has_a_variant(rule: str, argument: Argument, changes: Mapping[str, Any]) -> bool:
-    """Whether an array has too few or too many axes, and a variant of the rule defines the result."""
-    given = changes.get(argument.name)
-    if argument.kind != "array" or argument.broadcasts or not isinstance(given, np.ndarray):
-        return False
-    return bool(find_rule(rule).variants) and given.ndim != len(argument.shape) - 1 + len(BATCHES)
-
-
 def _from_declaration(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed]:
     """Make calls with one invalid argument."""
     form = OPERATIONS[operation]
@@ -244,7 +182,7 @@ def _from_declaration(operation: str, sizes: Mapping[str, int]) -> Iterator[Malf
         for fault in faults(operation, argument, sizes):
             changes = valid | {argument.name: fault.value}
             if _is_fault(operation, fault, changes, sizes):
-                yield _call(
+                yield make_call(
                     operation, argument, fault.name, fault.key, changes, sizes, own=fault.own, late=fault.late
                 )
 
@@ -265,12 +203,14 @@ def _alone(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed]:
             mutual = argument.name in known[other].needs
             changes = {argument.name: value_for(operation, argument, sizes)}
             at_fault = known[other] if mutual else argument
-            yield _call(operation, at_fault, f"{argument.noun} alone", "alone", changes, sizes)
+            yield make_call(operation, at_fault, f"{argument.noun} alone", "alone", changes, sizes)
         for other in argument.excludes:
             both = with_needs(operation, argument, sizes) | with_needs(operation, known[other], sizes)
             if known[other].kind == "integers":  # 0 is the default, as if it were absent
                 both[other] = 1
-            yield _call(operation, argument, f"{argument.noun} and {known[other].noun}", "alone", both, sizes)
+            yield make_call(
+                operation, argument, f"{argument.noun} and {known[other].noun}", "alone", both, sizes
+            )
 
 
 def _with_other_sizes(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed]:
@@ -283,16 +223,16 @@ def _with_other_sizes(operation: str, sizes: Mapping[str, int]) -> Iterator[Malf
         ]
         if letter.empty and holding:
             changes = _arrays_of_sizes(operation, form, sizes, {letter.name: 0})
-            empty = _call(operation, holding[0], f"{letter.noun} of 0", "", changes, sizes)
+            empty = make_call(operation, holding[0], f"{letter.noun} of 0", "", changes, sizes)
             yield replace(empty, rule=letter.empty, required=True)
         whole = LETTERS.get(letter.divides)
         if whole is not None and holding and any(whole.name in array.shape for array in form.positional):
             more = _arrays_of_sizes(operation, form, sizes, {letter.name: 2 * sizes[whole.name]})
             words = f"more {letter.noun} than {whole.noun}"
-            yield _call(operation, holding[0], words, letter.name, more, sizes)
+            yield make_call(operation, holding[0], words, letter.name, more, sizes)
             uneven = _arrays_of_sizes(operation, form, sizes, {whole.name: sizes[whole.name] + 1})
             words = f"{letter.noun} that do not divide"
-            yield _call(operation, holding[0], words, letter.name, uneven, sizes)
+            yield make_call(operation, holding[0], words, letter.name, uneven, sizes)
 
 
 def _arrays_of_sizes(
@@ -302,7 +242,7 @@ def _arrays_of_sizes(
     return {
         array.name: value_for(operation, array, {**sizes, **others})
         for array in form.positional
-        if any(_speaks_of(array, letter) for letter in others)
+        if any(speaks_of(array, letter) for letter in others)
     }
 
 
@@ -311,27 +251,29 @@ def _by_hand(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed]:
     form, known = OPERATIONS[operation], OPERATIONS[operation].arguments
     if operation == "attention":
         changes = _arrays_of_sizes(operation, form, sizes, {"D": 0, "Dv": 0})
-        empty = _call(operation, known["query"], "depth of 0 throughout", "", changes, sizes)
+        empty = make_call(operation, known["query"], "depth of 0 throughout", "", changes, sizes)
         yield replace(empty, rule=LETTERS["D"].empty)
         fewer = _arrays_of_sizes(operation, form, sizes, {"Hkv": 1}) | {"sinks": np.ones(1)}
-        yield _call(operation, known["sinks"], "sinks for key heads", "shape", fewer, sizes)
+        yield make_call(operation, known["sinks"], "sinks for key heads", "shape", fewer, sizes)
     if primal(operation) in ("self_attention", "multi_head_attention"):
         for letter, weight in (("D", "query_weight"), ("Dv", "value_weight")):
             changes = _arrays_of_sizes(operation, form, sizes, {letter: 0})
-            empty = _call(operation, known[weight], f"{LETTERS[letter].noun} of 0", "", changes, sizes)
+            empty = make_call(operation, known[weight], f"{LETTERS[letter].noun} of 0", "", changes, sizes)
             yield replace(empty, rule=LETTERS[letter].empty)
     if operation == "append_cache":
         changes = _arrays_of_sizes(operation, form, sizes, {"N": sizes["C"] + 1})
-        yield _call(operation, known["lengths"], "more than the cache has room for", "bounds", changes, sizes)
+        yield make_call(
+            operation, known["lengths"], "more than the cache has room for", "bounds", changes, sizes
+        )
     yield from _of_lists(operation, sizes)
     if operation == "sharded_attention":
         changes = _arrays_of_sizes(operation, form, sizes, {"Hq": 4, "Hkv": 2})
         split = changes | {"head_shards": np.array([0, 3, 4])}
-        call = _call(operation, known["head_shards"], "heads of two groups in one part", "", split, sizes)
+        call = make_call(operation, known["head_shards"], "heads of two groups in one part", "", split, sizes)
         yield replace(call, rule="SHARD-12", asked=True)
     if operation == "rotary":
         changes = _arrays_of_sizes(operation, form, sizes, {"D": 5})
-        yield _call(operation, known["rotary_depth"], "depth that is odd", "bounds", changes, sizes)
+        yield make_call(operation, known["rotary_depth"], "depth that is odd", "bounds", changes, sizes)
         yield from _of_tables(operation, sizes)
     if operation == "rotary_frequencies":
         yield from _of_scalings(operation, sizes)
@@ -351,12 +293,14 @@ def _of_lists(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed]:
             changed = indices.copy()
             changed.flat[-1] = wrong
             changes = lists | {"block_indices": changed}
-            yield _call(operation, known["block_indices"], f"listed block {words}", "bounds", changes, sizes)
+            yield make_call(
+                operation, known["block_indices"], f"listed block {words}", "bounds", changes, sizes
+            )
     if operation == "listed_attention":
         heads = 2 * sizes["Hkv"]
         more = _arrays_of_sizes(operation, form, sizes, {"Hq": heads})
         more["key_indices"] = np.zeros((*BATCHES, heads, sizes["L"], sizes["W"]), np.int64)
-        yield _call(operation, known["key_indices"], "listed key of query heads", "Hq", more, sizes)
+        yield make_call(operation, known["key_indices"], "listed key of query heads", "Hq", more, sizes)
 
 
 def _of_codes(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed]:
@@ -365,18 +309,18 @@ def _of_codes(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed]:
     if operation == "dequantize_blocks":
         changes = _arrays_of_sizes(operation, form, sizes, {"Y": 16})
         words = "packed bytes of another format"
-        yield _call(operation, known["packed"], words, "shape", changes, sizes)
+        yield make_call(operation, known["packed"], words, "shape", changes, sizes)
     for name, argument in known.items():
         if name.endswith("codes") and not form.stacked:
             for words, encoding, code in (("past a byte", "int8", 256), ("past four bits", "e2m1fn", 16)):
                 good = with_needs(operation, argument, sizes) | {"encoding": encoding}
                 past = good | {name: np.full(good[name].shape, code, np.int64)}
-                call = _call(operation, argument, f"{argument.noun} {words}", "", past, sizes)
+                call = make_call(operation, argument, f"{argument.noun} {words}", "", past, sizes)
                 yield replace(call, rule="QUANT-15", asked=True)
         if name.endswith("zero_points"):
             changes = {name: value_for(operation, argument, sizes), "encoding": "e4m3fn"}
             words = f"{argument.noun} of floating-point codes"
-            yield _call(operation, argument, words, "alone", changes, sizes)
+            yield make_call(operation, argument, words, "alone", changes, sizes)
 
 
 def _of_tables(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed]:
@@ -385,14 +329,14 @@ def _of_tables(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed]:
     table = with_needs(operation, known["cosines"], sizes)
     last = table["cosines"].shape[0]
     below = table | {"base": -1.0}
-    unused = _call(operation, known["base"], "base below 0 beside a table", "unused", below, sizes)
+    unused = make_call(operation, known["base"], "base below 0 beside a table", "unused", below, sizes)
     yield replace(unused, rule="POS-9", asked=False, required=True)
     for words, name, value in (
         ("position past the table", "positions", np.full((*BATCHES, sizes["N"]), last)),
         ("position before the table", "positions", np.full((*BATCHES, sizes["N"]), -1)),
         ("offset past the table", "offset", last),
     ):
-        past = _call(operation, known[name], words, "", table | {name: value}, sizes)
+        past = make_call(operation, known[name], words, "", table | {name: value}, sizes)
         yield replace(past, rule="POS-13", asked=True)
 
 
@@ -406,7 +350,7 @@ def _of_scalings(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed
             changes = {"scaling": scaling, **{name: whole[name] for name in names if name != missing}}
             words = f"{scaling} without {known[missing].noun}"
             yield replace(
-                _call(operation, known[missing], words, "", changes, sizes), rule="POS-25", asked=True
+                make_call(operation, known[missing], words, "", changes, sizes), rule="POS-25", asked=True
             )
     for scaling, name, value, words in (
         ("yarn", "base", 1.0, "yarn with a base of 1"),
@@ -414,4 +358,4 @@ def _of_scalings(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed
         ("llama3", "high_frequency_factor", 1.0, "llama3 with no frequencies between low and high"),
     ):
         changes = {"scaling": scaling, **{own: whole[own] for own in NEEDED[scaling]}, name: value}
-        yield replace(_call(operation, known[name], words, "", changes, sizes), rule="POS-25", asked=True)
+        yield replace(make_call(operation, known[name], words, "", changes, sizes), rule="POS-25", asked=True)

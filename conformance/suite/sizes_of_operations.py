@@ -136,7 +136,9 @@ def axes_that_broadcast(draw: Draw) -> Iterator[Yielded]:
     """Masks and biases of a call are equal for all heads, queries or keys, or for all but the keys."""
     for place, operation in enumerate(name for name in OPERATIONS if primal(name) not in STACKS):
         calls = whole_calls(draw, operation, "float32", _TURNS * place, partial(_shows_each, operation))
-        narrowed = (_narrowed(operation, call) for call in (*calls, _with_mask(draw, operation, calls[0])))
+        narrowed = (
+            _narrow_calls(operation, call) for call in (*calls, _with_mask(draw, operation, calls[0]))
+        )
         for call in next((calls for calls in narrowed if calls), ()):
             yield Call(call, operation=operation)
 
@@ -144,7 +146,7 @@ def axes_that_broadcast(draw: Draw) -> Iterator[Yielded]:
 def _shows_each(operation: str, call: Arguments) -> bool:
     """Whether a mask or bias that is ignored changes the results, however it broadcasts."""
     names = _masks_and_biases(operation, call)
-    for own in _narrowed(operation, call):
+    for own in _narrow_calls(operation, call):
         ignored = {name: np.full_like(own[name], own[name].dtype == bool) for name in names}
         if not each_acts(operation, own, ignored):
             return False
@@ -167,7 +169,7 @@ def _masks_and_biases(operation: str, call: Mapping[str, Any]) -> Arguments:
     return {name: x for name, x in wide.items() if x.dtype.kind in "bf"}
 
 
-def _narrowed(operation: str, call: Arguments) -> list[Arguments]:
+def _narrow_calls(operation: str, call: Arguments) -> list[Arguments]:
     """Make the masks and biases of a call narrow in each way."""
     wide = _masks_and_biases(operation, call)
     batch = (bound(operation, call)[0].batch or ()) if wide else ()
