@@ -262,6 +262,8 @@ def test_the_first_failure_is_printed_in_a_line_while_the_suite_runs(check, monk
     assert "first failure: MASK-6" in check(verdicts=[ERROR, FAIL]).stderr, "as in the report"
     assert "first failure: NUM-3" in check("-x", verdicts=[ERROR, FAIL]).stderr
     assert "first failure: NUM-3" in check(verdicts=[ERROR] * 5 + [FAIL]).stderr
+    monkeypatch.setattr("attnspec.conformance.run.run._WAIT", -1.0)
+    assert "first failure: NUM-3" in check(verdicts=[ERROR, FAIL]).stderr, "it waits for seconds only"
     order = []
     monkeypatch.setattr(cli, "_show_first", lambda verdict: order.append(verdict.case))
     check(ends=lambda: order.append("end"))

@@ -15,6 +15,7 @@ import attnspec
 from attnspec import backends, conformance
 from attnspec.backends import load, load_library
 from attnspec.backends.library import LIBRARIES, library_of, release
+from attnspec.reference import attention
 from tools.path import CASE, PACKAGE, passed_files
 
 ROOMS = ("attnspec", "attnspec.reference", "attnspec.backends", "attnspec.conformance")
@@ -199,6 +200,8 @@ def test_a_function_runs_on_what_its_modules_import(monkeypatch):
     assert library_of(module_with(attend=attend, np=np)) == "numpy"
     monkeypatch.setitem(sys.modules, "theirs", module_with(torch=torch, np=np))
     assert library_of(module_with(attend=attend)) == "numpy"
+    monkeypatch.setattr(sys.modules[attention.__module__], "torch", torch, raising=False)
+    assert library_of(module_with(attend=attention)) == "numpy", "the reference takes arrays of any library"
 
 
 def test_several_lazy_arrays_are_computed_together():
