@@ -19,7 +19,8 @@ from attnspec.conformance.relations.memory import in_any_surroundings, worst_of
 from attnspec.conformance.relations.relation import Found
 from attnspec.conformance.suite.faults import BATCHES, SIZES
 from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
-from attnspec.conformance.suite.malformed import Malformed, malformed
+from attnspec.conformance.suite.malformed import malformed
+from attnspec.conformance.suite.malformed_call import Malformed
 from attnspec.conformance.suite.options import MASKS, NO_PAIRS, OPTIONS, draw_option
 from attnspec.conformance.suite.problem import GROUPED, MASKED, SHAPES, Problem, Shape
 from attnspec.conformance.verdict import Difference

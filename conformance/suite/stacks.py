@@ -28,7 +28,8 @@ from attnspec.conformance.suite.drawn_stacks import (
     with_batch_axes,
 )
 from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
-from attnspec.conformance.suite.malformed import Malformed, every
+from attnspec.conformance.suite.malformed import every
+from attnspec.conformance.suite.malformed_call import Malformed
 from attnspec.conformance.suite.words import draw_in_turn
 from attnspec.operations.stacks import FORMS, STACKS
 
