@@ -2,6 +2,7 @@
 
 from collections import Counter
 from pathlib import Path
+from textwrap import dedent
 
 import numpy as np
 import pytest
@@ -56,6 +57,27 @@ def test_a_result_of_the_shape_of_an_lse_is_judged_although_it_is_another():
     Path("attnspec.toml").write_text(text.replace('"lse"', '"_"'))
     text = check(load("."), rules=["SOFT-6"], quick=True).text
     assert "results that are not judged, because `returns` has _ for them: 2" in " ".join(text.split())
+
+
+def test_a_kernel_of_an_accelerator_is_called_there(tmp_path):
+    source = """\
+        import array_api_strict as xp
+
+        def kernel(q, k, v):  # (B, S, H, D)
+            if q.device != xp.Device("device1"):
+                raise ValueError("expected arrays on device1")
+            q, k, v = (xp.permute_dims(x, (0, 2, 1, 3)) for x in (q, k, v))
+            scores = q @ xp.matrix_transpose(k) * q.shape[-1] ** -0.5
+            weights = xp.exp(scores - xp.max(scores, axis=-1, keepdims=True))
+            return xp.permute_dims(weights @ v / xp.sum(weights, axis=-1, keepdims=True), (0, 2, 1, 3))
+    """
+    (tmp_path / "there.py").write_text(dedent(source))
+    for options in ((), ("--device", "device1", "--force"), ()):  # the last keeps the key of the file
+        command("init", f"{tmp_path}/there.py:kernel", *options, status=0)
+        assert (written()["device"], written()["layout"]) == ("device1", "BSHD")
+    assert check(load("."), cases=["softmax-000"]).good
+    refusal = command("init", f"{tmp_path}/there.py:kernel", "--device", "device9", "--force", status=2)
+    assert "on device device9" in refusal.output
 
 
 def test_every_conclusion_has_its_reason():

@@ -26,6 +26,10 @@ def _nothing() -> None:
     """Do nothing."""
 
 
+def _no_device() -> str:
+    return ""
+
+
 def _as_they_are(arrays: Sequence[Any]) -> Sequence[Any]:
     return arrays
 
@@ -68,6 +72,8 @@ class Library:
         Computes several lazy arrays together.
     release : callable
         Clears caches of the library that later calls do not need.
+    accelerator : callable
+        Names a device that is there beside the default one; empty if none is.
 
     Examples
     --------
@@ -93,6 +99,7 @@ class Library:
     prepare_eager: Callable[[], object] = _nothing
     compute: Callable[[Sequence[Any]], Sequence[Any]] = _as_they_are
     release: Callable[[], object] = _nothing
+    accelerator: Callable[[], str] = _no_device
 
 
 def array_api_library(name: str, version: str, xp: Any, **more: Any) -> Library:
@@ -118,7 +125,11 @@ def reshape(array: Any, shape: Sequence[int]) -> Any:
     """Return an array in another shape."""
     if (from_host := _from_host(array)) is not None:
         return from_host(np.asarray(array).reshape(shape))
-    return array.reshape(shape)
+    return (
+        array.reshape(shape)
+        if hasattr(array, "reshape")
+        else array_api_compat.array_namespace(array).reshape(array, shape)
+    )
 
 
 def _from_host(array: Any) -> Callable[[NDArray[Any]], Any] | None:

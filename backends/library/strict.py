@@ -30,4 +30,5 @@ LIBRARY = Library(
     _to_library,
     _to_numpy,
     dtypes=("float32", "float64"),
+    accelerator=lambda: "device1",
 )

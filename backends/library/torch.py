@@ -54,6 +54,11 @@ def _capture(function: Callable[..., Any]) -> Callable[..., Any]:
     return compiled
 
 
+def _accelerator() -> str:
+    found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    return found.type if found else ""
+
+
 LIBRARY = Library(
     "torch",
     torch.__version__,
@@ -64,4 +69,5 @@ LIBRARY = Library(
     capture=_capture,
     differentiate=_differentiate,
     constant=torch.Tensor.detach,
+    accelerator=_accelerator,
 )

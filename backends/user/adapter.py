@@ -297,7 +297,7 @@ def call_each_entry(
         raise Unsupported("the function is called once for each batch entry, got none")
     results = [function(_entry(call, index, lead, axes)) for index in np.ndindex(lead)]
     stacked = [xp.stack(list(parts)) for parts in zip(*results, strict=True)]
-    return [array.reshape((*lead, *array.shape[1:])) for array in stacked]
+    return [reshape(array, (*lead, *array.shape[1:])) for array in stacked]
 
 
 def _have_same_entries(call: Mapping[str, Any], axes: int) -> bool:

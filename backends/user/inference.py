@@ -8,6 +8,7 @@ from types import MappingProxyType, ModuleType
 from typing import Any
 
 from attnspec.backends.backend import Backend
+from attnspec.backends.check import check_device
 from attnspec.backends.errors import BackendError
 from attnspec.backends.library import LIBRARIES, imported_by, library_of, load_library
 from attnspec.backends.user.companion_probe import infer_companion
@@ -31,6 +32,7 @@ from attnspec.backends.user.trials import UNCONFIRMED, Guess
 AS_GIVEN = "as it was given"
 #: The reasons beside keys that follow from no call.
 _NOTES = {
+    "device": "the calls were made with arrays on it",
     "library": "the installed package whose version applies",
     "guesses": "the report says so; remove what you know is right, ignore what has another meaning",
 }
@@ -39,10 +41,13 @@ _TABLES = ("names", "sizes", "dialect")
 _SECTIONS = ("names", "dialect")
 
 
-def infer_configuration(place: str, array: str = "", keys: Mapping[str, Any] = MappingProxyType({})) -> str:
+def infer_configuration(
+    place: str, array: str = "", keys: Mapping[str, Any] = MappingProxyType({}), device: str = ""
+) -> str:
     """Infer how a function is called, and return the text of an ``attnspec.toml``.
 
-    The keys that are known already are tried as they are, and written with those that are inferred.
+    The keys that are known already are tried as they are, and written with those that are inferred. Without
+    a device, the accelerator is tried if no call on the default device shows anything.
     """
     module, target = find(place, place)
     if isinstance(target, Backend):
@@ -53,9 +58,13 @@ def infer_configuration(place: str, array: str = "", keys: Mapping[str, Any] = M
     keys = {key: x for key, x in keys.items() if key != "guesses"}  # these are made anew
     function = without_ignored(as_function(place, target), keys.get("ignore", ()))
     library = load_library(array or settings.array or library_of(module))
+    device = device or settings.device
+    head = {"function": place, "array": library.name} | ({"device": device} if device else {})
     package = package_of(module, library.name)
+    head |= {"library": package} if package else {}
     named = "" if keys else operation_by_name(attribute_of(place), function)
-    backend = Backend(place, library, function, settings.dtypes or library.default_dtypes)
+    backend = Backend(place, library, function, settings.dtypes or library.default_dtypes, device=device)
+    check_device(backend)
     convention = settings.convention or Convention()
     check_pages(backend.name, function)
     known = Known(convention, frozenset(keys), tuple(keys.get("depths", ())))
@@ -63,10 +72,14 @@ def infer_configuration(place: str, array: str = "", keys: Mapping[str, Any] = M
     try:
         operation, inference = _infer(backend, operation, function, known)
     except Exception as error:
+        accelerator = "" if device else library.accelerator()
+        if accelerator:
+            with suppress(BackendError):
+                return infer_configuration(place, array, keys, accelerator)
         if named:  # a call of it may need what no small call has
             seen = f"it has the name and the arguments; {_seen(error, place)}"
             table = {"operation": named, "guesses": ["operation"]}
-            return _text(_head(place, library.name, package) | table, {"operation": seen})
+            return _text(head | table, {"operation": seen})
         if not isinstance(error, BackendError):
             raise
         # Pages or boundaries may be optional by the signature, and needed by this function.
@@ -74,7 +87,7 @@ def infer_configuration(place: str, array: str = "", keys: Mapping[str, Any] = M
         if not other:
             raise
         operation, inference = _infer(backend, other, function, known)
-    table = _head(place, library.name, package) | _table(inference, operation)
+    table = head | _table(inference, operation)
     if guesses := [key for key, why in inference.why.items() if isinstance(why, Guess)]:
         table["guesses"] = guesses
     return _text(
@@ -119,10 +132,6 @@ def package_of(module: ModuleType, array: str) -> str:
         return "" if own in known else packages[own][0]
     imported = sorted({name for name in imported_by(module) if name in packages} - known)
     return packages[imported[0]][0] if array == "numpy" and len(imported) == 1 else ""
-
-
-def _head(place: str, array: str, package: str) -> dict[str, Any]:
-    return {"function": place, "array": array, **({"library": package} if package else {})}
 
 
 def _table(inference: Inference, operation: str) -> dict[str, Any]:

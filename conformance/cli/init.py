@@ -16,8 +16,9 @@ _FORCE = "--force overwrites it"
     metavar="LIBRARY",
     help="Array library of the function: numpy, torch, jax or a module.",
 )
+@click.option("--device", default="", metavar="NAME", help="Device for the arrays, such as cuda.")
 @click.option("--force", is_flag=True, help="Ignore an existing attnspec.toml, and overwrite it.")
-def init(place: str, array: str, *, force: bool) -> None:
+def init(place: str, array: str, device: str, *, force: bool) -> None:
     """Infer how a function is called, and write it to attnspec.toml in this folder.
 
     Keys that an attnspec.toml of this function has already are kept as they are; comments are not.
@@ -28,7 +29,7 @@ def init(place: str, array: str, *, force: bool) -> None:
     path = Path(FILE)
     keys = {} if force or not path.exists() else _known_keys(place, path)
     try:
-        text = infer_configuration(place, array, keys)
+        text = infer_configuration(place, array, keys, device)
     except Exception as error:
         click.echo("\n".join(getattr(error, "__notes__", ())), nl=False)  # a wrapper to judge instead
         raise
