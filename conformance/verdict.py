@@ -56,6 +56,9 @@ NO_GRADIENT = "computes no gradient"
 #: How the reason begins of a call that an implementation declines by this exception.
 DECLINES = "NotImplementedError"
 
+#: How the reason of a call ends that changes an argument and returns right values, or wrong ones.
+RIGHT, WRONG = "; its values are right", "; its values are wrong too"
+
 #: How the reason of a verdict on a case begins that the limits of a run did not allow.
 LEFT_OUT = "left out:"
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from made_verdicts import NAN, error, fail, ok
+from made_verdicts import NAN, changed, error, fail, ok
 from reported import FAIL, FILLS, PASS
 from tests_support import about
 
@@ -19,6 +19,7 @@ from attnspec.conformance.attribution.diagnosis import (
     fails,
     nearest,
     outputs_of,
+    share_of,
 )
 from attnspec.conformance.attribution.finding import Diagnosis, Twin
 from attnspec.conformance.attribution.resemblance import CallCounts, Tally
@@ -290,6 +291,26 @@ def test_each_cause_has_its_own_failing_calls_and_its_diagnosis():
     for others in (ok(30), []):  # without others every call raises
         raising = [*error(9, "no", "mask"), *others]
         assert [*cases_to_diagnose(raising)] == [], "one that raises too may do so for another reason"
+
+
+def test_failures_that_are_about_no_values_name_no_entry():
+    """An entry that has an error of its own in these calls does not resemble the failing function."""
+
+    def masks_refused(query, key, value, *, mask=None, is_causal=False, scale=None):
+        if mask is not None:
+            raise RuntimeError("no kernel takes a mask")
+        return reference(query, key, value, is_causal=is_causal, scale=scale).astype(query.dtype)
+
+    own = replace(load("numpy-portable"), attention=masks_refused, companions={})
+    assert diagnose(own, golden_vectors(), GALLERY) is None
+    assert [*cases_to_diagnose([*changed(9), *ok(60)])] == []
+
+
+def test_changes_of_two_arguments_are_two_ways_to_fail():
+    case, keys, query = PROBES[0], *map(entry, ("keys_scaled_in_place", "query_scaled_in_place"))
+    ways = [outputs_of(own.backend(), case) for own in (keys, keys, query)]
+    shares = [share_of(keys.backend(), case, ways[0], other) for other in ways[1:]]
+    assert shares == [0, np.inf]
 
 
 def test_entries_of_a_failing_rule_are_compared_without_a_limit_of_time(monkeypatch):

@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from made_verdicts import PORTABLE, error, fail, found, ok, refused, table
+from made_verdicts import PORTABLE, changed, error, fail, found, ok, refused, table
 from reported import FAIL, FILLS, RESULTS
 
 from attnspec import find_case
@@ -17,6 +17,7 @@ from attnspec.conformance.judge.failure import own_place
 from attnspec.conformance.render.finding import cause_lines, diagnosis_text, finding_text, trait_text
 from attnspec.conformance.render.screen import screen
 from attnspec.conformance.results import Header, Results, Subject
+from attnspec.conformance.verdict import RIGHT, WRONG
 
 
 # A row has verdicts, and the lines about the first cause.
@@ -40,6 +41,15 @@ def test_one_call_says_that_an_argument_is_ignored_only_if_a_part_of_it_would_no
     """A mask whose first head allows everything has no effect either if all heads read that of the first."""
     (cause,) = found(f"{failing}; ok 20 (mask); ok 20 (key_lengths)")
     assert ("equals the result without" in finding_text(cause)) == says
+
+
+def test_the_values_of_calls_that_change_an_input_are_counted():
+    """Beside a call without elements, which is no good example."""
+    said = [*[RIGHT] * 3, *[WRONG] * 2, ""]
+    calls = [replace(verdict, reason=x, numbers=9) for verdict, x in zip(changed(6), said, strict=True)]
+    (finding,) = found([replace(calls[0], case="empty", traits=(traits.NOTHING,), numbers=0), *calls], ok(9))
+    assert "the values are right in 4 of 6 calls that change an argument" in [*cause_lines(finding)]
+    assert finding.verdict.case != "empty"
 
 
 def test_words_for_traits_and_keys_for_limits():

@@ -188,7 +188,7 @@ CHANGED = "query: expected to be unchanged, got changed by the call"
         (entry("output_transposed").backend(), "SHAPE-3", ("shape", "(2, 3)", "(3, 2)")),
         (backend_of("lists"), "SHAPE-3", "output: expected an array of numpy, got list"),
         (backend_of("nothing"), "SHAPE-3", "output: expected an array of numpy, got NoneType"),
-        (entry("query_scaled_in_place").backend(), "NUM-4", CHANGED),
+        (entry("query_scaled_in_place").backend(), "NUM-4", f"{CHANGED}; its values are right"),
         (backend_of("nan_everywhere"), "SOFT-1", "pattern"),
         (backend_of("half"), "SOFT-1", "value"),
     ],
@@ -320,6 +320,36 @@ def test_any_input_that_is_changed_is_noticed(name):
     assert verdict.reason.startswith(f"{name}: expected to be unchanged")
     with pytest.raises(Failure):
         call(backend, "attention", one)
+
+
+@pytest.mark.parametrize(
+    ("added", "said"), [(0, "; its values are right"), (1, "; its values are wrong too")]
+)
+def test_the_values_of_a_call_that_changes_an_input_are_judged(added, said):
+    def changing(query, key, value):
+        output = PORTABLE.attention(query, key, value) + added
+        key -= key.mean()
+        return output
+
+    backend = replace(PORTABLE, attention=changing, companions={})
+    arguments = dict(zip(("query", "key", "value"), np.ones((3, 2, 2)), strict=True))
+    verdict = judge(backend, asked("SOFT-1", arguments))
+    assert verdict.reason == f"key: expected to be unchanged, got changed by the call{said}"
+    verdict = judge(backend, asked("SOFT-1", arguments, outputs=("lse",)))
+    assert (verdict.status, verdict.rule) == ("fail", "NUM-4"), "it returns nothing that the case is about"
+
+
+def test_the_values_of_a_call_for_weights_are_not_those_of_the_case():
+    def changing(query, key, value):
+        output = PORTABLE.attention(query, key, value)
+        if (value == np.eye(*value.shape[-2:])).all():
+            key += 1
+        return output
+
+    backend = replace(PORTABLE, attention=changing, companions={})
+    arguments = dict(zip(("query", "key", "value"), np.ones((3, 2, 2)), strict=True))
+    verdict = judge(backend, asked("SOFT-1", arguments))
+    assert verdict.reason == "key: expected to be unchanged, got changed by the call"
 
 
 def test_a_figure_is_held_against_the_backend_too():

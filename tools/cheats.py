@@ -108,7 +108,7 @@ def describe_bad(verdicts: Sequence[Verdict]) -> str:
 
 def _say(verdict: Verdict) -> str:
     reason = f"raised {verdict.raised.type}" if verdict.raised and verdict.raised.type else verdict.reason
-    words = one_line(reason.partition("; its standard error")[0])
+    words = one_line(reason.partition("; its ")[0])
     return f"{verdict.rule}, {words[:100]}" if words else f"{verdict.rule}, wrong numbers"
 
 

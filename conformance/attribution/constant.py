@@ -24,12 +24,17 @@ _OTHER = {traits.SPECIAL, traits.LARGE, traits.NOTHING, traits.EMPTY}
 _NEAR, _NEAR_IN_HALF = 1e-4, 0.03
 
 
-def with_constant(entry: Entry, failing: Sequence[tuple[frozenset[str], Case, Outputs | None]]) -> Entry:
+def with_constant(
+    entry: Entry, failing: Sequence[tuple[frozenset[str], Case, Outputs | tuple[str, ...]]]
+) -> Entry:
     """Give the entry of a constant scale the constant of failing calls, which need not explain them all."""
     calls = [
         (case, outputs)
         for kinds, case, outputs in failing
-        if outputs and traits.NO_SCALE in kinds and not _OTHER & kinds and case.operation == "attention"
+        if not isinstance(outputs, tuple)
+        and traits.NO_SCALE in kinds
+        and not _OTHER & kinds
+        and case.operation == "attention"
     ]
     if entry.name != _NAME or not calls:
         return entry

@@ -59,6 +59,8 @@ _MOST_KEPT = 30_000
 _ALIGNED = {"MASK-3", "MASK-8", "PACK-5"}
 #: The class of the entries that remember earlier calls.
 _REMEMBERS = "T"
+#: How a call fails that has no outputs: by an exception of a type, or by a rule that is not about values.
+Way = tuple[str, ...]
 #: The additional distance that two results may have, as a share of the largest number in them.
 _UNITS = {"float64": 2.0**-40, "float32": 2.0**-17, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 
@@ -81,12 +83,12 @@ class Gallery:
     """The entries that may be named, by default all wrong ones. Each entry makes each call once."""
 
     entries: tuple[Entry, ...] = field(default_factory=wrong_entries)
-    _outputs: dict[tuple[str, str], Outputs | None] = field(default_factory=dict)
+    _outputs: dict[tuple[str, str], Outputs | Way] = field(default_factory=dict)
     _backends: dict[str, Backend] = field(default_factory=dict)
-    _plain: dict[str, tuple[frozenset[str], Outputs | None]] = field(default_factory=dict)
+    _plain: dict[str, tuple[frozenset[str], Outputs | Way]] = field(default_factory=dict)
 
-    def outputs(self, entry: Entry, case: Case) -> Outputs | None:
-        """Return the outputs of an entry, or None if it raises."""
+    def outputs(self, entry: Entry, case: Case) -> Outputs | Way:
+        """Return the outputs of an entry, or how it fails without any."""
         key = f"{entry.name} {entry.sentence}", case.name
         if key not in self._outputs:
             if len(self._outputs) >= _MOST_KEPT:  # these are arrays of thousands of calls
@@ -96,7 +98,7 @@ class Gallery:
             self._outputs[key] = plain if same else outputs_of(self._backend(entry), case)
         return self._outputs[key]
 
-    def _reference(self, case: Case) -> tuple[frozenset[str], Outputs | None]:
+    def _reference(self, case: Case) -> tuple[frozenset[str], Outputs | Way]:
         """Return the steps that the reference takes in a call, and its outputs.
 
         They are the outputs of every entry that replaces none of these steps.
@@ -117,8 +119,8 @@ class Gallery:
         return self._backends[key]
 
 
-#: The traits of a call, its case, and the outputs of the backend.
-Call = tuple[frozenset[str], Case, Outputs | None]
+#: The traits of a call, its case, and the outputs of the backend, or how it fails without any.
+Call = tuple[frozenset[str], Case, Outputs | Way]
 
 
 def diagnose_run(backend: Backend, items: Iterable[Item], seconds: float = inf) -> Diagnosis | None:
@@ -244,10 +246,10 @@ def _calls(backend: Backend, cases: Iterable[Case]) -> tuple[list[Call], list[Ca
             outputs = outputs_of(backend, case)
             kinds = frozenset({case.dtype, *traits_of(_translate(backend, case))})
             (failing if fails(backend, case, outputs) else passing).append((kinds, case, outputs))
-    values = [call for call in failing if call[2] is not None and call[1].misuse is None]
+    values = [call for call in failing if not isinstance(call[2], tuple) and call[1].misuse is None]
     if not values and any(case.operation == "attention_vjp" for _, case, _ in failing):
         return [], []  # every entry that computes no gradient raises too
-    if not any(outputs is not None for _, _, outputs in (*failing, *passing)):
+    if all(isinstance(outputs, tuple) for _, _, outputs in (*failing, *passing)):
         return [], []  # no call has a result that could be compared
     if not values:
         return failing, passing
@@ -274,25 +276,27 @@ def _is_offered(backend: Backend, case: Case) -> bool:
     return musts and {case.dtype, *arrays} & set(DTYPES) <= set(backend.dtypes)
 
 
-def outputs_of(backend: Backend, case: Case) -> Outputs | None:
-    """Return the outputs of a call, or None if it raises."""
+def outputs_of(backend: Backend, case: Case) -> Outputs | Way:
+    """Return the outputs of a call, or how it fails without any: what is wrong, and with which argument."""
     try:
         return call(backend, case.operation, case.arguments, case.layout)
-    except (Raised, Failure):
-        return None
+    except Raised as raised:
+        return (type(raised.error).__name__,)
+    except Failure as failure:
+        return failure.rule, failure.code, failure.reason.partition(":")[0]
 
 
-def is_right(backend: Backend, case: Case, got: Outputs | None, others: Outputs | None) -> bool:
+def is_right(backend: Backend, case: Case, got: Outputs | Way, others: Outputs | Way) -> bool:
     """Whether an entry gives a different result that also conforms, because the rule leaves it open."""
-    if got is None or others is None or not got.keys() <= others.keys():
+    if isinstance(got, tuple) or isinstance(others, tuple) or not got.keys() <= others.keys():
         return False
     return not fails(backend, case, {name: others[name] for name in got})
 
 
-def fails(backend: Backend, case: Case, outputs: Outputs | None) -> bool:
+def fails(backend: Backend, case: Case, outputs: Outputs | Way) -> bool:
     """Whether outputs are wrong. This agrees with `judge` but is faster, because it gives no reason."""
-    if outputs is None or _is_refused(case):
-        return (case.misuse is None) == (outputs is None)
+    if isinstance(outputs, tuple) or _is_refused(case):
+        return (case.misuse is None) == isinstance(outputs, tuple)
     budgets, seen = budgets_of(backend, case), outputs_to_judge(outputs, case)
     values, _ = values_in_dialect(backend, case, budgets, seen)
     return any(
@@ -302,15 +306,18 @@ def fails(backend: Backend, case: Case, outputs: Outputs | None) -> bool:
 
 
 def share_of(
-    backend: Backend, case: Case, got: Outputs | None, others: Outputs | None, *, finite: bool = False
+    backend: Backend, case: Case, got: Outputs | Way, others: Outputs | Way, *, finite: bool = False
 ) -> float:
     """Return the distance between two results in budgets. It is infinite if they are of different kinds.
+
+    Two calls without outputs are alike if they fail in the same way, or if any exception rejects them.
 
     With `finite`, all numbers of the call are finite: where one result is NaN and the other infinite,
     both have overflowed.
     """
-    if got is None or others is None:
-        return 0.0 if got is others else np.inf
+    if isinstance(got, tuple) or isinstance(others, tuple):
+        both = isinstance(got, tuple) and isinstance(others, tuple) and case.misuse is not None
+        return 0.0 if both or got == others else np.inf
     if _is_refused(case):
         return 0.0  # no rule says what is computed
     budgets = budgets_of(backend, case)

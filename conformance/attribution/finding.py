@@ -7,7 +7,7 @@ from functools import cache, cached_property
 from typing import Any, Literal
 
 from attnspec import rules
-from attnspec.conformance.traits import GRADIENT, REFUSED, RELATED, by_entry, repeated_inside
+from attnspec.conformance.traits import GRADIENT, NOTHING, REFUSED, RELATED, by_entry, repeated_inside
 from attnspec.conformance.verdict import Verdict
 from attnspec.dtypes import SHORT
 
@@ -257,10 +257,10 @@ def with_argument(name: str, failures: Sequence[Verdict]) -> list[Verdict]:
     ]
 
 
-def simplicity(verdict: Verdict) -> tuple[bool, int, bool, bool, bool, int, bool, str]:
-    """Return a sort key: single calls first, those of gradients last, then by dtypes, names and numbers."""
+def simplicity(verdict: Verdict) -> tuple[bool, int, bool, bool, bool, bool, int, bool, str]:
+    """Return a sort key: single calls with elements first, gradients last, then by dtypes and numbers."""
     named, gradient = bool(verdict.variant or verdict.precision), GRADIENT in verdict.traits
     kind = 2 * (RELATED in verdict.traits) + (REFUSED in verdict.traits)
     short, generated = verdict.dtype in SHORT, bool(verdict.group)
-    size = verdict.numbers
-    return verdict.status == "error", kind, gradient, short, not named, size, generated, verdict.case
+    size, empty = verdict.numbers, NOTHING in verdict.traits
+    return verdict.status == "error", kind, gradient, empty, short, not named, size, generated, verdict.case

@@ -32,8 +32,8 @@ def cases_to_diagnose(
     refusals = not any(verdict.bad and REFUSED not in verdict.traits for verdict in verdicts)
     passing = [verdict for verdict in verdicts if verdict.status == "pass"]
     for cause in diagnosed_causes(causes):
-        if cause.kind in ("raised", "always", "ended"):
-            continue  # a wrong implementation that raises too need not do so for the same reason
+        if cause.kind in ("raised", "always", "ended", "changed"):
+            continue  # a wrong implementation that raises, or writes, too need not do so for the same reason
         asked = [
             verdict
             for verdict in _widest([*cause.failures, *passing])

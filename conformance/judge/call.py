@@ -95,9 +95,8 @@ def call(
     for (name, thing), left in zip(given_arrays.items(), after, strict=True):
         # The conversion of an array may change its numbers, which is not the fault of the call.
         if not _same(left, thing) and not _same(left, _convert(backend, thing)):
-            raise Failure(
-                "NUM-4", f"{name}: expected to be unchanged, got changed by the call", code="argument changed"
-            )
+            reason = f"{name}: expected to be unchanged, got changed by the call"
+            raise Failure("NUM-4", reason, code="argument changed", outputs=found)
     return found
 
 
@@ -142,7 +141,11 @@ def observe(backend: Backend, case: Case) -> Outputs:
     for start in range(0, keys, depth):
         identity = np.eye(keys, depth, -start, dtype=value.dtype)  # (S, Dv): key `start + c` in column c
         probe = {**arguments, "value": np.broadcast_to(identity, value.shape)}
-        slices.append(call(backend, case.operation, probe, layout)["output"])
+        try:
+            slices.append(call(backend, case.operation, probe, layout)["output"])
+        except Failure as failure:
+            failure.outputs = None  # they are not those of the case
+            raise
     none = np.zeros((*outputs["output"].shape[:-1], 0), outputs["output"].dtype)
     outputs["weights"] = np.concatenate([none, *slices], axis=-1)[..., :keys]
     return outputs

@@ -63,7 +63,8 @@ class Declined(Unsupported):
 class Failure(AssertionError):  # noqa: N818 - the word of the standard, as pass and deviation are
     """A rule does not hold. The fields are those of a verdict.
 
-    `outputs` are those of a call that had to be refused, and `output` names the one that is no array.
+    `outputs` are those of a call that had to be refused, or that changed an argument, and `output` names the
+    one that is no array.
     """
 
     def __init__(

@@ -1,6 +1,7 @@
 """The judge: calls one backend as an item asks, and turns what happens into a verdict."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -22,7 +23,7 @@ from attnspec.conformance.judge.dtypes import LSES, Outputs, is_real, own_dtypes
 from attnspec.conformance.judge.expected import differ, differences, values_in_dialect
 from attnspec.conformance.judge.failure import Failure, Missing, Raised, code_of, lacks_of
 from attnspec.conformance.judge.refusal import Lacking, defined_call, gradient_lacking, judge_refusal
-from attnspec.conformance.verdict import CLASSES, OUTPUT_OF, Difference, Verdict, not_judged_in
+from attnspec.conformance.verdict import CLASSES, OUTPUT_OF, RIGHT, WRONG, Difference, Verdict, not_judged_in
 from attnspec.dtypes import SHORT, name_of
 from attnspec.operations.operation import primal
 from attnspec.reference.budget.arithmetic import PROFILES
@@ -209,7 +210,14 @@ class _OfCase:
         case = self.case if self.case.rules == verdict.rules else replace(self.case, rules=verdict.rules)
         declares = any(backend.dialect.get(other.rule) == other.variant for other in case.alternatives)
         if case.misuse is None or declares:
-            return _judge_values(backend, case, verdict, observe(backend, case))
+            try:
+                observed = observe(backend, case)
+            except Failure as failure:
+                with suppress(Failure, Missing):  # it returns nothing that the case is about
+                    right = failure.outputs and not _judge_values(backend, case, verdict, failure.outputs).bad
+                    failure.reason += "" if right is None else RIGHT if right else WRONG
+                raise
+            return _judge_values(backend, case, verdict, observed)
         try:
             outputs = judge_refusal(backend, case)
         except Failure as failure:

@@ -16,7 +16,7 @@ from attnspec.conformance.outside import one_line, plain
 from attnspec.conformance.render.reproduction import check_command
 from attnspec.conformance.render.shared import declaration_lines, raising_lines
 from attnspec.conformance.render.text import details, exception, title, with_title
-from attnspec.conformance.verdict import BATCH, Raise, Verdict
+from attnspec.conformance.verdict import BATCH, RIGHT, WRONG, Raise, Verdict
 from attnspec.dtypes import DTYPES
 
 #: The largest number of rules that have a line of their own, and of calls in it.
@@ -135,6 +135,7 @@ def cause_lines(finding: Finding) -> Iterator[str]:
     yield from _start_lines(finding)
     yield from _limit_line(finding)
     yield from _result_lines(finding)
+    yield from _value_line(finding.failures)
     if finding.kind != "refused":
         yield from (f"also: {text}" for text in _other_exceptions(finding.failures))
 
@@ -206,6 +207,13 @@ def _outputs_line(failures: Sequence[Verdict]) -> Iterator[str]:
             "every failing call" if number == len(failures) else f"all {number} failing calls that return it"
         )
         yield f"only {_names(wrong)} wrong, {_names(returned)} right in {calls}"
+
+
+def _value_line(failures: Sequence[Verdict]) -> Iterator[str]:
+    """Count the calls that change an argument and whose values are right."""
+    right, wrong = (sum(verdict.reason.endswith(said) for verdict in failures) for said in (RIGHT, WRONG))
+    if right + wrong > 1:
+        yield f"the values are right in {right} of {right + wrong} calls that change an argument"
 
 
 def _names(names: Iterable[str]) -> str:
