@@ -46,6 +46,8 @@ from attnspec.dtypes import SHORT
 _VERSIONS = ">=0.10,<0.11"
 #: Words of the messages of calls that cuDNN does not offer.
 _DECLINED = ("cuDNN doesn't support", "Sliding window attention is only supported with")
+#: The largest number of int32.
+_WIDEST = 2**31 - 1
 _eager = jax.nn.dot_product_attention
 _jitted = jax.jit(_eager, static_argnames=("is_causal", "local_window_size", "return_residual"))
 
@@ -203,6 +205,14 @@ def _boolean_elements(arguments: Arguments) -> Mapping[str, NDArray[np.bool_]]:
     return dict.fromkeys(("output", "lse"), np.asarray(arguments["query"].dtype.kind == "b"))
 
 
+def _with_overflow(arguments: Arguments) -> Arguments:
+    """Disallow every key after the first: its position plus the left bound exceeds 32 bits."""
+    pairs = (arguments["query"].shape[-2], arguments["key"].shape[-2])
+    first = np.broadcast_to(np.arange(pairs[1]) == 0, pairs)
+    window = (None, arguments["window"][1])
+    return {**arguments, "window": window, "mask": first & arguments.get("mask", True)}
+
+
 _DEVIATIONS = (
     Deviation(("NUM-7",), "the lse has the dtype of the keys", "jax/lse_dtype", InDtype("key"),
         dtypes=("float16", "bfloat16"), outputs=("lse",),
@@ -227,6 +237,9 @@ _DEVIATIONS = (
         "jax/not_floating_point", (Special(_boolean_elements, (1.0,)), *OF_OTHER_TYPES)),
     Deviation(("ERR-7",), "a window of negative numbers or fractions is accepted", "jax/window_not_checked",
         OtherCall(with_window_as_mask)),
+    Deviation(("MASK-8",), "positions are numbers of int32, which overflow beside a bound of 2^31 - 1",
+        "jax/window_overflow", OtherCall(_with_overflow),
+        when=lambda arguments: arguments.get("window", (0,))[0] == _WIDEST),
 )  # fmt: skip
 #: Beside -2^15 the scores are rounded to 2^-9: hence 4 budgets.
 _OF_CUDNN = (

@@ -1,12 +1,14 @@
 """JAX.
 
 Importing this enables 64-bit numbers in JAX for the whole process. Otherwise JAX silently
-converts float64 to float32, and float64 could not be tested.
+converts float64 to float32, and float64 could not be tested. A call without a 64-bit number is made
+without them, as users make it: with them, other dtypes result in a function, and a kernel may fail.
 """
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from functools import cache, partial
 from importlib.metadata import entry_points, version
 from typing import Any
@@ -17,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnspec.backends.library import array_properties
-from attnspec.backends.library.library import FROM_HOST, Library
+from attnspec.backends.library.library import FROM_HOST, Library, has_64_bits
 
 jax.config.update("jax_enable_x64", True)
 
@@ -44,6 +46,10 @@ def _differentiate(
     given = [cotangent.astype(output.dtype) for cotangent, output in zip(cotangents, outputs, strict=True)]
     gradients: Sequence[Any] = pull_back(type(returned)(given) if outputs is returned else given[0])
     return gradients
+
+
+def _at_call(arguments: Iterable[Any]) -> AbstractContextManager[object]:
+    return jax.enable_x64(has_64_bits(arguments))
 
 
 def _prepare_eager() -> None:
@@ -112,4 +118,5 @@ LIBRARY = Library(
     constant=jax.lax.stop_gradient,
     prepare_eager=_prepare_eager,
     release=release_sources,
+    at_call=_at_call,
 )

@@ -1,6 +1,7 @@
 """An array library as an object: the operations that differ between libraries."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -72,6 +73,8 @@ class Library:
         Computes several lazy arrays together.
     release : callable
         Clears caches of the library that later calls do not need.
+    at_call : callable
+        Takes the arguments of a call, and returns the context in which it is made.
     accelerator : callable
         Names a device that is there beside the default one; empty if none is.
 
@@ -99,6 +102,7 @@ class Library:
     prepare_eager: Callable[[], object] = _nothing
     compute: Callable[[Sequence[Any]], Sequence[Any]] = _as_they_are
     release: Callable[[], object] = _nothing
+    at_call: Callable[[Iterable[Any]], AbstractContextManager[object]] = nullcontext
     accelerator: Callable[[], str] = _no_device
 
 
@@ -112,6 +116,18 @@ def array_api_library(name: str, version: str, xp: Any, **more: Any) -> Library:
 def _put(xp: Any, array: NDArray[Any], device: str) -> Any:
     placed = xp.asarray(array)
     return array_api_compat.to_device(placed, device) if device else placed
+
+
+def has_64_bits(arguments: Iterable[Any]) -> bool:
+    """Whether some argument of a call is an array of 64-bit numbers, or an integer that needs them."""
+    return any(
+        has_64_bits(argument)
+        if isinstance(argument, tuple | list)
+        else not -(2**31) <= argument < 2**31
+        if isinstance(argument, int)
+        else hasattr(argument, "dtype") and np.dtype(argument.dtype).itemsize >= 8
+        for argument in arguments
+    )
 
 
 def permute(array: Any, order: Sequence[int], xp: Any) -> Any:

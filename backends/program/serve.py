@@ -89,7 +89,8 @@ def _answer(backend: Backend, line: str) -> dict[str, Any]:
     want = OPERATIONS[operation].wanted(given)
     try:
         arrays = [given.pop(name) for name in OPERATIONS[operation].arrays]
-        returned = function(*arrays, **given)
+        with backend.array_library.at_call((*arrays, *given.values())):
+            returned = function(*arrays, **given)
     except (Unsupported, NotImplementedError) as unsupported:
         return {"id": number, "status": "unsupported", "message": str(unsupported)}
     except Exception as error:  # noqa: BLE001 - any exception is a refusal

@@ -11,6 +11,7 @@ import sys
 import sysconfig
 from _thread import allocate_lock, start_new_thread
 from collections.abc import Callable
+from contextlib import nullcontext
 from math import nan, prod
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,15 @@ def _poison(tensors: dict[str, Any], library: str) -> None:
             del held
 
 
+def _width(library: str, *, wide: bool) -> Any:
+    """Return the context of a call: JAX has 64-bit numbers only if the call has."""
+    if library != "jax":
+        return nullcontext()
+    import jax
+
+    return jax.enable_x64(wide)
+
+
 def start_thread(message: dict[str, Any]) -> Callable[..., Any]:
     """Start a thread, and return a function that asks it for the greeting first, then for calls."""
     asked, done = allocate_lock(), allocate_lock()
@@ -124,9 +134,10 @@ def start_thread(message: dict[str, Any]) -> Callable[..., Any]:
                     function, module = import_function(message["place"])
                     box.append(("ok", describe(message, function, module)))
                 else:
-                    first, given, tensors, library = request
+                    first, given, tensors, library, wide = request
                     poison(tensors, library)  # of this thread, which has memory of its own
-                    returned = function(*first, **given)
+                    with _width(library, wide=wide):
+                        returned = function(*first, **given)
                     many = isinstance(returned, tuple | list)
                     box.append(("ok", many, [*returned] if many else [returned]))
             except BaseException as error:  # noqa: BLE001 - whatever it raises is a refusal

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnspec.backends.errors import BackendError, Broken, Late
+from attnspec.backends.library.library import has_64_bits
 from attnspec.backends.program.process import Process
 from attnspec.backends.program.protocol import PROTOCOL, parse_json, quote_start
 from attnspec.backends.untrusted.hidden import hidden_places, plain_environment
@@ -235,6 +236,7 @@ class Remote:
             "options": {name: _plain(value) for name, value in given.items() if name not in arrays},
             "tensors": tensors,
             "kept": kept,
+            "wide": has_64_bits(given.values()),
         }
         process.send(json.dumps(message))
         answer = parse_json(process.receive(self._seconds))

@@ -104,7 +104,7 @@ def _answer(
     }
     given = {name: _decode(value) for name, value in message["options"].items()} | made
     first = [given.pop(name) for name in message["positional"]]
-    status, *returned = call(first, given, tensors, library)
+    status, *returned = call(first, given, tensors, library, message["wide"])
     for name in made if library == "torch" and device else ():
         mapped[name][...] = _back(made[name], library, device)[0].view(mapped[name].dtype)
     if status != "ok":

@@ -197,7 +197,9 @@ class Calls:
         names = ["output", *(key.removeprefix("return_") for key in asked)]
         try:
             function = adapt(self.backend.name, self.function, convention, self.backend.xp)
-            got = function(*map(to, arrays.values()), **{**given, **dict.fromkeys(asked, True)})
+            placed = [to(array) for array in arrays.values()]
+            with self.backend.array_library.at_call((*placed, *given.values())):
+                got = function(*placed, **{**given, **dict.fromkeys(asked, True)})
             if raw:
                 return {"results": got}
             parts = [got] if len(names) == 1 else list(got)

@@ -369,7 +369,8 @@ class _Calls:
         }
         arrays = [given.pop(name) for name in self.form.arrays]
         try:
-            results = run(*arrays, **given)
+            with backend.array_library.at_call((*arrays, *given.values())):
+                results = run(*arrays, **given)
         except Exception as error:  # noqa: BLE001 - a wrong guess may raise anything
             self.raised = self.raised or error
             return None

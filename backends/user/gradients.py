@@ -28,7 +28,8 @@ def note_gradients(calls: Calls, convention: Convention) -> None:
         given = {name: backend.to_library(x) if isinstance(x, np.ndarray) else x for name, x in every.items()}
         places = [given.pop(name) for name in (*arrays, *cotangent)]
         try:
-            got = differentiate(*places, **given)
+            with backend.array_library.at_call((*places, *given.values())):
+                got = differentiate(*places, **given)
             return [np.asarray(backend.to_numpy(x), np.float64) for x in got[: len(arrays)]]
         except Exception:  # noqa: BLE001 - a function that has no gradients may raise anything
             return None

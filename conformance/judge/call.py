@@ -78,7 +78,8 @@ def call(
     options = {name: thing for name, thing in given.items() if name not in form.arrays}
     try:
         # Settings that the implementation changes are restored. Its warnings are not judged.
-        with warnings.catch_warnings(), np.errstate():
+        context = backend.array_library.at_call(given.values())
+        with warnings.catch_warnings(), np.errstate(), context:
             warnings.simplefilter("ignore")
             returned = function(*arrays, **(options | asked))
     except (KeyboardInterrupt, Unsupported, Broken):
