@@ -1,5 +1,6 @@
 """`attnspec init` infers how a function is called, and the file that it writes passes."""
 
+import sys
 from collections import Counter
 from pathlib import Path
 from textwrap import dedent
@@ -9,7 +10,7 @@ import pytest
 from descriptions import CONVENTIONS, QKV
 from signatures import SIGNATURES
 from test_plug_in import conforms
-from tests_support import command, written
+from tests_support import attnspec, command, written
 
 from attnspec.backends import describe, load
 from attnspec.conformance import check
@@ -78,6 +79,27 @@ def test_a_kernel_of_an_accelerator_is_called_there(tmp_path):
     assert check(load("."), cases=["softmax-000"]).good
     refusal = command("init", f"{tmp_path}/there.py:kernel", "--device", "device9", "--force", status=2)
     assert "on device device9" in refusal.output
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the library of C has another name there")
+def test_what_a_function_prints_is_hidden(tmp_path):
+    """Also what compiled code prints, which may hold it back."""
+    source = """
+        import ctypes, os, sys
+        from attnspec.reference import attention as whole
+        print("noise")
+
+        def attention(query, key, value):
+            print("noise", file=sys.stderr)
+            os.write(1, b"noise")
+            os.write(2, b"noise")
+            ctypes.CDLL(None).puts(b"noise")
+            return whole(query, key, value)
+    """
+    (tmp_path / "loud.py").write_text(dedent(source))
+    run = attnspec("init", "./loud.py:attention", cwd=tmp_path, status=0, PYTHONUNBUFFERED="")
+    assert "noise" not in run.stdout + run.stderr
+    assert run.stdout.endswith("run: attnspec check\n")
 
 
 def test_every_conclusion_has_its_reason():

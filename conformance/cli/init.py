@@ -25,11 +25,13 @@ def init(place: str, array: str, device: str, *, force: bool) -> None:
     """
     from attnspec.backends.user.configuration import FILE
     from attnspec.backends.user.inference import infer_configuration
+    from attnspec.backends.user.silence import hide_output
 
     path = Path(FILE)
     keys = {} if force or not path.exists() else _known_keys(place, path)
     try:
-        text = infer_configuration(place, array, keys, device)
+        with hide_output():
+            text = infer_configuration(place, array, keys, device)
     except Exception as error:
         click.echo("\n".join(getattr(error, "__notes__", ())), nl=False)  # a wrapper to judge instead
         raise
