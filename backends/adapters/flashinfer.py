@@ -25,7 +25,7 @@ from attnspec.dtypes import SHORT
 
 _KERNEL = "fa2"
 #: Words of the messages of calls that it does not offer.
-_DECLINED = ("mask_mode is set to MaskMode::kCausal", "does not match qo_indptr")
+_DECLINED = ("mask_mode is set to MaskMode::kCausal", "does not match qo_indptr", "Unsupported head_dim")
 #: Bytes of the buffer that the wrappers share.
 _WORKSPACE = 1 << 27
 
@@ -103,8 +103,8 @@ def attention(
 
 def _check_sizes(query: Any, key: Any) -> None:
     """Decline what ends the process. See the finding `flashinfer/no_queries`."""
-    if 0 in query.shape or 0 in key.shape[:-2]:
-        raise Unsupported("a call without queries or heads ends the process")
+    if 0 in query.shape or 0 in key.shape[:-2] or query.shape[:-2][-1:] < key.shape[:-2][-1:]:
+        raise Unsupported("a call without queries or heads, or with fewer than key heads, ends the process")
 
 
 def _run(function: Callable[..., Any], *arrays: Any, **options: Any) -> Any:
@@ -230,8 +230,10 @@ def merge_partials(outputs: Any, lses: Any, *, return_lse: bool = False) -> Any:
     states = outputs.reshape(parts, -1, heads, shape[-2], depth).permute(1, 3, 0, 2, 4)
     given = lses.reshape(parts, -1, heads, shape[-2]).permute(1, 3, 0, 2)
     rows = states.shape[0] * states.shape[1]
-    output, lse = flashinfer.merge_states(
-        states.reshape(rows, parts, heads, depth).contiguous(), given.reshape(rows, parts, heads).contiguous()
+    output, lse = _run(
+        flashinfer.merge_states,
+        states.reshape(rows, parts, heads, depth).contiguous(),
+        given.reshape(rows, parts, heads).contiguous(),
     )
     output = output.reshape(-1, shape[-2], heads, depth).transpose(1, 2).reshape(shape)
     return (

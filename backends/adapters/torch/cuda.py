@@ -146,6 +146,8 @@ def _attention(
         raise Unsupported(
             "scaled_dot_product_attention is documented to take attn_mask or is_causal, not both"
         )
+    if 0 in key.shape[:-2] and 0 not in query.shape[:-2]:
+        raise Unsupported("zero key heads end the process with SIGFPE in PyTorch 2.11")
     outer = query.shape[:-2]
     flat = [to_four_axes(array) for array in (query, key, value)]
     with sdpa_kernel(kernel), warnings.catch_warnings(record=True) as reasons:
@@ -229,7 +231,11 @@ _OF_VARLEN = (
     Deviation(("NUM-8", "PACK-1"), "features that are not contiguous are rejected",
         "torch/cuda_varlen_strides", Raises("RuntimeError", "contiguous last dimension")),
 )  # fmt: skip
-_OF_COTANGENT = ("strides of the cotangent: positions first", "strides of the cotangent: within")
+_OF_COTANGENT = (
+    "strides of the cotangent: positions first",
+    "strides of the cotangent: within",
+    "cotangent with strides of zero",
+)
 #: The number for a masked key is so large that the scores beside it are rounded to 2^-9: hence 4 budgets.
 _OF_CUDNN = (
     Deviation(("MASK-6", "MASK-4", "GRAD-10"), "a row that the mask leaves without a key attends to all keys",
