@@ -115,6 +115,43 @@ def test_the_files_of_the_page_are_understood(tmp_path):
     check_constraints("b", settings.fields["constraints"])
 
 
+#: The kernels that the wrappers of the page call.
+KERNELS = """
+import numpy as np
+from attnspec.reference import attention
+
+def write_into(output, query, key, value, scale):
+    output[...] = attention(query, key, value, scale=scale)
+
+def grouped(query, key, value):
+    assert query.ndim == 5
+    return attention(query, key[..., None, :, :], value[..., None, :, :]).astype(query.dtype)
+
+class Cache:
+    def __init__(self):
+        self.parts = []
+
+    def append(self, *new):
+        self.parts.append(new)
+
+    def attend(self, query):
+        key, value = (np.concatenate(x, axis=-2) for x in zip(*self.parts))
+        return attention(query, key, value).astype(query.dtype)
+"""
+
+
+@pytest.mark.parametrize("name", ["returned", "of_five_axes", "of_a_cache"])
+def test_the_wrappers_of_the_page_conform(tmp_path, name):
+    (tmp_path / "my_kernels.py").write_text(KERNELS)
+    (tmp_path / "wrap.py").write_text(blocks("python")[-1])
+    (tmp_path / "attnspec.toml").write_text(f'[backend]\nfunction = "wrap:{name}"\naxes = 4\n')
+    run = attnspec(
+        "check", *(x for rule in ("HEAD-1", "SOFT-1", "SHAPE-3") for x in ("-k", rule)), cwd=tmp_path
+    )
+    assert re.search(r"values: [1-9][0-9]+ pass", run.stdout), run.stdout
+    assert run.returncode == 0, run.stdout
+
+
 def test_the_step_of_the_workflow_has_inputs_of_the_action_and_options_exist():
     (workflow,) = blocks("yaml")
     (step,) = yaml.safe_load(workflow)

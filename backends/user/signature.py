@@ -15,6 +15,7 @@ from attnspec.backends.backend import Backend
 from attnspec.backends.captured import pass_on
 from attnspec.backends.errors import BackendError
 from attnspec.backends.user.rotation import wrapper_of_angles
+from attnspec.backends.user.wrappers import check_wrapped
 from attnspec.operations import REQUIRED
 from attnspec.operations.aliases import (
     ALIASES,
@@ -271,6 +272,7 @@ def check_form(name: str, function: Callable[..., Any]) -> None:
     """Refuse a function of another operation as one of attention, and say what to write."""
     check_pages(name, function)
     operation, own = form_of(function)
+    check_wrapped(name, function, operation, required_parameters(function))
     if operation:
         parameters = inspect.signature(function).parameters
         guesses = {

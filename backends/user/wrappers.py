@@ -1,0 +1,93 @@
+"""Functions that no key describes, with the wrapper to judge instead: results in arguments, and two parts."""
+
+import inspect
+import re
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from attnspec.backends.errors import BackendError
+from attnspec.backends.library import LIBRARIES, library_of
+from attnspec.operations.aliases import meant
+
+_STARS = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+#: The names of parameters for an array that the result is written into.
+RESULTS = ("o", "out", "output")
+_OF_RESULT = """
+import {package} as xp
+import {module} as kernels
+
+
+def attention({signature}):
+    {result} = xp.empty_like({query})  # it has the depth of the values
+    kernels.{function}({arguments})
+    return {result}
+"""
+
+#: The second and the fourth of two outputs, each with its lse.
+_LSE = re.compile(r"(.*_)?lse(_.*)?|s_\w", re.IGNORECASE)
+_OF_PARTS = """
+from functools import reduce
+from math import prod
+
+import {module} as kernels
+
+
+def merge_partials(outputs, lses, *, return_lse=False):  # (M, *B, H, L, Dv), (M, *B, H, L)
+    outputs, lses = outputs.swapaxes(-3, -2), lses.swapaxes(-2, -1)  # for a kernel with heads after rows
+    shape, rows = outputs.shape[1:], prod(outputs.shape[1:-2])
+    parts = [(x.reshape(rows, *shape[-2:]), y.reshape(rows, shape[-2])) for x, y in zip(outputs, lses)]
+    output, lse = reduce(lambda one, other: kernels.{function}(*one, *other)[:2], parts)
+    output, lse = output.reshape(shape).swapaxes(-3, -2), lse.reshape(shape[:-1]).swapaxes(-2, -1)
+    return (output, lse) if return_lse else output
+"""
+
+
+def check_wrapped(name: str, function: Callable[..., Any], operation: str, required: Sequence[str]) -> None:
+    """Refuse a function that needs an array for its result, or two outputs with an lse each.
+
+    One of gradients takes the output of the forward pass.
+    """
+    results = [own for own in required if own.lower() in RESULTS and not operation.endswith("_vjp")]
+    others = [own for own in required if own not in results]
+    if [bool(_LSE.fullmatch(own)) for own in others] == [False, True, False, True]:
+        seen = (
+            f"{', '.join(others)} seem to be two outputs, each with its lse. Their operation is "
+            "merge_partials, which has the parts in the first axis of two arrays; "
+            "judge a wrapper that passes them in turn"
+        )
+        raise _error(name, function, seen, "merge_partials", _OF_PARTS)
+    if results:
+        seen = (
+            f"{results[0]} seems to be an array for the result; judge a wrapper that makes it and returns it"
+        )
+        raise _error(name, function, seen, "attention", _OF_RESULT)
+
+
+def _error(name: str, function: Callable[..., Any], seen: str, operation: str, wrapper: str) -> BackendError:
+    """Make an error with the lines of a wrapper, which `attnspec init` prints."""
+    place, _, attribute = name.partition("?")[0].rpartition(":")
+    error = BackendError(
+        f"backend {name}: {seen}: `attnspec init {place}:{attribute}` prints one. Save it as wrap.py, change "
+        f"what is different in your function, and run `attnspec init ./wrap.py:{operation}`"
+    )
+    module = sys.modules.get(getattr(function, "__module__", ""))
+    library = library_of(module) if module else "numpy"
+    parameters = inspect.signature(function).parameters
+    result = next((own for own in parameters if own.lower() in RESULTS), "")
+    kept = [own for own in parameters.values() if own.name != result and own.kind not in _STARS]
+    error.add_note(
+        wrapper.format(
+            package={"jax": "jax.numpy"}.get(library, LIBRARIES.get(library, library)),
+            module=Path(place).stem if place.endswith(".py") else place,
+            function=attribute,
+            signature=", ".join(
+                own.name if own.default is own.empty else f"{own.name}={own.default!r}" for own in kept
+            ),
+            query=next((own for own in parameters if "query" in meant(own)), "query"),
+            arguments=", ".join(f"{own}={own}" for own in (result, *(own.name for own in kept))),
+            result=result,
+        )
+    )
+    return error
