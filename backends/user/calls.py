@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,8 @@ class Calls:
         #: The most telling exception of the calls with the likeliest axes, and whether these are over.
         self.raised: Exception | None = None
         self.frozen = False
+        #: Whether the function returned something in the last call, which may be no result.
+        self.returned = False
         random = np.random.default_rng(0)
         sizes = {"query": queries, "key": keys, "value": keys}
         self.arrays = {
@@ -195,8 +198,16 @@ class Calls:
         given = {key: to(x) if isinstance(x, np.ndarray) else x for key, x in options.items()}
         asked += [key for key in given if key.startswith("return_")]
         names = ["output", *(key.removeprefix("return_") for key in asked)]
+        self.returned = False
+
+        @wraps(self.function)
+        def own(*arrays: Any, **options: Any) -> Any:
+            got = self.function(*arrays, **options)
+            self.returned = True
+            return got
+
         try:
-            function = adapt(self.backend.name, self.function, convention, self.backend.xp)
+            function = adapt(self.backend.name, own, convention, self.backend.xp)
             placed = [to(array) for array in arrays.values()]
             with self.backend.array_library.at_call((*placed, *given.values())):
                 got = function(*placed, **{**given, **dict.fromkeys(asked, True)})

@@ -24,7 +24,7 @@ from attnspec.backends.user.companion_trials import (
 )
 from attnspec.backends.user.confirm import IN_FLOAT32, PRECISIONS
 from attnspec.backends.user.convention import Convention
-from attnspec.backends.user.description import Inference, Known, dtypes_to_try, infer_dtypes
+from attnspec.backends.user.description import Inference, Known, dtypes_of, infer_dtypes
 from attnspec.backends.user.flags import (
     BY_CALLS,
     CHANGES,
@@ -57,24 +57,8 @@ def infer_companion(
 ) -> Inference:
     """Guess what parameters are by their names, and keep guesses that give the results of the reference."""
     parameters, form = list(inspect.signature(function).parameters), OPERATIONS[operation]
-    names, sizes = name_parameters(operation, parameters, known)
-    required = {argument.name for argument in form.arguments.values() if argument.required}
-    if names.keys() >= {*LISTED}:  # a list may be of each query
-        required -= {"query_block"} - names.keys()
-    if missing := required - names.keys():
-        raise BackendError(
-            f"backend {backend.name}: expected a parameter for each required argument of {operation}, "
-            f"got none for {', '.join(sorted(missing))}; name it under [backend.names] in attnspec.toml, or "
-            "judge a wrapper that takes it and raises NotImplementedError for what the function does not take"
-        )
-    needed = {ours: own for ours, own in names.items() if own in required_parameters(function)}
-    # A flag that is on by default is passed in each call.
-    on = tuple(ours for ours, own in names.items() if is_on(form, ours, function, own))
-    passed = {*required, *needed, *on, *known.convention.names, "scale"}
-    first = {ours: own for ours, own in names.items() if ours in passed}
-    given = tuple(dict.fromkeys((*known.convention.given, *on)))
-    named = replace(known.convention, names=first, sizes=sizes, given=given)
-    calls = _Calls(backend, operation, function)
+    calls, named, names, on = first_calls(backend, operation, function, known)
+    sizes = named.sizes
     fit = calls.first_fit(named, names, known)
     convention, call = fit.convention, fit.call
     dialect: dict[str, str] = {}
@@ -114,6 +98,31 @@ def infer_companion(
         dialect |= calls.precision(convention, call, why)
     differ = {ours: own for ours, own in convention.names.items() if ours != own}
     return Inference(replace(convention, names=differ), dialect, ignore, why, limits=limits)
+
+
+def first_calls(
+    backend: Backend, operation: str, function: Callable[..., Any], known: Known
+) -> tuple["_Calls", Convention, Mapping[str, str], tuple[str, ...]]:
+    """Return what calls a function, with what it needs, all names, and the flags that are on by default."""
+    parameters, form = list(inspect.signature(function).parameters), OPERATIONS[operation]
+    names, sizes = name_parameters(operation, parameters, known)
+    required = {argument.name for argument in form.arguments.values() if argument.required}
+    if names.keys() >= {*LISTED}:  # a list may be of each query
+        required -= {"query_block"} - names.keys()
+    if missing := required - names.keys():
+        raise BackendError(
+            f"backend {backend.name}: expected a parameter for each required argument of {operation}, "
+            f"got none for {', '.join(sorted(missing))}; name it under [backend.names] in attnspec.toml, or "
+            "judge a wrapper that takes it and raises NotImplementedError for what the function does not take"
+        )
+    needed = {ours: own for ours, own in names.items() if own in required_parameters(function)}
+    # A flag that is on by default is passed in each call.
+    on = tuple(ours for ours, own in names.items() if is_on(form, ours, function, own))
+    passed = {*required, *needed, *on, *known.convention.names, "scale"}
+    first = {ours: own for ours, own in names.items() if ours in passed}
+    given = tuple(dict.fromkeys((*known.convention.given, *on)))
+    named = replace(known.convention, names=first, sizes=sizes, given=given)
+    return _Calls(backend, operation, function), named, names, on
 
 
 def _with_slopes(
@@ -176,16 +185,19 @@ class _Calls:
 
     def first_fit(self, named: Convention, names: Mapping[str, str], known: Known) -> _Fit:
         """Return the first convention in which the required arguments give the right results."""
-        every = () if "dtypes" in known.keys else self.backend.array_library.dtypes
-        dtypes = dtypes_to_try(self.backend.dtypes, every)
+        dtypes = dtypes_of(self.backend, known)
         grouped = "Hkv" in {letter for x in self.form.arrays for letter in self.form.arguments[x].shape}
         # A default scale that is not the specified one is for the suite to find.
         scales: list[Call] = [{}, {"scale": 0.3}] if "scale" in named.names else [{}]
         nearest: tuple[float, Convention, Call, Call] | None = None
         for self.full, dtype, heads in product((False, True), dtypes, (2, 4) if grouped else (2,)):
+            raising: Convention | None = None
             for convention, scale in product(self.conventions(named, names, known), scales):
+                if convention is raising:  # whatever its scale
+                    continue
                 call, two = (self.draw(convention, number, dtype) | scale for number in (heads, 2))
                 distance = self.distance(convention, call)
+                raising = convention if distance is None else None
                 if distance == 0:
                     return self.fit_of(convention, call, two)
                 if distance is not None and distance < (nearest[0] if nearest else np.inf):

@@ -52,6 +52,11 @@ def dtypes_to_try(preferred: tuple[str, ...], others: tuple[str, ...]) -> tuple[
     return tuple(dict.fromkeys((*first, *preferred, *others)))
 
 
+def dtypes_of(backend: Backend, known: Known) -> tuple[str, ...]:
+    """Return the dtypes of calls: those that are known, or those of the library too."""
+    return dtypes_to_try(backend.dtypes, () if "dtypes" in known.keys else backend.array_library.dtypes)
+
+
 def infer_dtypes(
     backend: Backend, dtype: str, takes: Callable[[str], bool], why: dict[str, str]
 ) -> dict[str, Any]:

@@ -15,18 +15,22 @@ from attnspec.backends.user.companion_probe import infer_companion
 from attnspec.backends.user.configuration import FILE
 from attnspec.backends.user.convention import Convention
 from attnspec.backends.user.description import Inference, Known
+from attnspec.backends.user.few_calls import has_names, takes_a_call
 from attnspec.backends.user.function import as_function, attribute_of
 from attnspec.backends.user.place import find
 from attnspec.backends.user.probe import probe
+from attnspec.backends.user.progress import NoCallReturns, count_calls
 from attnspec.backends.user.settings import settings_of_table
 from attnspec.backends.user.signature import (
     check_pages,
     form_of,
     form_of_codes,
     operation_by_name,
+    required_parameters,
     without_ignored,
 )
 from attnspec.backends.user.trials import UNCONFIRMED, Guess
+from attnspec.backends.user.wrappers import check_wrapped
 
 #: The reason beside a key that was there before.
 AS_GIVEN = "as it was given"
@@ -42,13 +46,30 @@ _SECTIONS = ("names", "dialect")
 
 
 def infer_configuration(
-    place: str, array: str = "", keys: Mapping[str, Any] = MappingProxyType({}), device: str = ""
+    place: str,
+    array: str = "",
+    keys: Mapping[str, Any] = MappingProxyType({}),
+    device: str = "",
+    say: Callable[[str], None] = lambda _: None,
 ) -> str:
     """Infer how a function is called, and return the text of an ``attnspec.toml``.
 
     The keys that are known already are tried as they are, and written with those that are inferred. Without
-    a device, the accelerator is tried if no call on the default device shows anything.
+    a device, the accelerator is tried first if no plain call on the default device returns, and last if no
+    call there shows anything. What takes long is said.
     """
+    try:
+        return _infer_configuration(place, array, keys, device, say)
+    except NoCallReturns as late:
+        advice = (
+            "write what you know under [backend] in attnspec.toml, and run this again, or judge a wrapper"
+        )
+        raise BackendError(f"backend {place}: {late}; {advice} (spec/calls.md)") from late
+
+
+def _infer_configuration(
+    place: str, array: str, keys: Mapping[str, Any], device: str, say: Callable[[str], None]
+) -> str:
     module, target = find(place, place)
     if isinstance(target, Backend):
         raise BackendError(
@@ -56,7 +77,7 @@ def infer_configuration(
         )
     settings = settings_of_table(f"backend {place}: {FILE}", place, keys)
     keys = {key: x for key, x in keys.items() if key != "guesses"}  # these are made anew
-    function = without_ignored(as_function(place, target), keys.get("ignore", ()))
+    function = count_calls(without_ignored(as_function(place, target), keys.get("ignore", ())), say)
     library = load_library(array or settings.array or library_of(module))
     device = device or settings.device
     head = {"function": place, "array": library.name} | ({"device": device} if device else {})
@@ -69,13 +90,22 @@ def infer_configuration(
     check_pages(backend.name, function)
     known = Known(convention, frozenset(keys), tuple(keys.get("depths", ())))
     operation = settings.operation or named or form_of(function)[0]
+    mapped = convention.names.values()
+    needed = [own for own in required_parameters(function) if own not in mapped]
+    check_wrapped(place, function, operation, needed)
+    accelerator, there = "" if device else library.accelerator(), ""
+    likelier = bool(accelerator) and not takes_a_call(backend, operation, function, known)
+    if likelier:
+        try:
+            return _infer_configuration(place, array, keys, accelerator, say)
+        except BackendError as error:
+            there = f"; with arrays on {accelerator}: {_seen(error, place)}"
     try:
         operation, inference = _infer(backend, operation, function, known)
     except Exception as error:
-        accelerator = "" if device else library.accelerator()
-        if accelerator:
+        if accelerator and not likelier:
             with suppress(BackendError):
-                return infer_configuration(place, array, keys, accelerator)
+                return _infer_configuration(place, array, keys, accelerator, say)
         if named:  # a call of it may need what no small call has
             seen = f"it has the name and the arguments; {_seen(error, place)}"
             table = {"operation": named, "guesses": ["operation"]}
@@ -84,8 +114,8 @@ def infer_configuration(
             raise
         # Pages or boundaries may be optional by the signature, and needed by this function.
         other = "" if operation else form_of(function, optional=True)[0]
-        if not other:
-            raise
+        if not other or not has_names(backend, other, function, known):
+            raise (BackendError(f"{error}{there}") if there else error) from None
         operation, inference = _infer(backend, other, function, known)
     table = head | _table(inference, operation)
     if guesses := [key for key, why in inference.why.items() if isinstance(why, Guess)]:

@@ -26,7 +26,7 @@ from attnspec.backends.user.confirm import (
 )
 from attnspec.backends.user.convention import LAYOUTS, OF_FOUR_AXES, OTHER, Convention
 from attnspec.backends.user.defaults import ATTRIBUTES
-from attnspec.backends.user.description import PLACES, Inference, Known, dtypes_to_try
+from attnspec.backends.user.description import PLACES, Inference, Known, dtypes_of
 from attnspec.backends.user.empty_rows import note_empty_rows
 from attnspec.backends.user.flags import infer_flags
 from attnspec.backends.user.gradients import note_gradients
@@ -48,8 +48,8 @@ from attnspec.operations.aliases import SLOPES
 
 _OPERATION = OPERATIONS["attention"]
 #: The depths to try: the others only if the first fails.
-_DEPTHS = (4, 8, 16, 32, 64, 96, 128, 256)
-_FEW_DEPTHS = (16, 64)
+DEPTHS = (4, 8, 16, 32, 64, 96, 128, 256)
+FEW_DEPTHS = (16, 64)
 _RETURNS = (
     (),
     ("output", "lse"),
@@ -69,12 +69,18 @@ def probe(backend: Backend, function: Callable[..., Any], known: Known) -> Infer
     named = {*known.convention.names.values(), *known.convention.others}
     unknown = unknown_required(function, named)
     candidates = [{unknown[0]: ours} for ours in _CANDIDATES] if len(unknown) == 1 else []
-    plainest = _maker(backend, function, known, {})((known.depths or _DEPTHS)[0])
+    dtypes: dict[str, str] = {}  # a dtype does not depend on the number of positions
+
+    def maker(names: Mapping[str, str], lengths: tuple[int, int]) -> Callable[[int], Probe]:
+        dtype = dtypes[str(names)] = dtypes.get(str(names)) or _first_dtype(backend, function, known, names)
+        return lambda depth: Probe(backend, function, known, names, depth, dtype, lengths)
+
+    plainest = maker({}, LENGTHS[0])((known.depths or DEPTHS)[0])
     # Three axes come last: a function of four may take them and read a depth as a number of positions.
     tried = product(candidates or [{}], (None, 3), LENGTHS[:1] if candidates else LENGTHS)
     for names, axes, lengths in tried:
-        depths = known.depths or (_DEPTHS if lengths == LENGTHS[0] else _FEW_DEPTHS)
-        make = _maker(backend, function, known, names, lengths)
+        depths = known.depths or (DEPTHS if lengths == LENGTHS[0] else FEW_DEPTHS)
+        make = maker(names, lengths)
         probes = {depth: make(depth) for depth in depths}
         for deeper in probes.values():
             deeper.axes = (axes,)
@@ -95,28 +101,22 @@ def probe(backend: Backend, function: Callable[..., Any], known: Known) -> Infer
         return replace(inference, depths=taken, why={**inference.why, "depths": why})
     if not candidates and plainest.call_without_options() is None and plainest.nearest:
         return plainest.infer(plainest.take_nearest(*plainest.nearest))
-    raise plainest.error_of_no_call(known.depths or _DEPTHS, taken=plainest.is_taken())
+    raise plainest.error_of_no_call(known.depths or DEPTHS, taken=plainest.is_taken())
 
 
-def _maker(
-    backend: Backend,
-    function: Callable[..., Any],
-    known: Known,
-    names: Mapping[str, str],
-    lengths: tuple[int, int] = LENGTHS[0],
-) -> Callable[[int], "_Probe"]:
-    """Return what makes probes in the first dtype in which a call returns, or in the first of all."""
-    more = () if "dtypes" in known.keys else backend.array_library.dtypes
-    dtypes = dtypes_to_try(backend.dtypes, more)
-    pairs = product(dtypes, known.depths or _DEPTHS)
+def _first_dtype(
+    backend: Backend, function: Callable[..., Any], known: Known, names: Mapping[str, str]
+) -> str:
+    """Return the first dtype in which a call returns, or the first of all."""
+    dtypes = dtypes_of(backend, known)
+    pairs = product(dtypes, known.depths or DEPTHS)
     taken = (
-        dtype for dtype, depth in pairs if _Probe(backend, function, known, names, depth, dtype).is_taken()
+        dtype for dtype, depth in pairs if Probe(backend, function, known, names, depth, dtype).is_taken()
     )
-    dtype = next(taken, dtypes[0])
-    return lambda depth: _Probe(backend, function, known, names, depth, dtype, lengths)
+    return next(taken, dtypes[0])
 
 
-class _Probe(Calls):
+class Probe(Calls):
     """Calls of one function, and what they have shown so far."""
 
     def is_taken(self) -> bool:
@@ -125,8 +125,9 @@ class _Probe(Calls):
         arrays = {
             x: random.normal(size=(B, 4, 4, self.depth)).astype(y.dtype) for x, y in self.arrays.items()
         }
+        layouts = tuple(layout for layout in LAYOUTS if layout != "BSHD")  # its arrays are those of BHSD
         for axes in self.known.choices("axes", (None, 3)):
-            for convention in self.plainest_conventions(LAYOUTS, ((),), (axes,)):
+            for convention in self.plainest_conventions(layouts, ((),), (axes,)):
                 if self.run(convention, self.drop_batch(convention, arrays), raw=True) is not None:
                     return True
             self.frozen = True
@@ -234,10 +235,14 @@ class _Probe(Calls):
         layouts, returns = self.known.choices("layout", LAYOUTS), self.known.choices("returns", _RETURNS)
         axes = self.known.choices("axes", self.axes)
         shifts = (0, 1) if "query_positions" in self.names() else (0,)  # 0 may be treated wrongly
+        raising: list[tuple[int, Convention]] = []
         for shift, tried in product(shifts, [*self.plainest_conventions(layouts, returns, axes)]):
             self.shift = shift
-            arrays = self.drop_batch(tried, self.arrays)
+            arrays, call = self.drop_batch(tried, self.arrays), (shift, replace(tried, returns=()))
+            if call in raising:  # whatever it would return
+                continue
             if (results := self.run(tried, arrays)) is None:
+                raising += [] if self.returned else [call]
                 continue
             convention, got = self.with_its_output(tried, arrays, results)
             for base in self.bases(convention):

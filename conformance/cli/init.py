@@ -30,8 +30,10 @@ def init(place: str, array: str, device: str, *, force: bool) -> None:
     path = Path(FILE)
     keys = {} if force or not path.exists() else _known_keys(place, path)
     try:
-        with hide_output():
-            text = infer_configuration(place, array, keys, device)
+        with hide_output() as errors:
+            text = infer_configuration(
+                place, array, keys, device, lambda line: print(line, file=errors, flush=True)
+            )
     except Exception as error:
         click.echo("\n".join(getattr(error, "__notes__", ())), nl=False)  # a wrapper to judge instead
         raise
