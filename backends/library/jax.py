@@ -49,7 +49,8 @@ def _differentiate(
 
 
 def _at_call(arguments: Iterable[Any]) -> AbstractContextManager[object]:
-    return jax.enable_x64(has_64_bits(arguments))
+    context: AbstractContextManager[object] = jax.enable_x64(has_64_bits(arguments))
+    return context
 
 
 def _prepare_eager() -> None:

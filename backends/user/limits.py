@@ -109,7 +109,7 @@ def _infer_multiple(calls: Calls, refuses: Callable[[], bool], why: dict[str, st
     for at in (0, 1):
         for multiple in (1, 2, 4, 8, 16, 32, 64, 128):
             keys = 3 * multiple
-            other = (whole[0], keys) if at else (multiple, whole[1])
+            other = (whole[0], keys) if at else (keys, whole[1])
             calls.lengths = (keys, keys) if whole[0] == whole[1] else other
             if not refuses():
                 break

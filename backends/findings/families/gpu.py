@@ -144,6 +144,18 @@ def _columns():
     return varlen_attn(rows.transpose(0, 2), rows, rows, starts, starts, 64, 64).float().cpu().numpy()
 
 
+def _pallas():
+    """Attend to values of 1, with more queries than keys, in memory after which other numbers lie."""
+    import jax
+    import jax.numpy as jnp
+    from jax.experimental.pallas.ops.gpu.attention import mha
+
+    one = [jnp.ones((1, count, 2, 64), jnp.float32) for count in (128, 64, 64)]
+    with jax.enable_x64(False):
+        output = np.asarray(mha(*one, None, sm_scale=0.125, causal=True))
+    return "equal" if np.allclose(output, 1, atol=1e-2) else "other numbers"
+
+
 ROWS = (
     _row("torch/cuda_varlen_past", "PACK-3, PACK-4", "varlen_attn, a row past the last boundary", _past,
         "other numbers", "zeros", "memory"),
@@ -174,6 +186,10 @@ ROWS = (
         lambda: flashinfer(*HALF, custom_mask=np.ones((2, 2), np.bool_), causal=True)[0], 0.5, 1.0),
     _row("flashinfer/far_below", "SOFT-2", "single_prefill_with_kv_cache, dot products of -61,440",
         lambda: flashinfer(*FAR), 0.0, 1.0),
+    _row("flashinfer/small_softcap", "SCORE-5", "single_prefill_with_kv_cache, a softcap of 1e-7",
+        lambda: flashinfer(*HALF, logits_soft_cap=1e-7)[0], 1 / 64, 0.5),
+    _row("jax/pallas_causal", "MASK-3", "mha of Pallas for GPUs, causal, 128 queries and 64 keys", _pallas,
+        "other numbers", "equal", "memory"),
     _row("flashinfer/not_checked", "SHAPE-6", "single_prefill_with_kv_cache, one value for two keys", _values,
         "a result", ERROR, "memory"),
     # The last row, since with other shapes the call leaves the GPU in error: a misaligned address.
