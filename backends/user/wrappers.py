@@ -38,7 +38,7 @@ def merge_partials(outputs, lses, *, return_lse=False):  # (M, *B, H, L, Dv), (M
     outputs, lses = outputs.swapaxes(-3, -2), lses.swapaxes(-2, -1)  # for a kernel with heads after rows
     shape, rows = outputs.shape[1:], prod(outputs.shape[1:-2])
     parts = [(x.reshape(rows, *shape[-2:]), y.reshape(rows, shape[-2])) for x, y in zip(outputs, lses)]
-    output, lse = reduce(lambda one, other: kernels.{function}(*one, *other)[:2], parts)
+    output, lse = reduce(lambda first, second: kernels.{function}(*first, *second)[:2], parts)
     output, lse = output.reshape(shape).swapaxes(-3, -2), lse.reshape(shape[:-1]).swapaxes(-2, -1)
     return (output, lse) if return_lse else output
 """
