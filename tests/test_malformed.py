@@ -160,6 +160,8 @@ def test_what_is_no_array_is_refused(operation, argument, rule, value):
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_the_calls_that_they_change_fit(operation):
     assert misfits(operation, fitting(operation)) == []
+    codes = [x for name, x in fitting(operation).items() if name.endswith(("codes", "_pages"))]
+    assert all(x.dtype.kind == "f" or x.dtype.itemsize == 1 for x in codes), "a kernel of int8 takes no other"
     of_reference(operation, fitting(operation))
     for name in ("numpy-portable", *OTHERS):
         backend = load(name)

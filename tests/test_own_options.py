@@ -18,6 +18,8 @@ from attnspec.backends.user.signature import (
     note_unknown_parameters,
     unknown_parameters,
 )
+from attnspec.backends.user.convention import Convention
+from attnspec.backends.user.masks import with_own_mask
 from attnspec.backends.user.slopes import distances_of, linear_bias, slopes_of
 from attnspec.conformance import check
 from attnspec.operations.aliases import ALIASES, meant
@@ -106,6 +108,11 @@ def test_distances_are_those_of_places_in_a_sequence():
     del rows["key_starts"]
     np.testing.assert_array_equal(distances_of(rows)[:3], [[3, 2, 1, 0], [0, 1, 2, 3], [1, 0, 1, 2]])
     assert slopes_of(rows | {"bias": linear_bias(rows)}).tolist() == [0.25]
+    at = rows | {"key_positions": np.array([[0, 1, 2, 3], [9, 8, 7, 6]])}  # of the keys of each sequence
+    np.testing.assert_array_equal(distances_of(at)[:3], [[3, 2, 1, 0], [9, 8, 7, 6], [8, 7, 6, 5]])
+    causal = at | {"is_causal": True, "bias": linear_bias(at)}
+    written = with_own_mask(causal, Convention(causal_in_mask=True), {}, np)
+    np.testing.assert_array_equal(np.isinf(written["bias"][0, :3]), [[False] * 4, [True] * 4, [True] * 4])
 
 
 @pytest.mark.parametrize(("first", "rule"), [(0, ""), ("keys - queries", 'MASK-3 = "bottom-right"')])

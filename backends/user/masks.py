@@ -8,7 +8,7 @@ import numpy as np
 from attnspec.backends.errors import Unsupported
 from attnspec.backends.library.library import device_of, reshape
 from attnspec.backends.user.convention import Convention
-from attnspec.backends.user.slopes import positions_of
+from attnspec.backends.user.slopes import relative_positions_of
 
 
 def _inverted(mask: Any) -> Any:
@@ -64,8 +64,7 @@ def _with_causality(call: dict[str, Any], convention: Convention, xp: Any) -> di
     there = [name for name in ("mask", "bias") if call.get(name) is not None]
     if not there or call.get("is_causal") is not True:
         return call
-    rows, columns = positions_of(call, from_end=convention.from_end)
-    pairs = rows[..., :, None] >= columns[..., None, :]  # (*B, L, S)
+    pairs = relative_positions_of(call, from_end=convention.from_end) <= 0  # (*B, L, S)
     pairs = pairs[..., None, :, :] if pairs.ndim > 2 else pairs
     earlier = xp.asarray(pairs, **device_of(call["query"]))
     low = {"mask": False, "bias": -float("inf")}

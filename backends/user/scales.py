@@ -22,7 +22,7 @@ FLOAT8 = "float8"
 #: The encodings for which libraries have such a dtype.
 ENCODINGS = ("e4m3fn", "e5m2", "e4m3fnuz", "e5m2fnuz")
 #: The ends of the names of codes; pages may hold numbers.
-_CODES = ("codes", "_pages")
+CODES = ("codes", "_pages")
 
 
 def codes_of(option: str, call: Mapping[str, Any]) -> str:
@@ -111,5 +111,5 @@ def as_float8(call: Mapping[str, Any], form: Operation, encoding: str, xp: Any) 
         raise Unsupported(f"the function takes codes as numbers of 8 bits, got {encoding}")
     name = f"float8_{encoding}"
     dtype = getattr(xp, name, None) or np.dtype(name)
-    codes = {own for own in call if own.endswith(_CODES) and form.arguments[own].numbers == "integer"}
+    codes = {own for own in call if own.endswith(CODES) and form.arguments[own].numbers == "integer"}
     return {own: x.view(dtype) if own in codes else x for own, x in call.items()}

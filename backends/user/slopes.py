@@ -71,8 +71,7 @@ def linear_bias(call: Mapping[str, Any], *, from_end: bool = False) -> NDArray[A
 def distances_of(call: Mapping[str, Any], *, from_end: bool = False) -> NDArray[np.float64]:
     """Return the distance of each query and each key, ``(*B, L, S)``, or NaN in different sequences."""
     outer = call["query"].shape[:-3]
-    rows, columns = positions_of(call, from_end=from_end)
-    distances = np.abs(rows[..., :, None] - columns[..., None, :]).astype(np.float64)
+    distances = np.abs(relative_positions_of(call, from_end=from_end)).astype(np.float64)
     if "key_starts" in call:
         of_query = _sequences(call["query_starts"], call["query"])
         of_key = _sequences(call["key_starts"], call[_name_of_keys(call)])
@@ -114,9 +113,9 @@ def positions_of(
     return rows, integers_of(call.get("key_positions", columns))
 
 
-def relative_positions_of(call: Mapping[str, Any]) -> NDArray[np.int64]:
+def relative_positions_of(call: Mapping[str, Any], *, from_end: bool = False) -> NDArray[np.int64]:
     """Return the position of each key less that of each query, ``(L, S)`` or with axes of a batch."""
-    rows, columns = positions_of(call)
+    rows, columns = positions_of(call, from_end=from_end)
     if "query_starts" in call and columns.ndim > 1:  # the pages of each sequence have positions of their own
         columns = np.append(columns, np.zeros((1, columns.shape[-1]), np.int64), axis=0)
         return columns[_in_sequences(call["query_starts"], len(rows))[1]] - rows[:, None]

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from attnspec.backends.user.scales import CODES
 from attnspec.operations import LETTERS, OPERATIONS, Argument
 from attnspec.operations.letters import BATCH, HEADS, ONE_MORE, value_of
 from attnspec.sizes import Sizes, shape_of
@@ -62,7 +63,8 @@ def value_for(
         if argument.sums:  # all of them in the first entry
             return np.eye(1, *part, dtype=np.int64)[0] * (value_of(argument.sums, letters) or 0)
         number = 1 if argument.numbers != "integer" else min(_limits(argument, letters)[1], 0)
-        made = np.full(part, number, _DTYPES[argument.numbers])
+        codes = argument.numbers == "integer" and argument.name.endswith(CODES)
+        made = np.full(part, number, "int8" if codes else _DTYPES[argument.numbers])
         return _last(made, _limits(argument, letters)[1]) if argument.covers else made
     if argument.binds:
         return letters[argument.binds]
