@@ -3,6 +3,7 @@
 # ruff: noqa: FBT002 - the names and the order are theirs
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from attnspec import reference
 
@@ -164,6 +165,15 @@ def of_joined_arrays(qkv, causal=False):
     """As flash_attn_qkvpacked_func."""
     _four(qkv[0])
     return _swapped(_attend(*_swapped(*(qkv[:, :, at] for at in range(3))), is_causal=causal))[0]
+
+
+def of_joined_arrays_in_rows(qkv, causal=False):
+    """As code in C that goes from head to head by the depth, whatever the stride."""
+    _four(qkv[0])
+    rows = qkv if qkv.strides[-1] == qkv.itemsize and min(qkv.strides) >= 0 else qkv.copy()
+    return of_joined_arrays(
+        as_strided(rows, strides=(*rows.strides[:3], rows[0, 0, 0, 0].nbytes, rows.itemsize)), causal
+    )
 
 
 def with_past_and_slopes(q, past_k, past_v, new_k, new_v, slopes):

@@ -103,6 +103,16 @@ def test_arrays_that_are_joined_in_one_parameter_are_judged():
     assert [verdict.declined for verdict in unequal] == [False] * len(unequal) != []
 
 
+@pytest.mark.parametrize(("name", "wrong"), [("of_joined_arrays", False), ("of_joined_arrays_in_rows", True)])
+def test_joined_arrays_lie_as_a_case_asks(name, wrong):
+    Path("attnspec.toml").write_text(infer_configuration(f"conventions:{name}"))
+    found = check(load("."), rules=["NUM-8"], dtypes=["float32"], quick=True)
+    verdicts = found.report.results.verdicts
+    layouts = {x.case.split("-and-")[0].removeprefix("numerics-strides-") for x in verdicts if x.bad}
+    assert {"sliced-rows", "within", "repeated", "expanded"} <= layouts if wrong else found.good, found.text
+    assert sum(verdict.status == "pass" for verdict in verdicts) > 40
+
+
 NAMED = """
 from attnspec.reference import function
 

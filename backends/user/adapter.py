@@ -23,6 +23,7 @@ from attnspec.backends.user.convention import (
     mark_adapted,
 )
 from attnspec.backends.user.defaults import options_without_default, with_defaults, with_module
+from attnspec.backends.user.joined import join
 from attnspec.backends.user.masks import with_own_mask
 from attnspec.backends.user.signature import native_names, required_parameters
 from attnspec.backends.user.slopes import with_slopes
@@ -106,7 +107,7 @@ def adapt(name: str, function: Callable[..., Any], convention: Convention, xp: A
 
     run.__signature__ = signature  # type: ignore[attr-defined] # read by inspect
     run.__wrapped__ = function  # type: ignore[attr-defined] # reports show where it is defined
-    mark_adapted(run, convention)
+    mark_adapted(run, convention, joined_arrays(native))
     pass_on(run, function, lambda fresh: adapt(name, fresh, convention, xp))
     return run
 
@@ -157,19 +158,22 @@ def without_always(
 
 def _join(call: dict[str, Any], native: Mapping[str, str], layout: str, xp: Any) -> dict[str, Any]:
     """Join the arrays that a function takes in one parameter, on an axis before that of heads."""
-    joined: dict[str, list[str]] = {}
-    for name in _OPERATION.arrays:
-        joined.setdefault(native[name], []).append(name)
-    for names in (names for names in joined.values() if len(names) > 1):
+    for names in joined_arrays(native):
         shapes = [tuple(call[name].shape) for name in names]
         if len({*shapes}) > 1 or len(shapes[0]) < 3:
             got = ", ".join(map(str, shapes))
             raise Unsupported(f"the function takes {' and '.join(names)} in one array, got shapes {got}")
-        array = xp.stack(
-            [call[name] for name in names], axis=-3 if layout in ("BSHD", POSITIONS_FIRST) else -4
-        )
-        call = call | dict.fromkeys(names, array)
+        axis = -3 if layout in ("BSHD", POSITIONS_FIRST) else -4
+        call = call | dict.fromkeys(names, join([call[name] for name in names], axis, xp))
     return call
+
+
+def joined_arrays(native: Mapping[str, str]) -> list[list[str]]:
+    """Return the arrays that a function takes in one parameter, for each that has several."""
+    joined: dict[str, list[str]] = {}
+    for name in _OPERATION.arrays:
+        joined.setdefault(native[name], []).append(name)
+    return [names for names in joined.values() if len(names) > 1]
 
 
 def _split_past(call: dict[str, Any], past: Sequence[str], needed: Container[str]) -> dict[str, Any]:

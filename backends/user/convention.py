@@ -1,6 +1,6 @@
 """How the interface of a function differs from the canonical one."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
@@ -249,7 +249,13 @@ def _check_lists(name: str, convention: Convention, operation: str) -> None:
         raise BackendError(f"backend {name}: lists: expected {choices}, got {got!r}")
 
 
-def mark_adapted(function: Callable[..., Any], convention: Convention) -> None:
-    """Mark a function as adapted, unless its convention only passes the options that it requires."""
+def mark_adapted(
+    function: Callable[..., Any], convention: Convention, joined: Sequence[Sequence[str]] = ()
+) -> None:
+    """Mark a function as adapted, unless its convention only passes the options that it requires.
+
+    The judge lays arrays that are passed joined in one.
+    """
+    function.joined = joined  # type: ignore[attr-defined] # a function may have any attribute
     if convention != Convention():
         function.convention = convention  # type: ignore[attr-defined] # a function may have any attribute

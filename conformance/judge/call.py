@@ -16,12 +16,14 @@ from attnspec.backends import Backend, Broken, Unsupported
 from attnspec.backends.attention_of_form import attention_of_form
 from attnspec.backends.backend import results_of
 from attnspec.backends.errors import ConversionError
+from attnspec.backends.user.joined import whole_of
 from attnspec.case import SIZES
 from attnspec.conformance.judge.dtypes import Outputs, is_real
 from attnspec.conformance.judge.expected import forward_results
 from attnspec.conformance.judge.failure import Declined, Failure, Missing, Raised
 from attnspec.conformance.judge.layout import LAYOUTS, OF_ANY_NUMBERS, SHARED, SURROUNDED, needs_strides
 from attnspec.conformance.judge.lists import require_lists
+from attnspec.operations.operation import primal
 
 
 def without(backend: Backend, *arguments: str) -> Backend:
@@ -71,9 +73,7 @@ def call(
         name: backend.to_library(thing) if isinstance(thing, np.ndarray) else thing
         for name, thing in arguments.items()
     }
-    for name, kind in (layout or {}).items():
-        other = kind.removeprefix(SHARED)
-        given[name] = given[other] if other != kind else _view(backend, kind, name, arguments[name])
+    given |= _laid(backend, operation, arguments, layout, given) if layout else {}
     arrays = [given[name] for name in form.arrays]
     options = {name: thing for name, thing in given.items() if name not in form.arrays}
     try:
@@ -106,12 +106,57 @@ def _convert(backend: Backend, array: NDArray[Any]) -> NDArray[Any]:
     return backend.to_numpy(backend.to_library(array))
 
 
-def _view(backend: Backend, kind: str, name: str, array: NDArray[Any]) -> Any:
-    """Copy an array into the library in a memory layout."""
+def _laid(
+    backend: Backend,
+    operation: str,
+    arguments: Mapping[str, Any],
+    layout: Mapping[str, str],
+    given: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return the arrays that have a layout, or are joined with one that has."""
+    laid = _parts_of_joined(backend, operation, arguments, layout)
+    for name, kind in layout.items():
+        other = kind.removeprefix(SHARED)
+        if name not in laid:
+            own = other == kind
+            laid[name] = _view(backend, kind, name, arguments[name]) if own else {**given, **laid}[other]
+    return laid
+
+
+def _parts_of_joined(
+    backend: Backend, operation: str, arguments: Mapping[str, Any], layout: Mapping[str, str]
+) -> dict[str, Any]:
+    """Lay the arrays that a function takes joined in one array, as the first of them that has a layout."""
+    if primal(operation) != "attention" or operation in backend.companions:
+        return {}
+    parts: dict[str, Any] = {}
+    for names in getattr(backend.attention, "joined", ()):
+        arrays = [arguments[name] for name in names]
+        kinds = [layout[name] for name in names if name in layout]
+        if not kinds or arrays[0].ndim < 3 or len({(x.shape, x.dtype) for x in arrays}) > 1:
+            continue  # it is joined in new memory, or refused
+        lies = f"{' and '.join(names)} in one array that lies {kinds[0]}"
+        if operation != "attention":
+            raise Missing(f"no gradient is taken of {lies}")
+        if kinds[0].startswith(SHARED):
+            raise Missing(f"{backend.name} takes {lies}, which is not possible")
+        whole = _view(backend, kinds[0], names[0], np.stack(arrays, axis=-4), check=False)
+        own = [whole[..., i, :, :, :] for i in range(len(names))]
+        given = zip(own, arrays, strict=True)
+        if whole_of(own, -4) is None or not all(
+            _same(backend.to_numpy(x), _convert(backend, y)) for x, y in given
+        ):
+            raise Missing(f"{backend.library} cannot hold {lies}")
+        parts |= dict(zip(names, own, strict=True))
+    return parts
+
+
+def _view(backend: Backend, kind: str, name: str, array: NDArray[Any], *, check: bool = True) -> Any:
+    """Copy an array into the library in a memory layout, and check that it holds the same numbers."""
     if backend.array_library.strides not in needs_strides(kind):
         raise Missing(f"{backend.library} makes no view that lies {kind}")
     found = {**LAYOUTS, **SURROUNDED}[kind](backend.xp, backend.to_library(array))
-    if kind in LAYOUTS and kind not in OF_ANY_NUMBERS and not _same(backend.to_numpy(found), array):
+    if check and kind in LAYOUTS and kind not in OF_ANY_NUMBERS and not _same(backend.to_numpy(found), array):
         raise ValueError(f"{name}: expected equal numbers for the layout {kind}, got others")
     return found
 
