@@ -17,7 +17,7 @@ from attnspec.conformance.judge.failure import own_place
 from attnspec.conformance.render.finding import cause_lines, diagnosis_text, finding_text, trait_text
 from attnspec.conformance.render.screen import screen
 from attnspec.conformance.results import Header, Results, Subject
-from attnspec.conformance.verdict import RIGHT, WRONG
+from attnspec.conformance.verdict import RIGHT, WRONG, Difference
 
 
 # A row has verdicts, and the lines about the first cause.
@@ -69,8 +69,17 @@ def test_words_for_traits_and_keys_for_limits():
     empty = error(9, "no", traits.SHARED, traits.NOTHING, rule="HEAD-1")
     finding = Finding("HEAD-1", (*empty,), Common((traits.SHARED,), 9, 9), "raised")
     assert line not in [*cause_lines(finding)], "a call of nothing tells nothing of heads"
+    finding = Finding("HEAD-1", (*raised,), Common((traits.SHARED,), 6, 37), "raised")
+    assert line not in [*cause_lines(finding)], "the function takes most of these calls"
     (finding,) = found("9 HEAD-1 (shared heads); ok 20")
     assert line not in [*cause_lines(finding)]
+
+
+@pytest.mark.parametrize(("expected", "said"), [("float64", True), ("float32 or float64", False)])
+def test_results_of_float32_in_float64_have_the_key_for_dtypes(expected, said):
+    off = Difference("dtype", "lse", (), "float32" if said else "float16", expected)
+    lines = [*cause_lines(Finding("NUM-7", (replace(FAIL, difference=off),)))]
+    assert any("leave that out: dtypes = [...]" in line for line in lines) == said
 
 
 # A row has verdicts, and what the text of the only finding has (+), and has not (-).

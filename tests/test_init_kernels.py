@@ -175,6 +175,25 @@ def test_float64_of_a_form_that_is_computed_in_float32_is_noted(dtype, written):
     assert ('NUM-2 = "float32"  # float64 is computed in float32' in init("listed_attention")) == written
 
 
+def test_float64_with_an_lse_of_float32_is_no_dtype_of_a_function():
+    text = """
+import numpy as np
+from attnspec.reference import attention as exact
+
+
+def attention(query, key, value, *, return_lse=False):
+    arrays = (x.astype(np.float32) for x in (query, key, value))
+    output, lse = exact(*arrays, return_lse=True, dtype=np.float32)
+    output = output.astype(query.dtype)
+    return (output, lse) if return_lse else output
+"""
+    Path("kernels.py").write_text(text)
+    written = init("attention")
+    assert "float64 is computed in float32, and its lse is of float32" in written
+    assert 'dtypes = ["float32"]  #' in written
+    assert "NUM-2" not in written
+
+
 BACKWARD = """
 import numpy as np
 from attnspec.reference import attention, attention_vjp

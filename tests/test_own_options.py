@@ -13,13 +13,13 @@ from tests_support import command
 from attnspec import OPERATIONS
 from attnspec.backends import Backend, BackendError, Unsupported, describe, load, load_library
 from attnspec.backends.check import check_backend
+from attnspec.backends.user.convention import Convention
+from attnspec.backends.user.masks import with_own_mask
 from attnspec.backends.user.signature import (
     explain_unknown_parameters,
     note_unknown_parameters,
     unknown_parameters,
 )
-from attnspec.backends.user.convention import Convention
-from attnspec.backends.user.masks import with_own_mask
 from attnspec.backends.user.slopes import distances_of, linear_bias, slopes_of
 from attnspec.conformance import check
 from attnspec.operations.aliases import ALIASES, meant

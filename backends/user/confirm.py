@@ -1,12 +1,15 @@
 """What more calls show of a function of attention whose options are known."""
 
 import inspect
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from attnspec.backends.user.calls import B, Calls
 from attnspec.backends.user.convention import OTHER, Convention
+from attnspec.backends.user.description import dtypes_to_try
 from attnspec.backends.user.signature import required_parameters
 from attnspec.backends.user.slopes import linear_bias
 from attnspec.backends.user.trials import UNCONFIRMED
@@ -107,15 +110,22 @@ def with_lse(calls: Calls, convention: Convention) -> Convention:
     return named
 
 
-def note_precision(calls: Calls, convention: Convention) -> None:
-    """Record that float64 is computed in float32, if it is."""
+def note_precision(calls: Calls, convention: Convention, limits: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Record that float64 is computed in float32; with an lse of float32 too, float64 is no dtype of it."""
     if "float64" not in calls.backend.dtypes or "dtypes" in calls.known.keys:
-        return
+        return limits
     arrays = {x: y.astype(np.float64) for x, y in calls.drop_batch(convention, calls.arrays).items()}
     got = calls.run(convention, arrays)
     if got is None or got["output"].dtype != np.float64:
-        return
+        return limits
     own = {"output": got["output"]}
-    if [calls.agrees(own, arrays, tolerance=tolerance) for tolerance in PRECISIONS] == [True, False]:
-        calls.variants["NUM-2"] = "float32"
-        calls.why["NUM-2"] = IN_FLOAT32
+    if [calls.agrees(own, arrays, tolerance=tolerance) for tolerance in PRECISIONS] != [True, False]:
+        return limits
+    more = got if "lse" in got else calls.run(convention, arrays, {"return_lse": True})
+    if more and more["lse"].dtype == np.float32:
+        calls.why["dtypes"] = f"{IN_FLOAT32}, and its lse is of float32"
+        dtypes = limits.get("dtypes", dtypes_to_try(calls.backend.dtypes, ()))
+        return {**limits, "dtypes": [name for name in dtypes if name != "float64"]}
+    calls.variants["NUM-2"] = "float32"
+    calls.why["NUM-2"] = IN_FLOAT32
+    return limits

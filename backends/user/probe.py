@@ -212,7 +212,7 @@ class Probe(Calls):
             convention = confirm(self, convention)
         # Slopes beside a bias cannot be passed.
         ignored += {own for own in self.guesses if own.lower() in SLOPES} - {*convention.slopes.split()}
-        note_precision(self, convention)
+        limits = note_precision(self, convention, limits)
         note_empty_rows(self, convention, limits.get("dtypes", self.backend.dtypes))
         note_gradients(self, convention)
         if ignored:

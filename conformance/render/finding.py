@@ -222,10 +222,14 @@ def _names(names: Iterable[str]) -> str:
 
 
 def _limit_line(finding: Finding) -> Iterator[str]:
-    """Name the key by which a function that raises declines the calls of a finding."""
-    keys = [_LIMITS[trait] for trait in finding.common.traits if trait in _LIMITS]
+    """Name the key by which a function declines the calls of a finding, if these alone fail, all of them."""
+    common, off = finding.common, [verdict.difference for verdict in finding.failures]
+    if all(x and x.kind == "dtype" and x.got == "float32" and "float64" in str(x.expected) for x in off):
+        yield "if it promises no float64, leave that out: dtypes = [...] under [backend] in attnspec.toml"
+    keys = [_LIMITS[trait] for trait in common.traits if trait in _LIMITS]
     empty = all(traits.NOTHING in verdict.traits for verdict in finding.failures)
-    if finding.kind == "raised" and keys and not empty:
+    alone = common.failing == common.judged and not common.others
+    if finding.kind == "raised" and keys and alone and not empty:
         yield f"if it offers no such calls, write {' and '.join(keys)} under [backend] in attnspec.toml"
 
 
