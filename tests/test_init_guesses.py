@@ -74,6 +74,23 @@ def test_what_a_name_says_is_judged_although_some_or_all_calls_of_it_are_wrong(n
     assert rule in {x.main_rule for x in found.report.results.verdicts if x.status == "fail"}
 
 
+def test_a_number_that_acts_in_every_call_is_named_beside_what_is_ignored_and_what_is_guessed():
+    kernel = """
+import numpy as np
+from attnspec.reference import attention
+
+def streaming(query, key, value, *, first_tokens=2, window_size=256, num_stages=3):
+    i, j = np.arange(query.shape[-2])[:, None] + key.shape[-2] - query.shape[-2], np.arange(key.shape[-2])
+    mask = (j <= i) & ((j > i - window_size) | (j < first_tokens))
+    return attention(query, key, value, mask=mask, dtype=query.dtype)
+"""
+    text = init("streaming", kernel)
+    acting = "first_tokens is 2 in every call"
+    assert f'window = "keys"  # by its name alone: no call gave the specified results; {acting}\n' in text
+    assert f"never passed, so no case tests what these do; {acting}: if that changes results, judge" in text
+    assert any(note.startswith(f"{acting}: if that changes") for note in load(".").notes)
+
+
 def test_a_number_is_no_window_of_the_left_alone_because_causality_closes_the_right():
     assert 'window = "both"  # one number, of the keys on either side' in init("of_a_number", OF_WINDOWS)
     assert check(load("."), rules=["MASK-8"], quick=True, dtypes=["float32"]).good

@@ -194,6 +194,31 @@ def attention(query, key, value, *, return_lse=False):
     assert "NUM-2" not in written
 
 
+OF_DROPOUT = """
+import numpy as np
+from attnspec.reference import attention as exact
+
+
+def kernel(q, k, v, *, sm_scale=None, p_dropout=0.0, rng_seed=0):
+    mask = np.random.default_rng(SEED).random((*q.shape[:-1], k.shape[-2])) >= p_dropout
+    return exact(q, k, v, scale=sm_scale, dropout_mask=mask, dropout_rate=p_dropout, dtype=q.dtype)
+"""
+
+
+@pytest.mark.parametrize(("seed", "seen"), [("rng_seed", True), ("None", False)])
+def test_a_function_with_dropout_by_a_seed_is_judged_with_and_without_dropout(seed, seen):
+    Path("kernels.py").write_text(OF_DROPOUT.replace("SEED", seed))
+    written = init("kernel")
+    line = 'operation = "seeded_dropout_attention"  # p_dropout and rng_seed choose what is left out'
+    assert (line in written, "ignore" in written) == (seen, not seen)
+    if seen:
+        found = check(load("."), rules=["DROP-2", "DROP-5", "SOFT-1"], dtypes=["float32"], quick=True)
+        judged = {verdict.operation for verdict in found.report.results.verdicts if verdict.status == "pass"}
+        assert judged == {"attention", "seeded_dropout_attention"}
+        Path("attnspec.toml").write_text('[backend]\noperation = "seeded_dropout_attention"\n')
+        assert 'dropout_p = "p_dropout"' in init("kernel")
+
+
 BACKWARD = """
 import numpy as np
 from attnspec.reference import attention, attention_vjp

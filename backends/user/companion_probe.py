@@ -44,8 +44,8 @@ from attnspec.backends.user.trials import (
     UNCONFIRMED,
     is_clear,
     nearest_layout,
+    note_ignored,
     number_of_open_sides,
-    reason_to_ignore,
 )
 from attnspec.operations.aliases import SLOPES
 from attnspec.operations.operation import primal
@@ -92,7 +92,7 @@ def infer_companion(
     convention, shown, flags = _infer_flags(calls, convention, call, ignore, why)
     dialect |= shown
     ignore = tuple(own for own in ignore if own not in convention.names.values())
-    why |= {"ignore": reason_to_ignore(ignore) + flags} if ignore else {}
+    why = note_ignored(why, function, ignore, flags)
     why |= {"given": "True by default"} if on else {}
     if "dtypes" not in known.keys and "float64" in fit.limits.get("dtypes", backend.dtypes):
         dialect |= calls.precision(convention, call, why)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from attnspec.backends.backend import Backend, for_release
+from attnspec.backends.backend import Backend, for_release, no_attention
 from attnspec.backends.check import check_backend, check_device
 from attnspec.backends.errors import BackendError
 from attnspec.backends.library import LIBRARIES, library_of, load_library
@@ -17,6 +17,7 @@ from attnspec.backends.user.adapter import adapt, options_in_every_call
 from attnspec.backends.user.companion import adapt_companion
 from attnspec.backends.user.configuration import read_configuration
 from attnspec.backends.user.convention import Convention
+from attnspec.backends.user.dropout import DROPOUT, dropout_names, without_dropout, without_names
 from attnspec.backends.user.place import find, put_on_path
 from attnspec.backends.user.settings import Settings, settings_of_keywords, settings_of_table
 from attnspec.backends.user.signature import (
@@ -30,6 +31,7 @@ from attnspec.backends.user.signature import (
     unknown_parameters,
     without_ignored,
 )
+from attnspec.backends.user.trials import NEUTRAL, numbers_in_every_call
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -149,7 +151,11 @@ def backend_of(name: str, target: Any, settings: Settings, library: str, attribu
     runs_on = _library(name, settings.array or library)
     if not hasattr(target, "lower"):  # a function that JAX compiles as a whole is compiled as it is
         runs_on.prepare_eager()
-    function = without_ignored(as_function(name, target), settings.fields.get("ignore", ()))
+    ignore, function = settings.fields.get("ignore", ()), as_function(name, target)
+    if acting := numbers_in_every_call(function, ignore):
+        notes = (*settings.fields.get("notes", ()), f"{acting}: {NEUTRAL}")
+        settings = replace(settings, fields={**settings.fields, "notes": notes})
+    function = without_ignored(function, ignore)
     if settings.conversion is not None:
         runs_on = settings.conversion.library_over(name, runs_on)
         function = settings.conversion.wrap(function)
@@ -157,6 +163,12 @@ def backend_of(name: str, target: Any, settings: Settings, library: str, attribu
     operation = settings.operation or operation_by_name(attribute, function)
     if operation not in ("", "attention"):
         left: tuple[str, ...] = ()
+        own = dropout_names(name, function, settings.convention or Convention())
+        plain = no_attention
+        if operation == DROPOUT and own:
+            plain = without_dropout(function, own)
+            if settings.convention is not None:
+                plain = adapt(name, plain, without_names(settings.convention), runs_on.xp)
         if (convention := settings.convention) is not None:
             mapped = (*convention.names.values(), *convention.others)
             left = tuple(f"{operation}: {x}" for x in unknown_parameters(function, operation, mapped))
@@ -165,6 +177,7 @@ def backend_of(name: str, target: Any, settings: Settings, library: str, attribu
         alone = Backend(
             name,
             runs_on,
+            plain,
             dtypes=runs_on.default_dtypes,
             companions={operation: function},
             not_understood=left,

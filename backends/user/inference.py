@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from types import MappingProxyType, ModuleType
 from typing import Any
 
@@ -15,6 +16,13 @@ from attnspec.backends.user.companion_probe import infer_companion
 from attnspec.backends.user.configuration import FILE
 from attnspec.backends.user.convention import Convention
 from attnspec.backends.user.description import Inference, Known
+from attnspec.backends.user.dropout import (
+    DROPOUT,
+    dropout_names,
+    is_seeded,
+    without_dropout,
+    without_names,
+)
 from attnspec.backends.user.few_calls import has_names, takes_a_call
 from attnspec.backends.user.function import as_function, attribute_of
 from attnspec.backends.user.place import find
@@ -29,7 +37,7 @@ from attnspec.backends.user.signature import (
     required_parameters,
     without_ignored,
 )
-from attnspec.backends.user.trials import UNCONFIRMED, Guess
+from attnspec.backends.user.trials import Guess
 from attnspec.backends.user.wrappers import check_wrapped
 
 #: The reason beside a key that was there before.
@@ -136,13 +144,25 @@ def _seen(error: Exception, place: str) -> str:
 def _infer(
     backend: Backend, operation: str, function: Callable[..., Any], known: Known
 ) -> tuple[str, Inference]:
-    """Return the operation, which is one over codes if calls confirm it, and what was found."""
+    """Return the operation, one over codes or with dropout if calls confirm it, and what was found."""
+    asked = operation == DROPOUT
+    own = dropout_names(backend.name, function, known.convention) if asked or not operation else {}
+    if own:
+        plain = replace(known, convention=without_names(known.convention))
+        found = probe(backend, without_dropout(function, own), plain)
+        dtype = found.limits.get("dtypes", ["float32"])[0]
+        differ = {ours: theirs for ours, theirs in own.items() if ours != theirs}
+        convention = replace(found.convention, names={**found.convention.names, **differ})
+        if asked or is_seeded(backend, function, convention, dtype):
+            why = f"{' and '.join(own.values())} choose what is left out; with 0 it is attention"
+            return DROPOUT, replace(found, convention=convention, why={**found.why, "operation": why})
     if operation in ("", "attention"):
         return operation, probe(backend, function, known)
     codes, scale = ("", "") if "operation" in known.keys else form_of_codes(operation, function)
     with suppress(BackendError):
         inference = infer_companion(backend, codes, function, known) if codes else None
-        if inference and scale not in inference.ignore and inference.why.get("key_scales") != UNCONFIRMED:
+        guessed = inference and isinstance(inference.why.get("key_scales"), Guess)
+        if inference and scale not in inference.ignore and not guessed:
             return codes, inference
     return operation, infer_companion(backend, operation, function, known)
 

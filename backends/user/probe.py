@@ -38,8 +38,8 @@ from attnspec.backends.user.trials import (
     Guess,
     is_clear,
     nearest_layout,
+    note_ignored,
     number_of_open_sides,
-    reason_to_ignore,
     trials,
     turn_of,
     unknown_required,
@@ -215,8 +215,7 @@ class Probe(Calls):
         limits = note_precision(self, convention, limits)
         note_empty_rows(self, convention, limits.get("dtypes", self.backend.dtypes))
         note_gradients(self, convention)
-        if ignored:
-            self.why["ignore"] = reason_to_ignore(ignored) + flags
+        self.why = note_ignored(self.why, self.function, ignored, flags)
         shared = [own for own in convention.names.values() if [*convention.names.values()].count(own) > 1]
         names = {ours: own for ours, own in convention.names.items() if ours != own or own in shared}
         convention = replace(convention, names=names)

@@ -13,7 +13,17 @@ from numpy.typing import NDArray
 from attnspec import OPERATIONS
 from attnspec.backends.user.convention import Convention
 from attnspec.backends.user.signature import required_parameters
-from attnspec.operations.aliases import JOINED, MODULES, PAST, SIZES, SLOPES, is_name_of, meant
+from attnspec.operations.aliases import (
+    JOINED,
+    MODULES,
+    NO_COUNTERPART,
+    NO_RESULT,
+    PAST,
+    SIZES,
+    SLOPES,
+    is_name_of,
+    meant,
+)
 
 _OPERATION = OPERATIONS["attention"]
 #: Arguments that are named by what they do, so that a function with another result is wrong.
@@ -29,6 +39,8 @@ class Guess(str):
     __slots__ = ()
 
 
+#: What to do about a parameter that is never passed and that changes results by default.
+NEUTRAL = "if that changes results, judge a wrapper that passes its neutral value"
 #: The reason to write beside such an argument if no call has the results of the reference.
 UNCONFIRMED = Guess("by its name alone: no call gave the specified results")
 #: Arguments that need each other.
@@ -224,11 +236,30 @@ def number_of_open_sides(function: Callable[..., Any], own: str) -> int | None:
     return number if not sides and type(number) is int and number < 0 else None
 
 
-def reason_to_ignore(ignored: Sequence[str]) -> str:
-    """Return the reason to write beside the parameters that are never passed."""
+def note_ignored(
+    why: Mapping[str, str], function: Callable[..., Any], ignored: Sequence[str], flags: str
+) -> dict[str, str]:
+    """Add the reason beside the parameters that are never passed, and what they may be a cause of."""
+    if not ignored:
+        return dict(why)
     known = [f"{own} ({' or '.join(meant(own))}?)" for own in ignored if meant(own)]
     said = f"; no call confirmed {', '.join(known)}" if known else ""
-    return f"never passed, so no case tests what these do{said}"
+    acting = numbers_in_every_call(function, ignored)
+    beside, advice = (f"; {acting}", f": {NEUTRAL}") if acting else ("", "")
+    guesses = {key: Guess(reason + beside) for key, reason in why.items() if reason == UNCONFIRMED}
+    reason = f"never passed, so no case tests what these do{said}{beside}{advice}{flags}"
+    return {**why, **guesses, "ignore": reason}
+
+
+def numbers_in_every_call(function: Callable[..., Any], ignored: Collection[str]) -> str:
+    """Say which of the parameters that are never passed have a number by default that may change results."""
+    defaults = {
+        own: parameter.default
+        for own, parameter in inspect.signature(function).parameters.items()
+        if own in ignored and NO_COUNTERPART.get(own.lower()) != NO_RESULT
+    }
+    numbers = {own: x for own, x in defaults.items() if type(x) in (int, float) and x not in (0, -1)}
+    return " and ".join(f"{own} is {number} in every call" for own, number in numbers.items())
 
 
 def _guesses(name: str) -> tuple[str, ...]:
