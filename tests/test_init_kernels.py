@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from attnspec.backends import BackendError, Unsupported, describe, load
+from attnspec.backends.user.inference import infer_configuration
 from attnspec.conformance import check
 from attnspec.conformance.cli.main import main
 from attnspec.reference import attention
@@ -192,6 +193,12 @@ def attention(query, key, value, *, return_lse=False):
     assert "float64 is computed in float32, and its lse is of float32" in written
     assert 'dtypes = ["float32"]  #' in written
     assert "NUM-2" not in written
+
+
+def test_a_table_of_relative_biases_has_the_recipe():
+    Path("kernels.py").write_text("def kernel(query, key, value, relative_bias):\n    return 1 / 0\n")
+    with pytest.raises(BackendError, match=r"if relative_bias has a bias for each bucket .* T5"):
+        infer_configuration("./kernels.py:kernel")
 
 
 OF_DROPOUT = """

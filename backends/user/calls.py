@@ -1,6 +1,7 @@
 """Calls of one function of attention with small arrays, compared with the reference."""
 
 import inspect
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import wraps
 from typing import Any
@@ -270,6 +271,11 @@ class Calls:
                 f"raised {type(self.raised).__name__}: {message}"
             )
         tried = ", ".join(f"{ours} = {own}" for ours, own in self.names().items())
+        parameters = inspect.signature(self.function).parameters
+        table = next((own for own in parameters if re.search("relative|bucket", own.lower())), "")
+        if table:
+            shown += f"; if {table} has a bias for each bucket of distances, as in T5, judge a wrapper that "
+            shown += "passes a table (spec/recipes.md, Relative biases of T5)"
         dtypes = ", ".join(dtypes_to_try(self.backend.dtypes, self.backend.array_library.dtypes))
         return BackendError(
             f"backend {self.backend.name}: expected some call to compute attention, got none: "

@@ -201,11 +201,15 @@ def backend_of(name: str, target: Any, settings: Settings, library: str, attribu
 def as_function(name: str, target: Any) -> Callable[..., Any]:
     """Return the function that calls an object; a module has the signature of its `forward`."""
     if inspect.isclass(target):
-        instance = target.__name__.lower()
-        raise BackendError(
-            f"backend {name}: expected a function, got the class {target.__name__}; "
-            f"create an instance, {instance} = {target.__name__}(...), and name it: :{instance}"
-        )
+        instance, methods = target.__name__.lower(), dict(inspect.getmembers(target, inspect.isfunction))
+        advice = f"create an instance, {instance} = {target.__name__}(...), and name it: :{instance}"
+        if not any({"__call__", "forward"} & vars(base).keys() for base in target.__mro__):
+            public = ", ".join(x for x in methods if not x.startswith("_")) or "none"
+            advice = (
+                f"its instances cannot be called (methods: {public}); judge a function that makes one in "
+                "each call and calls these (of_a_cache in TEN_MINUTES.md, under Other conventions)"
+            )
+        raise BackendError(f"backend {name}: expected a function, got the class {target.__name__}; {advice}")
     if not callable(target):
         raise BackendError(f"backend {name}: expected a function or a Backend, got {type(target).__name__}")
     if inspect.isroutine(target) or not hasattr(target, "forward"):

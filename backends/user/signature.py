@@ -157,11 +157,16 @@ def native_names(
         ours, own = guess or ("ARGUMENT", required[0])
         options = ", ".join(x for x in form.options if x not in native and not x.startswith("return_"))
         among = "" if guess else f", where ARGUMENT is one of the arguments of {operation}: {options}"
+        naming = (
+            f'name the argument that it is in attnspec.toml, as in names = {{ {ours} = "{own}" }}{among}; '
+            f"then run `attnspec init {name.partition('?')[0]}`, or give it a default"
+        )
+        wrapper = f"judge a wrapper with the arguments of {operation}, which calls it (spec/calls.md)"
+        first, last = (naming, wrapper) if guess else (wrapper, naming)
+        otherwise = "If it is none of them" if guess else "If it is one of them"
         raise BackendError(
             f"backend {name}: expected only canonical arguments to be required, got {', '.join(required)}; "
-            f'name the argument that it is in attnspec.toml, as in names = {{ {ours} = "{own}" }}{among}; '
-            f"then run `attnspec init {name.partition('?')[0]}`, or give it a default. If it is none of "
-            "them, judge a wrapper with these arguments, which calls the function (spec/calls.md)"
+            f"{first}. {otherwise}, {last}"
         )
     return native
 
