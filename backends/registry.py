@@ -156,7 +156,7 @@ def _with_scale(vjp: Callable[..., Any], formulas: Callable[..., Any]) -> Callab
         results = vjp(*arrays, **options)
         if not return_d_scale:
             return results
-        return (*results, formulas(*arrays, **options, **{name: True})[-1])
+        return (*results, formulas(*arrays, **options, **{name: return_d_scale})[-1])
 
     asked = Parameter(name, Parameter.KEYWORD_ONLY, default=False)
     run.__signature__ = known.replace(parameters=[*known.parameters.values(), asked])  # type: ignore[attr-defined] # read by inspect

@@ -63,6 +63,8 @@ MIXED = {
     "arrays column by column": None,
     "nothing in an axis": None,
     "integers for numbers": None,
+    "integers of every operation": None,
+    "new positions with": None,
     "long sums of one sign": {"bias", "sinks"},
     "options of another scaling": None,
     "maximum of nothing": {"return_max"},

@@ -45,6 +45,7 @@ BROKEN = [
     ("masking-finite-garbage-after-the-query-1-float32", "keys_scaled_by_the_largest", "bits"),
     ("masking-poison-in-one-head-mask-and-nan-1-float32", "every_head_is_nan_with_one_value", "pattern"),
     (OUTPUT_ALONE, "causal_dropped_unless_weights_are_asked_for", "value"),
+    ("notation-fewer-results-attention-2-float32", "causal_dropped_unless_weights_are_asked_for", "value"),
     ("softmax-returned-weights-are-those-used-1-float32", "scores_returned_for_weights", "value"),
     ("caching-parts-of-its-own-two-1-float32", "merged_by_lses_to_base_2", "value"),
     ("numerics-rounding-has-no-bias-1-float16", "results_cut_off", "output: errors of one sign"),

@@ -3,7 +3,6 @@
 import warnings
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from functools import wraps
 from inspect import signature
 from typing import Any
@@ -26,9 +25,9 @@ from attnspec.conformance.judge.lists import require_lists
 from attnspec.operations.operation import primal
 
 
-def without(backend: Backend, *arguments: str) -> Backend:
-    """Hide arguments of attention by removing them from the signature, which lists the capabilities."""
-    function = backend.attention
+def without(backend: Backend, *arguments: str, operation: str = "attention") -> Backend:
+    """Hide arguments of an operation by removing them from the signature, which lists the capabilities."""
+    function = backend.attention if operation == "attention" else backend.companions[operation]
 
     @wraps(function)
     def run(*arrays: Any, **options: Any) -> Any:
@@ -37,7 +36,7 @@ def without(backend: Backend, *arguments: str) -> Backend:
     whole = signature(function)
     kept = [parameter for name, parameter in whole.parameters.items() if name not in arguments]
     run.__signature__ = whole.replace(parameters=kept)  # type: ignore[attr-defined] # read by inspect.signature
-    return replace(backend, attention=run)
+    return backend.with_function(operation, run)
 
 
 def call(

@@ -16,7 +16,7 @@ from attnspec.golden import cases_of, read_cases
 
 #: The modules with groups, by chapter. A chapter with many groups has several.
 FILES = {
-    "notation": ("notation",),
+    "notation": ("notation", "fewer_results"),
     "projection": ("projection",),
     "scores": ("scores", "slopes"),
     "masking": ("masking", "masking_garbage", "tiled_masks", "position_masks"),
@@ -50,6 +50,7 @@ FILES = {
         "pairs",
         "pairs_of_companions",
         "large_integers",
+        "kinds_of_numbers",
     ),
 }
 #: The preferred dtype of cases in the quick part.

@@ -8,7 +8,8 @@ import numpy as np
 
 from attnspec.case import Misuse
 from attnspec.conformance.suite import drawn_stacks
-from attnspec.conformance.suite.drawn_stacks import draw_call
+from attnspec.conformance.suite.alone import draw_alone, optional_of
+from attnspec.conformance.suite.drawn_stacks import TOGETHER, draw_call, draw_together
 from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
 from attnspec.conformance.suite.problem import grid
 from attnspec.conformance.suite.words import Sizes, draw_in_turn
@@ -170,6 +171,26 @@ def new_positions(draw: Draw, which: str) -> Iterator[Yielded]:
                 pages = given[f"{name}_pages"]
                 given[f"new_{name}"] = np.zeros((2, pages.shape[1], 0, pages.shape[3]), pages.dtype)
         yield given
+
+
+@chapter.group("PAGE-2", operation=_PAGED, step=5)
+def new_positions_with(draw: Draw) -> Iterator[Yielded]:
+    """New positions stand beside each option of attention, and beside many at once."""
+    for name in optional_of(_PAGED):
+        for drawn in draw_alone(replace(draw, group=f"{draw.group} {name}"), name, [_PAGED], _added):
+            yield replace(drawn, rules=("PAGE-2", *drawn.rules))
+    calls = [drawn_stacks.Sizes(queries=(4, 1), keys=(9, 6))] * len(TOGETHER)
+    for together, (random, dtype, sizes) in zip(TOGETHER, draw_in_turn(draw, *calls), strict=True):
+        call = draw_together(random, dtype, ("paged",), sizes, together)
+        yield call | _added(random, call)
+
+
+def _added(random: np.random.Generator, call: Arguments) -> Arguments:
+    """Draw two new positions of each sequence, after those that the pages of a call hold."""
+    pages = {name: call[f"{name}_pages"] for name in ("key", "value")}
+    outer = len(call["block_table"])
+    drawn = {name: grid(random, (outer, x.shape[1], 2, x.shape[3]), 1.0) for name, x in pages.items()}
+    return {f"new_{name}": x.astype(call["query"].dtype) for name, x in drawn.items()}
 
 
 @chapter.group("PAGE-3", operation=_PAGED, each=tuple(_STALE))

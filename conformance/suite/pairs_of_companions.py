@@ -1,6 +1,6 @@
 """The chapter `errors`: pairs of options of self-attention, rotary embedding, its frequencies and ALiBi."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import combinations
 from typing import Any
 
@@ -53,13 +53,27 @@ _INSTEAD = frozenset({frozenset({"base", "cosines"}), frozenset({"base", "invers
 @chapter.group("ERR-3", each=tuple(OPTIONS_OF))
 def pairs_of_options_of(draw: Draw, what: str) -> Iterator[Yielded]:
     """Several options act in one call, and any two options meet in one of the calls."""
+    yield from _draw_rows(draw, what, pairs_of(what))
+
+
+#: Biases that change no result: that of keys, and in the backward pass that of outputs.
+_IDLE = ("key_bias", "output_bias")
+
+
+@chapter.group("ERR-3", each=("self_attention", "multi_head_attention", "multi_head_attention_vjp"))
+def options_beside_idle_biases_of(draw: Draw, what: str) -> Iterator[Yielded]:
+    """Each option acts in a call that has all biases, also those that change nothing there."""
+    yield from _draw_rows(draw, what, [(name,) for name in OPTIONS_OF[what]], _IDLE)
+
+
+def _draw_rows(draw: Draw, what: str, wanted: Iterable[Row], beside: Row = ()) -> Iterator[Call]:
     operation = "rotary_frequencies" if what in NEEDED else what
     make = _MAKERS[primal(operation)]
     known = OPERATIONS[operation].arguments
-    for row in cover(pairs_of(what), _MANY, apart_in(operation) | _INSTEAD):
+    for row in cover(wanted, _MANY, apart_in(operation) | _INSTEAD):
         for number in range(_MOST_DRAWS):
             random = np.random.default_rng(draw.number(number))
-            call = make(random, (*row, *NEEDED.get(what, ())))
+            call = make(random, (*row, *NEEDED.get(what, ()), *beside))
             call |= {"scaling": what} if what in NEEDED else {}
             call |= _cotangent(random, operation, call) if operation != primal(operation) else {}
             if acting(operation, call, row, _EFFECT).issuperset(row):

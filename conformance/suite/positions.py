@@ -230,6 +230,17 @@ def given_frequencies_beside(draw: Draw, what: str) -> Iterator[Yielded]:
         yield Call(arguments | given | own, ("POS-15" if what == "sections" else "POS-14", "POS-11"))
 
 
+@chapter.group("POS-11", each=("rotary", "rotary_vjp"))
+def base_beside_frequencies(draw: Draw, operation: str) -> Iterator[Yielded]:
+    """A base that is given beside frequencies has no effect."""
+    for random, dtype in draw.generators(1):
+        arguments, _, rotated = _features(random, dtype, 0)
+        given = {"inverse_frequencies": grid(random, (rotated // 2,), 0.5).astype(lse_dtype(dtype))}
+        cotangent = grid(random, arguments["features"].shape, 1.0).astype(dtype)
+        own = {"d_rotated": cotangent} if operation == "rotary_vjp" else {}
+        yield Call(arguments | own | given | {"base": 20.0}, operation=operation)
+
+
 @chapter.group("POS-15", operation="rotary", each=tuple(_SECTIONS))
 def sections_of_pairs(draw: Draw, sections: str) -> Iterator[Yielded]:
     """Each section takes the position of its own axis, with and without an offset."""

@@ -132,7 +132,7 @@ def _by_blocks(arguments: Mapping[str, Any], shape: tuple[int, ...]) -> _Allows:
 def _by_list(arguments: Mapping[str, Any], shape: tuple[int, ...], key_outer: tuple[int, ...]) -> _Allows:
     indices = np.asarray(arguments["key_indices"])
     indices = np.broadcast_to(indices, (*key_outer, shape[-2], indices.shape[-1]))
-    group = shape[-3] // key_outer[-1] if key_outer else 1
+    group = shape[-3] // max(key_outer[-1], 1) if key_outer else 1  # without heads, too
 
     def allows(place: tuple[int, ...], i: int, j: int) -> bool:
         head = (*place[:-1], place[-1] // group) if place else ()

@@ -89,6 +89,9 @@ def _block_sparse(
     for name, size in (("query_block", query_block), ("key_block", key_block)):
         if size < 1:  # create_block_mask divides by the sizes
             raise Unsupported(f"{name}: expected a size of 1 or more, got {size}")
+    for name, flag in (("is_causal", is_causal), ("return_lse", return_lse)):
+        if not isinstance(flag, bool):
+            raise Unsupported(f"{name}: expected True or False, got {flag!r}")
     if block_mask is None:
         return _attend(query, key, value, scale, bias, mask, is_causal=is_causal, return_lse=return_lse)
     rows, columns = -(-query.shape[-2] // query_block), -(-key.shape[-2] // key_block)
