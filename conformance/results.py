@@ -151,7 +151,7 @@ class Run:
                 key for operation, _ in operations.most_common() for key in fields_about(operation)
             )
             advice = (
-                f"To declare what it takes, use {', '.join(keys)}"
+                f"To declare what it takes, see the lines `declined by`, or use {', '.join(keys)}"
                 if keys
                 else "No key declares what it takes"
             )

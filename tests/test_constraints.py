@@ -287,6 +287,18 @@ def test_the_report_says_which_calls_were_declined_and_which_key_describes_them(
     assert not any(verdict.reason.endswith("as many keys as queries") for verdict in fitted)
 
 
+def of_left_sides(query, key, value, *, window=None):
+    if window and window[1] not in (None, 0):
+        raise NotImplementedError("left sides")
+    return reference.attention(query, key, value, is_causal=True, window=window, dtype=query.dtype)
+
+
+def test_the_key_for_a_window_of_a_left_side_is_named():
+    said = {"rules": ["MASK-8"], "quick": True, "dtypes": ["float32"], "always": {"is_causal": True}}
+    text = " ".join(check(of_left_sides, **said).text.split())
+    assert re.search('left sides: [0-9]+ calls?; window = "left", with one number .* describes them', text)
+
+
 def paged_attention(query, key_pages, value_pages, *, block_table, key_lengths, scale=None):
     if query.shape[-2] != 1 or query.ndim != 4:
         raise NotImplementedError("one query of each sequence, one axis of sequences")

@@ -57,6 +57,9 @@ def test_with_the_declaration_that_is_printed_it_passes(source, rules, known):
     assert known in run.output
     (begin,) = re.findall(r"to declare .*, add .* begins with (.*) and (.*)\):", run.output)
     entries = re.search(r"^    \[\[backend.*?(?=^\S|^$)", run.output, re.DOTALL | re.MULTILINE)[0]
+    sources = re.findall(r'source = "(.*)"', entries)
+    assert sources, "the source is of the function, and of no library"
+    assert all(re.match(r"attnspec check ./added\.py|added\.py:\d+", source) for source in sources)
     Path("attnspec.toml").write_text("\n".join([*begin, dedent(entries)]))
     run = CliRunner().invoke(main, ["check", *words[2:]])
     assert run.exit_code == 0, run.output

@@ -64,6 +64,9 @@ def _keys(declined: "Sequence[Case]", judged: "Sequence[Case]") -> list[str]:
 def _misfit(constraints: Constraints, case: "Case") -> bool:
     if constraints.axes is not None:  # of forms too
         return _axes(case) > constraints.axes
+    if constraints.window == "left":
+        window = case.arguments.get("window")
+        return bool(window) and window[1] not in (None, 0)
     return bool(fits(constraints, case.arguments, case.operation))
 
 
@@ -88,6 +91,7 @@ def _candidates(judged: "Sequence[Case]") -> Mapping[str, Constraints]:
         "axes = 4": Constraints(axes=4),
         "axes = 3": Constraints(axes=3),
         'bias_dtype = "query"': Constraints(bias_dtype="query"),
+        'window = "left", with one number for the left side,': Constraints(window="left"),
         "always = { is_causal = true }": Constraints(always={"is_causal": True}),
     }
     candidates |= {f'encoding = "{name}"': Constraints(encoding=name) for name in ENCODINGS}

@@ -26,15 +26,16 @@ def declaration_lines(failures: Sequence[Verdict]) -> Iterator[str]:
     if None in found:
         return
     shared = [(entry, _known(entry[0], entry[2])) for entry in _SHARED if entry in found]
-    for _, (_, reason, names) in shared:
+    for _, (reason, names) in shared:
         yield f"known: {names} have this deviation: {reason}"
     yield f"to declare it, {_add_to(failures[0])}"
-    for (rule, *_, elements), (source, reason, _) in shared:
+    source = f"attnspec check {failures[0].backend} --case {failures[0].case}"
+    for (rule, *_, elements), (reason, _) in shared:
         where = f"attnspec.backends.adapters.deviations:{elements}"
         yield "    [[backend.deviations]]"
         yield f'    rules = ["{rule}"]'
         yield f'    reason = "{reason}"'
-        yield f'    source = "{source}"'
+        yield f"    source = {quote(source)}"
         yield f'    outcome = {{ kind = "Special", where = "{where}" }}'
 
 
@@ -72,9 +73,8 @@ def _place(verdict: Verdict) -> tuple[str, str, str, str] | None:
 
 
 @cache
-def _known(rule: str, end: str) -> tuple[str, str, str]:
-    """Return the source, the reason and the libraries of a deviation, from the table of the dialects."""
+def _known(rule: str, end: str) -> tuple[str, str]:
+    """Return the reason and the libraries of a deviation, from the table of the dialects."""
     text = Path(attnspec.__file__).with_name("dialects.md").read_text(encoding="utf-8")
     rows = [row for row in _ROW.findall(text) if row[0] == rule and row[3].endswith(end)]
-    _, reason, _, source = rows[0]
-    return source, reason, ", ".join(dict.fromkeys(name for row in rows for name in row[2].split(", ")))
+    return rows[0][1], ", ".join(dict.fromkeys(name for row in rows for name in row[2].split(", ")))
