@@ -65,8 +65,8 @@ def _misfit(constraints: Constraints, case: "Case") -> bool:
     if constraints.axes is not None:  # of forms too
         return _axes(case) > constraints.axes
     if constraints.window == "left":
-        window = case.arguments.get("window")
-        return bool(window) and window[1] not in (None, 0)
+        window = case.arguments.get("window") or (None, None)
+        return window[1] not in (None, 0)
     return bool(fits(constraints, case.arguments, case.operation))
 
 
