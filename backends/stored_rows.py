@@ -12,8 +12,8 @@ from attnspec.backends.errors import Unsupported
 from attnspec.operations import Shape
 from attnspec.operations.letters import BATCH
 
-#: The positions of a page, and the numbers and codes in places that no sequence has.
-_PAGE, _UNREAD, _UNREAD_CODE = 16, 1000.0, 127
+#: The positions of a page, which reports name, and the numbers and codes in places that no sequence has.
+PAGE, _UNREAD, _UNREAD_CODE = 16, 1000.0, 127
 #: The lengths of a sequence, by the letter of its axis.
 LENGTHS = {"L": "query_lengths", "S": "key_lengths"}
 #: The depths of what is stored for each key.
@@ -53,12 +53,12 @@ class Rows:
     @property
     def places(self) -> int:
         """The number of places of the pages of a sequence."""
-        return -(-self.sizes["S"] // _PAGE) * _PAGE
+        return -(-self.sizes["S"] // PAGE) * PAGE
 
     @property
     def table(self) -> NDArray[np.int64]:
         """The pages of each sequence, ``(G, T)``."""
-        pages = self.places // _PAGE
+        pages = self.places // PAGE
         order = np.random.default_rng(0).permutation(self.count * pages)
         return order.reshape(self.count, pages)
 
@@ -144,7 +144,7 @@ class Rows:
 
     def _with_room(self, array: Any, axis: int) -> Any:
         """Lengthen the axis of keys to whole pages."""
-        more = -self.sizes["S"] % _PAGE
+        more = -self.sizes["S"] % PAGE
         shape = (*array.shape[:axis], more, *array.shape[axis + 1 :])
         return self.backend.xp.concat([array, self._full(array, shape, _UNREAD)], axis=axis)
 
@@ -158,6 +158,6 @@ class Rows:
         """Cut keys or values ``(G, Hkv, T * K, D)``, or an array without heads, into pages in any order."""
         xp, (count, *heads, _, depth) = self.backend.xp, array.shape
         place = 1 + len(heads)  # of the axis of pages
-        array = xp.moveaxis(xp.reshape(array, (count, *heads, -1, _PAGE, depth)), place, 1)
-        pages = xp.reshape(array, (-1, *heads, _PAGE, depth))
+        array = xp.moveaxis(xp.reshape(array, (count, *heads, -1, PAGE, depth)), place, 1)
+        pages = xp.reshape(array, (-1, *heads, PAGE, depth))
         return xp.take(pages, self.backend.to_library(np.argsort(self.table.ravel())), axis=0)

@@ -5,7 +5,7 @@ call is reduced to its smallest part that still fails.
 """
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
@@ -21,6 +21,7 @@ from attnspec.backends.program.protocol import read_call, write_call
 from attnspec.case import Provenance
 from attnspec.conformance.judge.call import call
 from attnspec.conformance.judge.cause import SHAPE_RULES
+from attnspec.conformance.judge.dtypes import Outputs
 from attnspec.conformance.judge.failure import Missing, Raised
 from attnspec.conformance.judge.judge import judge, require_calls
 from attnspec.conformance.judge.traits import traits
@@ -220,26 +221,36 @@ class RecordedCall:
                 )
         outputs = {name: array[None] if flat else array for name, array in outputs.items()}
         places = chosen_rows(rows, self.seed) if np.prod(rows) else []
-        dialect = in_dtype(backend.dialect, self.dtype)
-        if dialect.get("MASK-3") == "bottom-right" and {"query_offset", "query_positions"}.isdisjoint(
-            arguments
-        ):
-            keys = arguments["key"].shape[-2]
-            arguments = {**arguments, "query_offset": keys - rows[-1]}  # a row alone is not at the end
-        common = (arguments, outputs, self.dtype, places)
-        results = (
-            (precision, compare_rows(*common, dialect=dialect, **precision.options))
-            for precision in precisions(backend, self.dtype)
-        )
-        for precision, result in results:
-            if not isinstance(result, Difference):
-                return replace(verdict, share=result, accuracy=precision.accuracy)
-        assert isinstance(result, Difference)  # noqa: S101 - for the type checker: no precision fits
+        result, accuracy = compare_with_exact(backend, arguments, outputs, self.dtype, places)
+        if not isinstance(result, Difference):
+            return replace(verdict, share=result, accuracy=accuracy)
         rule = {"dtype": "NUM-7" if result.output == "lse" else "NUM-1"}.get(result.kind, self.rules[0])
         failed = replace(verdict, status="fail", rule=rule, difference=result, code="differs")
         if result.kind == "pattern" and _has_hidden_numbers(row_of(arguments, result.element[: len(rows)])):
             return replace(failed, status="should not met", rule="MASK-13")
         return failed
+
+
+def compare_with_exact(
+    backend: Backend,
+    arguments: Mapping[str, Any],
+    outputs: Outputs,
+    dtype: str,
+    places: Sequence[tuple[int, ...]],
+) -> tuple[Difference | float, str]:
+    """Compare rows of outputs with their exact values, in each precision that may be used, and name it."""
+    dialect = in_dtype(backend.dialect, dtype)
+    queries, keys = arguments["query"].shape[-2], arguments["key"].shape[-2]
+    if dialect.get("MASK-3") == "bottom-right" and {"query_offset", "query_positions"}.isdisjoint(arguments):
+        arguments = {**arguments, "query_offset": keys - queries}  # a row alone is not at the end
+    result: Difference | float = 0.0
+    accuracy = ""
+    for precision in precisions(backend, dtype):
+        accuracy = precision.accuracy
+        result = compare_rows(arguments, outputs, dtype, places, dialect=dialect, **precision.options)
+        if not isinstance(result, Difference):
+            break
+    return result, accuracy
 
 
 def _has_hidden_numbers(row: Mapping[str, Any]) -> bool:
@@ -307,7 +318,7 @@ def _half(arguments: Mapping[str, Any], letters: tuple[str, ...], *, last: bool)
     changed = False
     for name, thing in arguments.items():
         halves[name] = thing
-        axes = _axes(name, thing, letters)
+        axes = axes_of(name, thing, letters)
         for axis in axes:
             size = thing.shape[axis]
             if size == 1 and name not in _FORM.arrays:
@@ -326,7 +337,7 @@ def _half(arguments: Mapping[str, Any], letters: tuple[str, ...], *, last: bool)
     return halves if changed else None
 
 
-def _axes(name: str, thing: Any, letters: tuple[str, ...]) -> list[int]:
+def axes_of(name: str, thing: Any, letters: tuple[str, ...]) -> list[int]:
     """Return the axes of an argument that have one of some letters; of the batch, the first."""
     if not isinstance(thing, np.ndarray):
         return []

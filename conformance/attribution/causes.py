@@ -78,14 +78,16 @@ Groups = dict[Key, list[Verdict]]
 def findings(
     failures: Iterable[Verdict],
     verdicts: Iterable[Verdict] = (),
+    diagnoses: Mapping[str, Mapping[str, Diagnosis]] | None = None,
+    probes: Mapping[str, Mapping[str, str]] | None = None,
     *,
     seed: int | None = None,
-    diagnoses: Mapping[str, Mapping[str, Diagnosis]] | None = None,
     names: Mapping[str, str] | None = None,
 ) -> list[Finding]:
     """Group the failures of each backend by cause, the most important first.
 
-    The diagnoses are those of a backend by the rule of a cause, and the names its own ones of arguments.
+    The diagnoses and the probes are those of a backend by the rule of a cause, and the names its own ones of
+    arguments.
     """
     judged = by_backend(verdicts)
     found: list[Finding] = []
@@ -101,7 +103,8 @@ def findings(
             diagnosis = by_rule.get(cause.rule) if cause in diagnosed else None
             described = replace(cause, seed=seed, diagnosis=diagnosis, names=(names or {}).get(backend, ""))
             outputs = right_outputs(cause.failures, cause.common, judged.get(backend, []))
-            named = _with_rule_of_bug(replace(described, right=outputs))
+            probed = (probes or {}).get(backend, {}).get(cause.rule, "") if cause in diagnosed[:1] else ""
+            named = _with_rule_of_bug(replace(described, right=outputs, probed=probed))
             found.append(named.with_variant_first())
     return found
 

@@ -113,6 +113,7 @@ class Finding:
     names: str = ""  # the backend's own names of arguments, as in `Subject.names`
     #: The diagnosis of the cause, if it is one of the first of its backend and is about values.
     diagnosis: Diagnosis | None = None
+    probed: str = ""  # what calls with other sizes show of the first cause
     #: If only gradients are wrong: traits of all failures, and how many calls with them are right.
     right: tuple[tuple[str, ...], int] = ((), 0)
 

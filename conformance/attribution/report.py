@@ -54,7 +54,8 @@ class Report:
     JUnit lists unsupported cases if `unsupported` says so.
 
     `pages` is the first page of the folder of pages that was written for the same run. `diagnoses` are those
-    of the causes of a backend, by its name and the rule of the cause. `seconds` is the time of the whole run.
+    of the causes of a backend, by its name and the rule of the cause, and so are `probes`. `seconds` is the
+    time of the whole run.
     """
 
     results: Results
@@ -64,6 +65,7 @@ class Report:
     diagnoses: Mapping[str, Mapping[str, Diagnosis]] = field(default_factory=dict)
     unsupported: bool = False
     seconds: float = 0.0
+    probes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @cached_property
     def reported(self) -> Results:
@@ -118,8 +120,8 @@ class Report:
     def findings(self) -> list[Finding]:
         """The causes of the new failures of each backend, the most important first."""
         names = {subject.name: subject.names for subject in self.results.subjects}
-        verdicts, diagnoses = self.results.verdicts, self.diagnoses
-        return findings(self.failures.new, verdicts, seed=self.seed, diagnoses=diagnoses, names=names)
+        known = self.diagnoses, self.probes
+        return findings(self.failures.new, self.results.verdicts, *known, seed=self.seed, names=names)
 
     @cached_property
     def accepted_findings(self) -> list[Finding]:

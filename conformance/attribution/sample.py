@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from attnspec.conformance.attribution.causes import diagnosed_causes, findings
-from attnspec.conformance.traits import REFUSED, RELATED
+from attnspec.conformance.traits import GRADIENT, NOTHING, REFUSED, RELATED, SPECIAL, VIEWED
 from attnspec.conformance.verdict import Verdict
 from attnspec.dtypes import DTYPES
 
@@ -16,6 +16,9 @@ _MOST_OF_RULE = 6
 FEWEST_CASES = 10
 #: With fewer cases in the widest dtype, the cases of all dtypes are used.
 _FEWEST_OF_DTYPE = 20
+
+#: What random numbers and arrays in rows do not show.
+_NOT_PROBED = {GRADIENT, NOTHING, REFUSED, RELATED, SPECIAL, VIEWED}
 
 
 def cases_to_diagnose(
@@ -54,6 +57,21 @@ def cases_to_diagnose(
             names = dict.fromkeys((verdict.case, verdict.group) for verdict in some)
             chosen += [name for name in names if name not in own]
         yield cause.rule, chosen
+
+
+def cases_to_probe(verdicts: Sequence[Verdict]) -> tuple[str, list[tuple[str, str]]]:
+    """Return the rule of the first cause, and its first and its largest call with wrong values."""
+    causes = diagnosed_causes(findings([verdict for verdict in verdicts if verdict.bad], verdicts))
+    if not causes or causes[0].kind:
+        return "", []
+    calls = [
+        verdict
+        for verdict in causes[0].failures
+        if verdict.difference is not None and verdict.difference.kind in ("value", "pattern")
+        if verdict.case and not _NOT_PROBED.intersection(verdict.traits)
+    ]
+    chosen = [*calls[:1], *sorted(calls, key=lambda verdict: -verdict.numbers)[:1]]
+    return causes[0].rule, [*dict.fromkeys((verdict.case, verdict.group) for verdict in chosen)]
 
 
 def _widest(verdicts: Sequence[Verdict]) -> Sequence[Verdict]:

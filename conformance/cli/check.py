@@ -85,7 +85,9 @@ def judge_all(
     )
     pages = html / "index.html" if html and runs.results.subjects else None
     seconds = time.monotonic() - started
-    report = Report(runs.results, known, require or VALUES, pages, runs.diagnoses, junit_unsupported, seconds)
+    report = Report(
+        runs.results, known, require or VALUES, pages, runs.diagnoses, junit_unsupported, seconds, runs.probes
+    )
     try:
         click.echo(screen(report, color=wants_color(), every=every), nl=False)
     finally:  # the pipe that standard output goes to may be closed

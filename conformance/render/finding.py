@@ -132,6 +132,8 @@ def cause_lines(finding: Finding) -> Iterator[str]:
     for common in (finding.common, *finding.further):
         yield from _common_line(common)
     yield from _single_line(finding)
+    if finding.probed:
+        yield finding.probed
     yield from _start_lines(finding)
     yield from _limit_line(finding)
     yield from _result_lines(finding)

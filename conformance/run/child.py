@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from attnspec import OPERATIONS, SpecError
+from attnspec import OPERATIONS, Case, SpecError
 from attnspec.backends import Backend, BackendError, load
 from attnspec.backends.attention_of_form import attention_of_form
 from attnspec.backends.constraints import ANY, SERIAL, Constraints
@@ -121,6 +121,14 @@ class Child:
         found = [case for case in (self._find(*each) for each in cases) if not isinstance(case, SizedCase)]
         diagnosis = diagnose_run(self.backend, found, inf if seconds is None else seconds)
         self.answer("diagnosis", asdict(diagnosis) if diagnosis else None)
+
+    def probe(self, cases: list[list[str]], seconds: float) -> None:
+        """Say on which sizes it depends whether calls like some cases fail; empty if none shows it."""
+        from attnspec.conformance.attribution.probes import probe_case
+
+        found = [case for case in (self._find(*each) for each in cases) if isinstance(case, Case)]
+        said = (probe_case(self.backend, case, seconds / len(found)) for case in found)
+        self.answer("probe", next(filter(None, said), ""))
 
     def search(self, number: int, folder: str) -> None:
         """Search for a failing call, and store it in a folder."""

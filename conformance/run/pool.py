@@ -125,6 +125,12 @@ class Pool:
             return self._idle().diagnose(cases, seconds)
         return None
 
+    def probe(self, cases: Iterable[tuple[str, str]], seconds: float) -> str:
+        """Say on which sizes it depends whether calls like some cases fail; empty if that is not found."""
+        with suppress(BackendError, Ended):
+            return self._idle().probe(cases, seconds)
+        return ""
+
     def stop(self) -> None:
         """End all processes."""
         with self._lock:

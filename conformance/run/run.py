@@ -20,7 +20,7 @@ from attnspec import __version__
 from attnspec.conformance.attribution.exceptions import never_returns
 from attnspec.conformance.attribution.finding import Diagnosis
 from attnspec.conformance.attribution.precision import is_slight
-from attnspec.conformance.attribution.sample import FEWEST_CASES, cases_to_diagnose
+from attnspec.conformance.attribution.sample import FEWEST_CASES, cases_to_diagnose, cases_to_probe
 from attnspec.conformance.outside import plain
 from attnspec.conformance.results import Footer, Header, Results, Run, Subject, gather, line
 from attnspec.conformance.run.events import Event, events
@@ -87,6 +87,8 @@ class Progress:
 
 #: The seconds of a process in which all entries are compared with a cause, if this is not asked for.
 DIAGNOSIS_SECONDS = 1.0
+#: The time of probes in seconds, without and with `explain`.
+PROBE_SECONDS = (1.0, 20.0)
 
 
 class Interrupted(BaseException):
@@ -103,6 +105,7 @@ class Runs:
 
     results: Results
     diagnoses: Mapping[str, Mapping[str, Diagnosis]]  # by backend and by the rule of the cause
+    probes: Mapping[str, Mapping[str, str]]  # what probes show, by the same
     signal: int = 0  # the signal that ended the run early, or 0
     #: The reason if the file of results is incomplete. Empty if it is complete.
     problem: str = ""
@@ -130,6 +133,7 @@ def run_all(
     known = tuple(known)
     runs: list[Run] = []
     diagnoses: dict[str, Mapping[str, Diagnosis]] = {}
+    probes: dict[str, Mapping[str, str]] = {}
     number = 0
     lines = Lines(path)
     try:
@@ -143,13 +147,14 @@ def run_all(
                         pool, run.verdicts, fails, None if explain else DIAGNOSIS_SECONDS
                     ):
                         diagnoses[name] = of_causes
+                    probes[name] = _probe(pool, run.verdicts, fails, of_causes, explain=explain)
     except Interrupted as interrupted:
         number = interrupted.signal
     finally:
         for event in _not_reached(known, selection, runs):
             lines.write(event)
         lines.close()
-    return Runs(gather(runs), diagnoses, number, lines.problem)
+    return Runs(gather(runs), diagnoses, probes, number, lines.problem)
 
 
 def _diagnose(
@@ -166,6 +171,22 @@ def _diagnose(
     samples = cases_to_diagnose(telling, many=seconds is None)
     diagnoses = {rule: pool.diagnose(cases, seconds) for rule, cases in samples}
     return {rule: diagnosis for rule, diagnosis in diagnoses.items() if diagnosis}
+
+
+def _probe(
+    pool: Pool,
+    verdicts: Sequence[Verdict],
+    fails: Callable[[Verdict], bool],
+    diagnoses: Mapping[str, Diagnosis],
+    *,
+    explain: bool,
+) -> dict[str, str]:
+    """Probe the first cause, with its rule, unless a diagnosis explains it."""
+    telling = [verdict for verdict in verdicts if not verdict.bad or fails(verdict)]
+    rule, cases = cases_to_probe(telling)
+    if not cases or (rule in diagnoses and diagnoses[rule].failing > 1 and not diagnoses[rule].path):
+        return {}
+    return {rule: pool.probe(cases, PROBE_SECONDS[explain])}
 
 
 @dataclass

@@ -182,6 +182,12 @@ class Worker:
         kind, thing = self._receive(DIAGNOSIS_LIMIT)
         return Diagnosis.from_json(thing) if kind == "diagnosis" and thing else None
 
+    def probe(self, cases: Iterable[tuple[str, str]], seconds: float) -> str:
+        """Request on which sizes it depends whether calls like some cases fail; empty if none shows it."""
+        self._send("probe", cases=list(cases), seconds=seconds)
+        kind, thing = self._receive(DIAGNOSIS_LIMIT)
+        return str(thing) if kind == "probe" else ""
+
     def search(self, number: int, folder: Path) -> tuple[Verdict | None, list[str]]:
         """Request a search; return the verdict on a wrong call that was found, and the call in words."""
         self._send("search", number=number, folder=str(folder))
