@@ -55,7 +55,9 @@ def test_an_example_in_python_conforms(name):
     found = verdicts(described(name), FORMS[name])
     assert {one.status for one in found} - {"unsupported"} == {"pass"}
     assert sum(one.status == "pass" for one in found) > 40
-    run = attnspec("check", EXAMPLES / name, "-k", f"{FORMS[name]}1", "--dtype", "float32", status=0)
+    run = attnspec(
+        "check", EXAMPLES / name, "-k", f"{FORMS[name]}1", "--dtype", "float32", "--table", status=0
+    )
     assert f"{FORMS[name]}1" in run.stdout
 
 
