@@ -54,6 +54,11 @@ def by_entry(option: str) -> str:
     return f"{option} by entry"
 
 
+def of_dtype(name: str, dtype: str) -> str:
+    """Return the trait of calls in which an argument holds integers of a dtype that few callers use."""
+    return f"{name} of {dtype}"
+
+
 def repeated(option: str, what: str) -> str:
     """Return the trait of calls in which an array of pairs has an axis of 1 for several of something."""
     return f"{option}{_OF_ONE}{what}"

@@ -8,12 +8,13 @@ from made_verdicts import PORTABLE, changed, error, fail, found, ok, refused, ta
 from reported import FAIL, FILLS, RESULTS
 
 from attnspec import find_case
-from attnspec.conformance import traits
+from attnspec.conformance import find, traits
 from attnspec.conformance.attribution.diagnosis import diagnose
 from attnspec.conformance.attribution.finding import Common, Diagnosis, Finding, Twin, VariantCount
 from attnspec.conformance.attribution.levels import count_by_rule
 from attnspec.conformance.attribution.report import Report
 from attnspec.conformance.judge.failure import own_place
+from attnspec.conformance.judge.traits import traits_of_call
 from attnspec.conformance.render.finding import cause_lines, diagnosis_text, finding_text, trait_text
 from attnspec.conformance.render.screen import screen
 from attnspec.conformance.results import Header, Results, Subject
@@ -73,6 +74,20 @@ def test_words_for_traits_and_keys_for_limits():
     assert line not in [*cause_lines(finding)], "the function takes most of these calls"
     (finding,) = found("9 HEAD-1 (shared heads); ok 20")
     assert line not in [*cause_lines(finding)]
+
+
+def test_dtypes_of_integers_that_few_callers_use_are_named():
+    found = traits_of_call(find("errors-many-positions-in-pages-1-float32"))
+    assert {"block_table of uint8", "key_lengths of uint8"} <= found
+    assert not any("codes" in trait for trait in traits_of_call(find_case("quantization-int8")))
+    verdict = replace(FAIL, traits=tuple(found))
+    said = "`block_table` and `key_lengths` are of uint8"
+    assert said in [*cause_lines(Finding("ERR-1", (verdict,)))]
+    assert said not in [*cause_lines(Finding("ERR-1", (FAIL,)))]
+    common = Common(("block_table of uint8",), 3, 3, 0, 90)
+    lines = [*cause_lines(Finding("ERR-1", (verdict,), common))]
+    assert "fails: 3 of 3 calls with a `block_table` of uint8, 0 of 90 others" in lines
+    assert "`key_lengths` is of uint8" in lines
 
 
 @pytest.mark.parametrize(("expected", "said"), [("float64", True), ("float32 or float64", False)])

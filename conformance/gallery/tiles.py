@@ -23,6 +23,25 @@ def _remainder_of_keys(size: int) -> Named:
     return f"keys_after_tiles_of_{size}_dropped", text, allowed
 
 
+def _clamped_tile(size: int) -> Named:
+    def attend(call: Attention) -> Any:
+        more = -call.keys % size
+        if call.keys <= size or not more:
+            return base.attend(call)
+        read = np.where(np.arange(call.keys) < call.keys - size + more, 0, -more) + np.arange(call.keys)
+        rows = {name: getattr(call, name)[..., read, :] for name in ("key", "value")}
+
+        def columns(array: Array) -> Array:
+            return array if array.ndim == 0 or array.shape[-1] == 1 else array[..., read]
+
+        return base.attend(alter(call.but(**rows), mask=columns, bias=columns, dropout_mask=columns))
+
+    text = (
+        f"Clamp the start of the last tile of {size} keys so that it is whole, and number its keys as if not."
+    )
+    return f"last_tile_of_{size}_keys_clamped", text, attend
+
+
 def _one_tile_of_keys(size: int) -> Named:
     def allowed(call: Attention) -> Any:
         return base.allowed_pairs(call) & (call.j < size)
@@ -93,6 +112,7 @@ def _depth(size: int) -> Named:
 
 
 REMAINDERS = family(_remainder_of_keys, "allowed_pairs", "SOFT-3", "G", *_SIZES)
+CLAMPED = family(_clamped_tile, "attend", "SOFT-3", "G", *_SIZES)
 ONE_TILE = family(_one_tile_of_keys, "allowed_pairs", "SOFT-3", "G", 16, 32, 128)
 QUERIES = family(_remainder_of_queries, "weighted_sum", "SOFT-3", "G", 8, 32)
 PADDINGS = family(_padding, "attend", "SOFT-3", "G", *_SIZES)

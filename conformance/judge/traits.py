@@ -41,6 +41,7 @@ from attnspec.conformance.traits import (
     WHOLE_PAGES,
     by_entry,
     negative,
+    of_dtype,
     repeated,
     repeated_inside,
     zero,
@@ -107,7 +108,7 @@ def numbers(calls: Iterable[Case]) -> int:
 def traits_of_call(case: Case) -> set[str]:
     """Return the traits of a call, without an order."""
     operation = OPERATIONS[case.operation]
-    found = options(case)
+    found = options(case) | _dtypes(case)
     if case.must_raise:
         return found | {REFUSED}
     if any(is_real(x) and not _is_plain(name, x) for name, x in case.arguments.items()):
@@ -119,6 +120,17 @@ def traits_of_call(case: Case) -> set[str]:
         return found | _attention_traits(case.arguments)
     reduces = OPERATIONS[primal(case.operation)].reduces == "attention"
     return found | _form_traits(case) if reduces else found
+
+
+def _dtypes(case: Case) -> set[str]:
+    """Return the dtypes of integers that are not codes, other than the two that most callers use."""
+    declared = OPERATIONS[case.operation].arguments
+    return {
+        of_dtype(name, x.dtype.name)
+        for name, x in case.arguments.items()
+        if isinstance(x, np.ndarray) and x.dtype.kind in "iu" and x.dtype.name not in ("int32", "int64")
+        if name in declared and "data" not in declared[name].role
+    }
 
 
 def options(case: Case) -> set[str]:

@@ -32,6 +32,8 @@ _KINDS = {
     "repeated": "not repeatable: failing calls were repeated, and some of them had another result",
     "earlier": "depends on earlier calls: a call that failed passes as the first call of a process",
 }
+#: The dtypes of integers that are named where an argument has them.
+_INTEGERS = ("int8", "int16", "uint8", "uint16", "uint32", "uint64")
 #: What calls have in common, in words. An option has its own name.
 TRAITS = {
     traits.NO_SCALE: "without a scale",
@@ -134,6 +136,7 @@ def cause_lines(finding: Finding) -> Iterator[str]:
     yield from _single_line(finding)
     if finding.probed:
         yield finding.probed
+    yield from _dtype_line({*finding.verdict.traits}.difference(finding.common.traits))
     yield from _start_lines(finding)
     yield from _limit_line(finding)
     yield from _result_lines(finding)
@@ -151,6 +154,17 @@ def _single_line(finding: Finding) -> Iterator[str]:
     given = " and ".join(map(trait_text, options)) or "without options"
     queries, keys = verdict.sizes[3:5]
     yield f"fails: one call {given}, of {queries} queries and {keys} keys"
+
+
+def _dtype_line(found: Iterable[str]) -> Iterator[str]:
+    """Name the arguments of a call that hold integers of another dtype than int32 and int64."""
+    pairs = [trait.rpartition(" of ") for trait in sorted(found)]
+    names: dict[str, list[str]] = {}
+    for name, _, dtype in pairs:
+        if name and dtype in _INTEGERS:
+            names.setdefault(dtype, []).append(f"`{name}`")
+    for dtype, own in names.items():
+        yield f"{' and '.join(own)} {'is' if len(own) == 1 else 'are'} of {dtype}"
 
 
 def _start_lines(finding: Finding) -> Iterator[str]:
@@ -291,6 +305,9 @@ def trait_text(trait: str) -> str:
         traits.zero(option): f"with `{option}` of 0",
         traits.by_entry(option): f"with `{option}` that differ between batch entries",
     }
+    argument, _, dtype = trait.rpartition(" of ")
+    if argument and dtype in _INTEGERS:
+        return f"with a `{argument}` of {dtype}"
     name, multiple, unit = trait.partition(traits.NOT_A_MULTIPLE)
     if multiple:
         return f"with a number of {name} that is no multiple of {unit}"
