@@ -264,7 +264,7 @@ def test_keys_that_are_there_are_kept_and_the_rest_is_inferred(name, keys, expec
         ("of_a_depth_that_nobody_tries", "must be 20, got 4; if it takes other arrays, name their"),
         (
             "with_what_nobody_has",
-            "got workspace; name the argument that it is in attnspec.toml, as in names = { ARGUMENT",
+            "got workspace; judge a wrapper with the arguments of attention, which calls it (spec/calls.md)",
         ),
         ("absent", "expected conventions to have absent, got no such attribute"),
     ],

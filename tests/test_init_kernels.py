@@ -201,6 +201,23 @@ def test_a_table_of_relative_biases_has_the_recipe():
         infer_configuration("./kernels.py:kernel")
 
 
+OF_INT8 = """
+from attnspec.reference import function
+
+
+def quantized_attention(query, key_codes, value_codes, *, key_scales=None, value_scales=None):
+    scales = {"key_scales": key_scales, "value_scales": value_scales}
+    return function("quantized_attention")(query, key_codes, value_codes, **scales, dtype=query.dtype)
+"""
+
+
+def test_a_function_without_an_argument_for_the_encoding_has_int8_written():
+    Path("kernels.py").write_text(OF_INT8)
+    assert 'encoding = "int8"  # it has no other' in init("quantized_attention")
+    found = check(load("."), rules=["QUANT-1"], dtypes=["float32"], quick=True).report.results.verdicts
+    assert not [x for x in found if "encoding" in x.reason]
+
+
 OF_DROPOUT = """
 import numpy as np
 from attnspec.reference import attention as exact

@@ -219,7 +219,7 @@ class _Calls:
         kinds = known.choices("scales", ("", *shapes))
         orders = known.choices("shapes", tuple(shapes_to_try(self.form)))
         alone = "encoding" in self.form.arguments and "encoding" not in names
-        encodings = known.choices("encoding", ("", *ENCODINGS) if alone else ("",))
+        encodings = known.choices("encoding", ("int8", *ENCODINGS) if alone else ("",))
         codes = known.choices("codes", ("", FLOAT8))
         whole = "query_block" in names or "query_block" not in self.form.arguments
         lists = known.choices("lists", ("",) if whole else tuple(reversed([*LISTS])))
@@ -272,7 +272,8 @@ class _Calls:
                 limits["heads"] = "equal"
                 why["heads"] = "with two key heads for four query heads it read past the end of an array"
         if convention.encoding and "encoding" in call:
-            why["encoding"] = "with codes of int8 it did not compute attention"
+            other = "with codes of int8 it did not compute attention"
+            why["encoding"] = "it has no other" if convention.encoding == "int8" else other
         if convention.codes:
             why["codes"] = "it takes codes as numbers of this dtype, not as integers"
         if convention.shapes:
