@@ -81,19 +81,23 @@ def test_nothing_is_said_where_all_probes_are_alike(kernel):
     assert probe_case(describe(kernel), find(f"{LONG}-float32"), 20.0) == ""
 
 
-def probed(*wrong, sizes=range(1, 20)):
-    return [Probe({"queries": 1, "keys": size, "hidden": 0}, size in wrong) for size in sizes]
+def described(*wrong, sizes=range(1, 20), windows=()):
+    found = [Probe({"queries": 1, "keys": size, "hidden": 0}, size in wrong) for size in sizes]
+    return probes.describe([*found, *windows], found)
 
 
 def test_a_condition_is_said_of_probes_on_both_its_sides():
-    assert "more than 7 keys fail" in probes.describe(probed(*range(8, 20)))
+    assert "more than 7 keys fail" in described(*range(8, 20))
     # With no probe of 8 keys, nothing is known of the bound.
-    said = probes.describe(probed(*range(9, 20), sizes=[*range(1, 8), *range(9, 20)]))
+    said = described(*range(9, 20), sizes=[*range(1, 8), *range(9, 20)])
     assert said == "probed: with other numbers of keys, 7 from 1 to 7 pass, 11 from 9 to 19 fail"
-    assert probes.describe(probed(3, 4, 5)) == (
+    assert described(3, 4, 5) == (
         "probed: with other numbers of keys, 1, 2 pass, 3 from 3 to 5 fail, 14 from 6 to 19 pass"
     )
-    assert probes.describe(probed(3, 4)) == ""
+    assert described(3, 4) == ""
+    # A condition on sizes that other windows do not meet is one of the window of the call.
+    other = [Probe({"queries": 1, "keys": 12, "hidden": 0}, wrong=False)]
+    assert "of 19 calls like it with other sizes, exactly the 12" in described(*range(8, 20), windows=other)
 
 
 def test_the_report_says_what_probes_show():

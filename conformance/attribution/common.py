@@ -26,6 +26,9 @@ _SOME = 0.15
 _USUALS = tuple((trait,) for trait in traits.USUAL)
 #: That all failing calls have a usual trait is no chance if it has a smaller probability than this.
 _CHANCE = 0.05
+#: Properties that the sizes and the numbers of calls happen to have, and how many are taken to be tried.
+_ACCIDENTAL = {traits.WHOLE_PAGES, traits.RISING, traits.RISING_32, traits.RISING_64, *traits.TILES}
+_TRIED = 10
 #: The chance that failing calls have traits in common, above which these are not named.
 _LIKELY = 0.3
 #: Calls with the traits must fail at least this many times as often as other calls.
@@ -111,7 +114,8 @@ def with_lacked(common: Common, failing: Sequence[Verdict], passing: Sequence[Ve
     having = Counter(trait for verdict in passing for trait in _named(verdict))
     lacked = {*having}.difference(*map(_named, failing))
     trait = max(sorted(lacked), key=lambda trait: having[trait], default="")
-    by_chance = (1 - having[trait] / common.judged) ** common.failing >= _CHANCE
+    # One of so many traits is lacked by chance.
+    by_chance = len(having) * (1 - having[trait] / common.judged) ** common.failing >= _CHANCE
     return common if by_chance else replace(common, lacked=(trait, having[trait]))
 
 
@@ -177,7 +181,9 @@ def if_evident(common: Common) -> Common:
     """
     ways = comb(common.judged, common.failing) * comb(common.of_others, common.others)
     every = comb(common.judged + common.of_others, common.failing + common.others)
-    return if_significant(common) if ways < _CHANCE * every else Common()
+    # Of many properties of sizes and of numbers, one fits by chance.
+    number = 1 if _ACCIDENTAL.isdisjoint(common.traits) else _TRIED
+    return if_significant(common) if number * ways < _CHANCE * every else Common()
 
 
 def clarity(common: Common) -> float:

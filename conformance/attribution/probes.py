@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby, product
-from math import inf
 from time import monotonic, process_time
 from typing import Any
 
@@ -72,7 +71,8 @@ def probe_case(backend: Backend, case: Case, seconds: float = 1.0) -> str:
     if case.arguments.get("window", (None,))[0] is not None:
         for left in _BOUNDS:
             probe(*own, left)
-    return describe([x for x in made.values() if x is not None])
+    probes = [(place, x) for place, x in made.items() if x is not None]
+    return describe([x for _, x in probes], [x for (*_, left), x in probes if left is None])
 
 
 @dataclass
@@ -94,21 +94,20 @@ class _Clock:
 
 def _axes(backend: Backend, case: Case, own: tuple[int, int]) -> Iterator[Callable[[int], tuple[int, int]]]:
     """Yield what is varied: keys, queries, or both together where their numbers are, or must be, equal."""
-    queries, keys = own
     alone = not fits(backend.constraints, _resized(backend, case, 2, 3, None))
-    if queries == keys or not alone:
+    if own[0] == own[1] or not alone:
         yield lambda size: (size, size)
     if alone:
-        yield lambda size: (queries, size)
-        yield lambda size: (size, keys)
+        yield lambda size: (own[0], size)
+        yield lambda size: (size, own[1])
 
 
 def _probe_axis(
     at: Callable[[int], tuple[int, int]], own: tuple[int, int], probe: Callable[..., Probe | None]
 ) -> None:
     """Probe sizes, and then those between the last that passes and the first that fails."""
-    sizes = (*(size for size in own if at(size) == own), *_SIZES)
-    found = {size: result for size in sizes if (result := probe(*at(size))) is not None}
+    first = (size for size in own if at(size) == own)
+    found = {size: result for size in (*first, *_SIZES) if (result := probe(*at(size))) is not None}
     wrong = [size for size, result in found.items() if result.wrong]
     high = min(wrong, default=0)
     low = max((size for size in found if size < high), default=high)
@@ -169,7 +168,7 @@ def _probe(backend: Backend, arguments: dict[str, Any], clock: _Clock, form: str
         wide = {name: x.astype(np.float64) if is_real(x) else x for name, x in aligned.items()}
         right = functions()["attention"](**wide)
         off = np.abs(got.reshape(right.shape).astype(np.float64) - right).max(axis=-1, initial=0)
-        place = np.unravel_index(int(np.where(np.isnan(off), inf, off).argmax()), off.shape)
+        place = np.unravel_index(int(np.where(np.isnan(off), np.inf, off).argmax()), off.shape)
         outputs, places = {"output": got.reshape(right.shape)}, [tuple(map(int, place))]
         result, _ = compare_with_exact(backend, aligned, outputs, str(query.dtype), places)
         masks = {name: x for name, x in aligned.items() if name in MASKING}
@@ -186,17 +185,15 @@ def _probe(backend: Backend, arguments: dict[str, Any], clock: _Clock, form: str
     return Probe(sizes, isinstance(result, Difference))
 
 
-def describe(probes: Sequence[Probe]) -> str:
-    """Describe the condition that exactly the failing probes meet, or list their sizes."""
-    number = sum(probe.wrong for probe in probes)
-    if not len(probes) - _FEWEST >= number >= _FEWEST:
-        return ""
-    for text, holds in _conditions(probes):
-        if all(holds(probe.sizes) == probe.wrong for probe in probes):
-            return (
-                f"probed: of {len(probes)} calls like it with other sizes, exactly the {number} {text} fail"
-            )
-    return f"probed: {_listed(probes)}"
+def describe(probes: Sequence[Probe], sized: Sequence[Probe]) -> str:
+    """Describe the condition that exactly the failing probes meet, or those of one window, or list these."""
+    telling = [x for x in (probes, sized) if _FEWEST <= sum(y.wrong for y in x) <= len(x) - _FEWEST]
+    for some in telling:
+        for text, holds in _conditions(some):
+            if all(holds(probe.sizes) == probe.wrong for probe in some):
+                number, like = sum(probe.wrong for probe in some), "calls like it with other sizes"
+                return f"probed: of {len(some)} {like}, exactly the {number} {text} fail"
+    return f"probed: {_listed(sized)}" if sized in telling else ""
 
 
 def _conditions(probes: Sequence[Probe]) -> Iterator[tuple[str, Callable[[Mapping[str, int]], bool]]]:
@@ -204,8 +201,7 @@ def _conditions(probes: Sequence[Probe]) -> Iterator[tuple[str, Callable[[Mappin
     yield "with L != S", lambda x: x["queries"] != x["keys"]
     yield "with L < S", lambda x: x["queries"] < x["keys"]
     yield "with L > S", lambda x: x["queries"] > x["keys"]
-    equal = all(probe.sizes["queries"] == probe.sizes["keys"] for probe in probes)
-    words = {"keys": "queries and keys"} if equal else {"keys": "keys", "queries": "queries"}
+    words = _words(probes)
     for name in (name for name in ("hidden", "before", *words) if name in probes[0].sizes):
         first = _first_wrong(probes, name)
         text = {
@@ -231,17 +227,23 @@ def _first_wrong(probes: Sequence[Probe], name: str) -> int:
     return min(wrong) if min(wrong) - 1 in right else max(wrong | right) + 1
 
 
+def _words(probes: Sequence[Probe]) -> dict[str, str]:
+    """Return the words for the sizes that were varied."""
+    apart = any(probe.sizes["queries"] != probe.sizes["keys"] for probe in probes)
+    return {name: name for name in ("keys", "queries")} if apart else {"keys": "queries and keys"}
+
+
 def _listed(probes: Sequence[Probe]) -> str:
     """List the numbers with which some call fails, and those with which none does."""
-    name = max(("keys", "queries"), key=lambda name: len({probe.sizes[name] for probe in probes}))
+    name = max(words := _words(probes), key=lambda name: len({probe.sizes[name] for probe in probes}))
     wrong = {probe.sizes[name] for probe in probes if probe.wrong}
     right = {probe.sizes[name] for probe in probes if not probe.wrong}
     runs = [[*run] for _, run in groupby(sorted(wrong | right), wrong.__contains__)]
     if len(runs) > _MOST:
-        return f"some call fails with {len(wrong)} of {len(wrong | right)} numbers of {name}"
+        return f"some call fails with {len(wrong)} of {len(wrong | right)} numbers of {words[name]}"
     said = (
         f"{', '.join(map(str, run)) if run[:3] == run[:2] else f'{len(run)} from {run[0]} to {run[-1]}'} "
         f"{'fail' if run[0] in wrong else 'pass'}"
         for run in runs
     )
-    return f"with other numbers of {name}, {', '.join(said)}"
+    return f"with other numbers of {words[name]}, {', '.join(said)}"
