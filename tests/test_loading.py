@@ -40,6 +40,8 @@ class Cache:
     def run(self, query, key, value):
         return query
 
+    forward = run
+
 
 class Layer:
     def __init__(self, scale=None):
@@ -144,7 +146,7 @@ def test_two_files_of_one_name_are_two_modules(folder):
         ("mine_to_load:of_odd_names", 'query = "a"\nkey = "b"\nvalue = "c"'),
         ("mine_to_load:half_named", 'key = "K"\nvalue = "V"'),
         ("mine_to_load:Layer", "got the class Layer; create an instance, layer = Layer(...), and name it:"),
-        ("mine_to_load:Cache", "its instances cannot be called (methods: plan, run); judge a function that"),
+        ("mine_to_load:Cache", "instances cannot be called (methods: forward, plan, run); judge a function"),
         (
             "mine_to_load:Layer.forward",
             "give self a default, or name the arguments that they are under [backend.names]",

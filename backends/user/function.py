@@ -203,7 +203,7 @@ def as_function(name: str, target: Any) -> Callable[..., Any]:
     if inspect.isclass(target):
         instance, methods = target.__name__.lower(), dict(inspect.getmembers(target, inspect.isfunction))
         advice = f"create an instance, {instance} = {target.__name__}(...), and name it: :{instance}"
-        if not any({"__call__", "forward"} & vars(base).keys() for base in target.__mro__):
+        if not any("__call__" in vars(base) for base in target.__mro__):
             public = ", ".join(x for x in methods if not x.startswith("_")) or "none"
             advice = (
                 f"its instances cannot be called (methods: {public}); judge a function that makes one in "
