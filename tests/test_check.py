@@ -43,6 +43,11 @@ def check(monkeypatch):
             def __exit__(self, *_):
                 pass
 
+            def probe(self, cases, seconds):
+                assert list(cases)
+                assert seconds
+                return ""
+
             def diagnose(self, cases, seconds):
                 assert list(cases)
                 twin = Twin(("fills_with_a_number" if seconds else "fills_always",), "It fills.", "MASK-5")
