@@ -35,6 +35,8 @@ Code = Literal[
     "not refused",  # a call returned that must raise
     "argument not named",  # the error names no argument at fault
     "argument changed",  # the call changed an argument
+    "argument changed, values right",
+    "argument changed, values wrong",
     "misprint",  # a printed figure disagrees
     "no result",  # what was returned is no result
     "relation",  # a relation between calls does not hold
@@ -55,9 +57,6 @@ NO_GRADIENT = "computes no gradient"
 
 #: How the reason begins of a call that an implementation declines by this exception.
 DECLINES = "NotImplementedError"
-
-#: How the reason of a call ends that changes an argument and returns right values, or wrong ones.
-RIGHT, WRONG = "; its values are right", "; its values are wrong too"
 
 #: How the reason of a verdict on a case begins that the limits of a run did not allow.
 LEFT_OUT = "left out:"

@@ -25,7 +25,7 @@ def backend_of(own):
 def test_each_result_is_asked_for_alone_and_none_is():
     seen = {name: set() for name in ASKING}
 
-    def watching(operation):
+    def watcher_of(operation):
         @wraps(functions()[operation])
         def watch(*_, **options):
             seen[operation].add(frozenset(name for name in ASKING[operation] if options.get(name) is True))
@@ -33,7 +33,7 @@ def test_each_result_is_asked_for_alone_and_none_is():
 
         return watch
 
-    backend = backend_of({name: watching(name) for name in ASKING})
+    backend = backend_of({name: watcher_of(name) for name in ASKING})
     for item in whole_suite():
         if item.operation in ASKING and not item.refusal:
             judge(backend, item)
@@ -41,7 +41,7 @@ def test_each_result_is_asked_for_alone_and_none_is():
     assert {name: subsets - seen[name] for name, subsets in wanted.items() if subsets - seen[name]} == {}
 
 
-def wrong_without(operation, flag):
+def wrong_backend(operation, flag):
     """A backend whose output is wrong in calls that do not ask for a result."""
     run = functions()[operation]
 
@@ -62,6 +62,6 @@ def wrong_without(operation, flag):
 )
 def test_an_output_that_is_wrong_without_another_result_is_seen(operation, flag, rule):
     (group,) = (group for group in groups_of("notation") if group.name == f"fewer results: {operation}")
-    verdicts = [judge(wrong_without(operation, flag), item) for item in group.items()]
+    verdicts = [judge(wrong_backend(operation, flag), item) for item in group.items()]
     assert [verdict.status for verdict in verdicts].count("fail") > len(verdicts) / 2
     assert {verdict.rule for verdict in verdicts if verdict.status == "fail"} == {rule}

@@ -18,7 +18,7 @@ from attnspec.conformance.judge.traits import traits_of_call
 from attnspec.conformance.render.finding import cause_lines, diagnosis_text, finding_text, trait_text
 from attnspec.conformance.render.screen import screen
 from attnspec.conformance.results import Header, Results, Subject
-from attnspec.conformance.verdict import RIGHT, WRONG, Difference
+from attnspec.conformance.verdict import Difference
 
 
 # A row has verdicts, and the lines about the first cause.
@@ -46,8 +46,8 @@ def test_one_call_says_that_an_argument_is_ignored_only_if_a_part_of_it_would_no
 
 def test_the_values_of_calls_that_change_an_input_are_counted():
     """Beside a call without elements, which is no good example."""
-    said = [*[RIGHT] * 3, *[WRONG] * 2, ""]
-    calls = [replace(verdict, reason=x, numbers=9) for verdict, x in zip(changed(6), said, strict=True)]
+    codes = [f"argument changed{x}" for x in (*[", values right"] * 3, *[", values wrong"] * 2, "")]
+    calls = [replace(verdict, code=x, numbers=9) for verdict, x in zip(changed(6), codes, strict=True)]
     (finding,) = found([replace(calls[0], case="empty", traits=(traits.NOTHING,), numbers=0), *calls], ok(9))
     assert "the values are right in 4 of 6 calls that change an argument" in [*cause_lines(finding)]
     assert finding.verdict.case != "empty"

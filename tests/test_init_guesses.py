@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from tests_support import command
 
-from attnspec.backends import load
+from attnspec.backends import BackendError, load
+from attnspec.backends.user.inference import infer_configuration
 from attnspec.conformance import check
 
 pytestmark = pytest.mark.usefixtures("here_beside_tests")
@@ -177,3 +178,34 @@ def test_names_of_latent_caches_are_known():
     assert 'shapes = { key_weight = "Hq, D, Dc" }' in text
     assert "one_query = true" in text
     assert "guesses" not in text
+
+
+def test_a_table_of_relative_biases_has_the_recipe():
+    Path("of_t5.py").write_text("def kernel(query, key, value, relative_bias):\n    return 1 / 0\n")
+    with pytest.raises(BackendError, match=r"if relative_bias has a bias for each bucket .* T5"):
+        infer_configuration("./of_t5.py:kernel")
+
+
+OF_DROPOUT = """
+import numpy as np
+from attnspec.reference import attention as exact
+
+
+def kernel(q, k, v, *, sm_scale=None, p_dropout=0.0, rng_seed=0):
+    mask = np.random.default_rng(SEED).random((*q.shape[:-1], k.shape[-2])) >= p_dropout
+    return exact(q, k, v, scale=sm_scale, dropout_mask=mask, dropout_rate=p_dropout, dtype=q.dtype)
+"""
+
+
+@pytest.mark.parametrize(("seed", "seen"), [("rng_seed", True), ("None", False)])
+def test_a_function_with_dropout_by_a_seed_is_judged_with_and_without_dropout(seed, seen):
+    source = OF_DROPOUT.replace("SEED", seed)
+    written = init("kernel", source)
+    line = 'operation = "seeded_dropout_attention"  # p_dropout and rng_seed choose what is left out'
+    assert (line in written, "ignore" in written) == (seen, not seen)
+    if seen:
+        found = check(load("."), rules=["DROP-2", "DROP-5", "SOFT-1"], dtypes=["float32"], quick=True)
+        judged = {verdict.operation for verdict in found.report.results.verdicts if verdict.status == "pass"}
+        assert judged == {"attention", "seeded_dropout_attention"}
+        Path("attnspec.toml").write_text('[backend]\noperation = "seeded_dropout_attention"\n')
+        assert 'dropout_p = "p_dropout"' in init("kernel", source)

@@ -8,7 +8,6 @@ import pytest
 from click.testing import CliRunner
 
 from attnspec.backends import BackendError, Unsupported, describe, load
-from attnspec.backends.user.inference import infer_configuration
 from attnspec.conformance import check
 from attnspec.conformance.cli.main import main
 from attnspec.reference import attention
@@ -174,73 +173,6 @@ def listed_attention(query, key, value, *, key_indices, scale=None):
 def test_float64_of_a_form_that_is_computed_in_float32_is_noted(dtype, written):
     Path("kernels.py").write_text(IN_FLOAT32.replace("DTYPE", dtype))
     assert ('NUM-2 = "float32"  # float64 is computed in float32' in init("listed_attention")) == written
-
-
-def test_float64_with_an_lse_of_float32_is_no_dtype_of_a_function():
-    text = """
-import numpy as np
-from attnspec.reference import attention as exact
-
-
-def attention(query, key, value, *, return_lse=False):
-    arrays = (x.astype(np.float32) for x in (query, key, value))
-    output, lse = exact(*arrays, return_lse=True, dtype=np.float32)
-    output = output.astype(query.dtype)
-    return (output, lse) if return_lse else output
-"""
-    Path("kernels.py").write_text(text)
-    written = init("attention")
-    assert "float64 is computed in float32, and its lse is of float32" in written
-    assert 'dtypes = ["float32"]  #' in written
-    assert "NUM-2" not in written
-
-
-def test_a_table_of_relative_biases_has_the_recipe():
-    Path("kernels.py").write_text("def kernel(query, key, value, relative_bias):\n    return 1 / 0\n")
-    with pytest.raises(BackendError, match=r"if relative_bias has a bias for each bucket .* T5"):
-        infer_configuration("./kernels.py:kernel")
-
-
-OF_INT8 = """
-from attnspec.reference import function
-
-
-def quantized_attention(query, key_codes, value_codes, *, key_scales=None, value_scales=None):
-    scales = {"key_scales": key_scales, "value_scales": value_scales}
-    return function("quantized_attention")(query, key_codes, value_codes, **scales, dtype=query.dtype)
-"""
-
-
-def test_a_function_without_an_argument_for_the_encoding_has_int8_written():
-    Path("kernels.py").write_text(OF_INT8)
-    assert 'encoding = "int8"  # it has no other' in init("quantized_attention")
-    found = check(load("."), rules=["QUANT-1"], dtypes=["float32"], quick=True).report.results.verdicts
-    assert not [x for x in found if "encoding" in x.reason]
-
-
-OF_DROPOUT = """
-import numpy as np
-from attnspec.reference import attention as exact
-
-
-def kernel(q, k, v, *, sm_scale=None, p_dropout=0.0, rng_seed=0):
-    mask = np.random.default_rng(SEED).random((*q.shape[:-1], k.shape[-2])) >= p_dropout
-    return exact(q, k, v, scale=sm_scale, dropout_mask=mask, dropout_rate=p_dropout, dtype=q.dtype)
-"""
-
-
-@pytest.mark.parametrize(("seed", "seen"), [("rng_seed", True), ("None", False)])
-def test_a_function_with_dropout_by_a_seed_is_judged_with_and_without_dropout(seed, seen):
-    Path("kernels.py").write_text(OF_DROPOUT.replace("SEED", seed))
-    written = init("kernel")
-    line = 'operation = "seeded_dropout_attention"  # p_dropout and rng_seed choose what is left out'
-    assert (line in written, "ignore" in written) == (seen, not seen)
-    if seen:
-        found = check(load("."), rules=["DROP-2", "DROP-5", "SOFT-1"], dtypes=["float32"], quick=True)
-        judged = {verdict.operation for verdict in found.report.results.verdicts if verdict.status == "pass"}
-        assert judged == {"attention", "seeded_dropout_attention"}
-        Path("attnspec.toml").write_text('[backend]\noperation = "seeded_dropout_attention"\n')
-        assert 'dropout_p = "p_dropout"' in init("kernel")
 
 
 BACKWARD = """

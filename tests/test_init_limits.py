@@ -1,4 +1,4 @@
-"""What `attnspec init` writes of a function that takes few calls, is wrong in most, or leaves rows empty."""
+"""What `attnspec init` writes of a function that takes few calls or dtypes, is wrong in most, or leaves rows empty."""
 
 import tomllib
 from pathlib import Path
@@ -44,6 +44,7 @@ def test_a_function_that_is_always_wrong_is_described_by_the_nearest_and_fails(p
     ("name", "line"),
     [
         ("of_whole_tiles", "multiple = [16, 32]  # it raised an error with other numbers of queries"),
+        ("of_whole_blocks", "multiple = [16, 32]  # it raised an error with other numbers of queries"),
         ("wrong_past_whole_tiles", 'layout = "BHSD"  # the results are correct with heads before positions'),
         ("with_half_a_bias", 'bias = "position_bias"  # by its name alone'),
         ("with_a_mask_of_no_effect", 'mask = "attn_mask"'),
@@ -273,3 +274,40 @@ def test_gradients_that_the_library_computes_are_described_too(name, fill, diale
     if name == "kernel":  # the large number is minus infinity in float16
         assert (found["MASK-6"]["float16"], found["MASK-6"]["float32"]) == ("nan", "uniform")
         assert "in float16 a row left without keys by mask was NaN" in text
+
+
+def test_float64_with_an_lse_of_float32_is_no_dtype_of_a_function():
+    text = """
+import numpy as np
+from attnspec.reference import attention as exact
+
+
+def attention(query, key, value, *, return_lse=False):
+    arrays = (x.astype(np.float32) for x in (query, key, value))
+    output, lse = exact(*arrays, return_lse=True, dtype=np.float32)
+    output = output.astype(query.dtype)
+    return (output, lse) if return_lse else output
+"""
+    Path("short.py").write_text(text)
+    written = infer_configuration("./short.py:attention")
+    assert "float64 is computed in float32, and its lse is of float32" in written
+    assert 'dtypes = ["float32"]  #' in written
+    assert "NUM-2" not in written
+
+
+OF_INT8 = """
+from attnspec.reference import function
+
+
+def quantized_attention(query, key_codes, value_codes, *, key_scales=None, value_scales=None):
+    scales = {"key_scales": key_scales, "value_scales": value_scales}
+    return function("quantized_attention")(query, key_codes, value_codes, **scales, dtype=query.dtype)
+"""
+
+
+def test_a_function_without_an_argument_for_the_encoding_has_int8_written():
+    Path("of_int8.py").write_text(OF_INT8)
+    output = command("init", "./of_int8.py:quantized_attention", status=0).output
+    assert 'encoding = "int8"  # it has no other' in output
+    found = check(load("."), rules=["QUANT-1"], dtypes=["float32"], quick=True).report.results.verdicts
+    assert not [x for x in found if "encoding" in x.reason]

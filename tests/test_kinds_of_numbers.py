@@ -58,7 +58,7 @@ def test_each_number_and_flag_of_a_companion_is_of_no_kind_in_a_call():
             assert not asks or any((operation, name) in met for name in asks)
 
 
-def changing(change):
+def backend_with(change):
     """A backend of all companions that changes the arguments of a call."""
 
     def wrap(run):
@@ -74,12 +74,12 @@ def changing(change):
 
 @pytest.mark.parametrize("fold", [np.bool_, np.int8, np.int32])
 def test_ids_of_segments_that_are_folded_are_seen(fold):
-    backend = changing(lambda name, x: x.astype(fold).astype(int) if name.endswith("segment_ids") else x)
+    backend = backend_with(lambda name, x: x.astype(fold).astype(int) if name.endswith("segment_ids") else x)
     cases = cases_of("segment ids of any")[::6]
     assert {judge(backend, case).status for case in cases} == {"fail"}
 
 
-def ignoring(operation, name, beside):
+def backend_without(operation, name, beside):
     """A backend of an operation that ignores an argument beside another."""
     run, known = functions()[operation], OPERATIONS[operation].arguments
 
@@ -95,7 +95,7 @@ def ignoring(operation, name, beside):
 @pytest.mark.parametrize("name", optional_of("paged_attention"))
 def test_an_option_that_is_ignored_beside_new_positions_is_seen(name):
     cases = [case for case in cases_of("new positions with", "paging") if name in case.arguments]
-    failing = [case for case in cases if judge(ignoring("paged_attention", name, "new_key"), case).bad]
+    failing = [case for case in cases if judge(backend_without("paged_attention", name, "new_key"), case).bad]
     assert len(failing) >= 2
 
 
@@ -103,14 +103,14 @@ def test_an_option_that_is_ignored_beside_new_positions_is_seen(name):
 def test_an_option_that_is_ignored_beside_a_bias_without_effect_is_seen(name):
     operation = "multi_head_attention_vjp"
     cases = cases_of(f"options beside idle biases of: {operation}")
-    assert any(judge(ignoring(operation, name, "output_bias"), case).bad for case in cases)
+    assert any(judge(backend_without(operation, name, "output_bias"), case).bad for case in cases)
 
 
 @pytest.mark.parametrize("name", ["block_mask", "block_counts"])
 def test_a_mask_or_lists_of_blocks_that_are_ignored_are_seen(name):
     cases = cases_of("blocks in a mask and")
     beside = {"block_mask": ("block_mask",), "block_counts": ("block_counts", "block_indices")}[name]
-    backend = changing(lambda own, x: None if own in beside else x)
+    backend = backend_with(lambda own, x: None if own in beside else x)
     assert {judge(backend, case).status for case in cases} == {"fail"}
 
 

@@ -1,9 +1,13 @@
-"""Counts the calls that `attnspec init` makes of a function, says how many, and ends if none returns."""
+"""What `attnspec init` shows while it calls a function: the number of calls, and nothing that it prints."""
 
-from collections.abc import Callable
+import ctypes
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import wraps
 from time import monotonic
-from typing import Any
+from typing import Any, TextIO
 
 #: The seconds between two lines, and after which no other call is made if none has returned.
 _BETWEEN, _MOST = 5.0, 180.0
@@ -40,3 +44,29 @@ def count_calls(function: Callable[..., Any], say: Callable[[str], None]) -> Cal
         return result
 
     return call
+
+
+@contextmanager
+def hide_output() -> Iterator[TextIO]:
+    """Discard what Python and compiled code print, and yield the stream of errors as it was."""
+    _flush()
+    kept, nothing = (os.dup(1), os.dup(2)), os.open(os.devnull, os.O_WRONLY)
+    for number in (1, 2):
+        os.dup2(nothing, number)
+    try:
+        with open(kept[1], "w", encoding="utf-8", closefd=False) as errors:
+            yield errors
+    finally:
+        _flush()
+        for number, copy in zip((1, 2), kept, strict=True):
+            os.dup2(copy, number)
+            os.close(copy)
+        os.close(nothing)
+
+
+def _flush() -> None:
+    """Write what Python and the library of C hold back to the descriptors as they are now."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    with suppress(OSError, AttributeError, TypeError):  # another system than POSIX
+        ctypes.CDLL(None).fflush(None)

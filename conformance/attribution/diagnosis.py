@@ -283,7 +283,7 @@ def outputs_of(backend: Backend, case: Case) -> Outputs | Way:
     except Raised as raised:
         return (type(raised.error).__name__,)
     except Failure as failure:
-        return failure.rule, failure.code, failure.reason.partition(":")[0]
+        return failure.rule, failure.code, failure.output or failure.argument
 
 
 def is_right(backend: Backend, case: Case, got: Outputs | Way, others: Outputs | Way) -> bool:

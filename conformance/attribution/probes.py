@@ -60,7 +60,7 @@ def probe_case(backend: Backend, case: Case, seconds: float = 1.0) -> str:
     def probe(queries: int, keys: int, left: int | None = None) -> Probe | None:
         place = queries, keys, left
         if place not in made and process_time() < clock.until and clock.of_calls > 0:
-            made[place] = _probe(backend, _resized(backend, case, queries, keys, left), clock, form)
+            made[place] = _probe(backend, _resize(backend, case, queries, keys, left), clock, form)
         return made.get(place)
 
     own = sizes[3], sizes[4]
@@ -94,7 +94,7 @@ class _Clock:
 
 def _axes(backend: Backend, case: Case, own: tuple[int, int]) -> Iterator[Callable[[int], tuple[int, int]]]:
     """Yield what is varied: keys, queries, or both together where their numbers are, or must be, equal."""
-    alone = not fits(backend.constraints, _resized(backend, case, 2, 3, None))
+    alone = not fits(backend.constraints, _resize(backend, case, 2, 3, None))
     if own[0] == own[1] or not alone:
         yield lambda size: (size, size)
     if alone:
@@ -127,7 +127,7 @@ def _sizes(case: Case) -> tuple[int, ...]:
     return rows.size, *heads, int(rows.max(initial=1)), int(keys.max(initial=1)), letters["D"], letters["Dv"]
 
 
-def _resized(backend: Backend, case: Case, queries: int, keys: int, left: int | None) -> dict[str, Any]:
+def _resize(backend: Backend, case: Case, queries: int, keys: int, left: int | None) -> dict[str, Any]:
     """Return the arguments of attention like those of a case, with other sizes and random numbers."""
     batch, heads, shared, *_, depth, value_depth = _sizes(case)
     random = np.random.default_rng(0)
@@ -193,7 +193,7 @@ def describe(probes: Sequence[Probe], sized: Sequence[Probe]) -> str:
             if all(holds(probe.sizes) == probe.wrong for probe in some):
                 number, like = sum(probe.wrong for probe in some), "calls like it with other sizes"
                 return f"probed: of {len(some)} {like}, exactly the {number} {text} fail"
-    return f"probed: {_listed(sized)}" if sized in telling else ""
+    return f"probed: {_list_runs(sized)}" if sized in telling else ""
 
 
 def _conditions(probes: Sequence[Probe]) -> Iterator[tuple[str, Callable[[Mapping[str, int]], bool]]]:
@@ -204,8 +204,9 @@ def _conditions(probes: Sequence[Probe]) -> Iterator[tuple[str, Callable[[Mappin
     words = _words(probes)
     for name in (name for name in ("hidden", "before", *words) if name in probes[0].sizes):
         first = _first_wrong(probes, name)
+        keys = "its first key" if first == 1 else f"any of its first {first} keys"
         text = {
-            "hidden": f"with a row that attends to none of its first {first} keys",
+            "hidden": f"with a row that does not attend to {keys}",
             "before": f"with at least {first} of its queries before the last page, of {PAGE} keys,",
         }.get(name, f"with more than {first - 1} {words.get(name)}")
         yield text, partial(_is_past, name, first, 0)
@@ -233,7 +234,7 @@ def _words(probes: Sequence[Probe]) -> dict[str, str]:
     return {name: name for name in ("keys", "queries")} if apart else {"keys": "queries and keys"}
 
 
-def _listed(probes: Sequence[Probe]) -> str:
+def _list_runs(probes: Sequence[Probe]) -> str:
     """List the numbers with which some call fails, and those with which none does."""
     name = max(words := _words(probes), key=lambda name: len({probe.sizes[name] for probe in probes}))
     wrong = {probe.sizes[name] for probe in probes if probe.wrong}

@@ -11,6 +11,7 @@ from attnspec.conformance.traits import (
     MORE_THAN,
     NOT_A_MULTIPLE,
     OTHER_QUERIES,
+    USUAL,
 )
 
 #: The sizes of the tiles of kernels.
@@ -57,7 +58,8 @@ def conditions(bad: Mapping[frozenset[str], int], others: Sequence[str]) -> Iter
     shorter = [pair for pair in _remainders() if are_common(*pair)]
     yield from ((trait,) for trait in own)
     yield from combinations(own, 2)
-    beside = [other for other in others if other not in own and are_common(other)]
+    # A trait of most calls tells no more beside a size than the size alone.
+    beside = [other for other in others if other not in (*own, *USUAL) and are_common(other)]
     yield from ((trait, other) for trait in own for other in beside)
     yield from ((other, *pair) for pair in shorter for other in beside if are_common(other, *pair))
 

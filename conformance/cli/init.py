@@ -25,7 +25,7 @@ def init(place: str, array: str, device: str, *, force: bool) -> None:
     """
     from attnspec.backends.user.configuration import FILE
     from attnspec.backends.user.inference import infer_configuration
-    from attnspec.backends.user.silence import hide_output
+    from attnspec.backends.user.progress import hide_output
 
     path = Path(FILE)
     keys = {} if force or not path.exists() else _known_keys(place, path)

@@ -72,7 +72,7 @@ def call(
         name: backend.to_library(thing) if isinstance(thing, np.ndarray) else thing
         for name, thing in arguments.items()
     }
-    given |= _laid(backend, operation, arguments, layout, given) if layout else {}
+    given |= _lay(backend, operation, arguments, layout, given) if layout else {}
     arrays = [given[name] for name in form.arrays]
     options = {name: thing for name, thing in given.items() if name not in form.arrays}
     try:
@@ -96,7 +96,7 @@ def call(
         # The conversion of an array may change its numbers, which is not the fault of the call.
         if not _same(left, thing) and not _same(left, _convert(backend, thing)):
             reason = f"{name}: expected to be unchanged, got changed by the call"
-            raise Failure("NUM-4", reason, code="argument changed", outputs=found)
+            raise Failure("NUM-4", reason, code="argument changed", outputs=found, argument=name)
     return found
 
 
@@ -105,7 +105,7 @@ def _convert(backend: Backend, array: NDArray[Any]) -> NDArray[Any]:
     return backend.to_numpy(backend.to_library(array))
 
 
-def _laid(
+def _lay(
     backend: Backend,
     operation: str,
     arguments: Mapping[str, Any],

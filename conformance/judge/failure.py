@@ -63,8 +63,8 @@ class Declined(Unsupported):
 class Failure(AssertionError):  # noqa: N818 - the word of the standard, as pass and deviation are
     """A rule does not hold. The fields are those of a verdict.
 
-    `outputs` are those of a call that had to be refused, or that changed an argument, and `output` names the
-    one that is no array.
+    `outputs` are those of a call that had to be refused, or that changed an argument, `output` names the
+    one that is no array, and `argument` the one that the call changed.
     """
 
     def __init__(
@@ -76,6 +76,7 @@ class Failure(AssertionError):  # noqa: N818 - the word of the standard, as pass
         *,
         outputs: dict[str, NDArray[Any]] | None = None,
         output: str = "",
+        argument: str = "",
     ) -> None:
         super().__init__(rule, reason, difference)
         self.rule = rule
@@ -84,6 +85,7 @@ class Failure(AssertionError):  # noqa: N818 - the word of the standard, as pass
         self.code = code
         self.outputs = outputs
         self.output = output
+        self.argument = argument
 
 
 class Raised(Exception):  # noqa: N818 - it reports an error of the implementation

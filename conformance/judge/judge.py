@@ -23,7 +23,7 @@ from attnspec.conformance.judge.dtypes import LSES, Outputs, is_real, own_dtypes
 from attnspec.conformance.judge.expected import differ, differences, values_in_dialect
 from attnspec.conformance.judge.failure import Failure, Missing, Raised, code_of, lacks_of
 from attnspec.conformance.judge.refusal import Lacking, defined_call, gradient_lacking, judge_refusal
-from attnspec.conformance.verdict import CLASSES, OUTPUT_OF, RIGHT, WRONG, Difference, Verdict, not_judged_in
+from attnspec.conformance.verdict import CLASSES, OUTPUT_OF, Difference, Verdict, not_judged_in
 from attnspec.dtypes import SHORT, name_of
 from attnspec.operations.operation import primal
 from attnspec.reference.budget.arithmetic import PROFILES
@@ -213,9 +213,11 @@ class _OfCase:
             try:
                 observed = observe(backend, case)
             except Failure as failure:
-                with suppress(Failure, Missing):  # it returns nothing that the case is about
-                    right = failure.outputs and not _judge_values(backend, case, verdict, failure.outputs).bad
-                    failure.reason += "" if right is None else RIGHT if right else WRONG
+                if failure.outputs:
+                    with suppress(Failure, Missing):  # it returns nothing that the case is about
+                        wrong = _judge_values(backend, case, verdict, failure.outputs).bad
+                        failure.code = f"argument changed, values {'wrong' if wrong else 'right'}"  # type: ignore[assignment] # both are codes
+                        failure.reason += f"; its values are {'wrong too' if wrong else 'right'}"
                 raise
             return _judge_values(backend, case, verdict, observed)
         try:

@@ -16,7 +16,7 @@ from attnspec.conformance.outside import one_line, plain
 from attnspec.conformance.render.reproduction import check_command
 from attnspec.conformance.render.shared import declaration_lines, raising_lines
 from attnspec.conformance.render.text import details, exception, title, with_title
-from attnspec.conformance.verdict import BATCH, RIGHT, WRONG, Raise, Verdict
+from attnspec.conformance.verdict import BATCH, Raise, Verdict
 from attnspec.dtypes import DTYPES
 
 #: The largest number of rules that have a line of their own, and of calls in it.
@@ -227,7 +227,8 @@ def _outputs_line(failures: Sequence[Verdict]) -> Iterator[str]:
 
 def _value_line(failures: Sequence[Verdict]) -> Iterator[str]:
     """Count the calls that change an argument and whose values are right."""
-    right, wrong = (sum(verdict.reason.endswith(said) for verdict in failures) for said in (RIGHT, WRONG))
+    codes = [verdict.code for verdict in failures]
+    right, wrong = (codes.count(f"argument changed, values {which}") for which in ("right", "wrong"))
     if right + wrong > 1:
         yield f"the values are right in {right} of {right + wrong} calls that change an argument"
 

@@ -32,7 +32,7 @@ _SIZES: Mapping[str, Sizes] = {
 _OPTIONS = ("nothing", "causality", "all together", "window")
 
 
-def asked_apart(operation: str) -> tuple[tuple[str, ...], ...]:
+def results_to_ask(operation: str) -> tuple[tuple[str, ...], ...]:
     """List the results that calls of an operation ask for: none, and each of several alone."""
     names = tuple(x.name for x in OPERATIONS[operation].results if x.option and not x.of)
     return ((), *((name,) for name in names if len(names) > 1))
@@ -51,7 +51,7 @@ def fewer_results(draw: Draw, operation: str) -> Iterator[Yielded]:
         return
     turns = [
         (asked, size)
-        for place, asked in enumerate(asked_apart(operation))
+        for place, asked in enumerate(results_to_ask(operation))
         for size in _sizes(operation, asked, place)
     ]
     sizes = (replace(_SIZES[size], name=operation) for _, size in turns)
