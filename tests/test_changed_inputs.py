@@ -48,6 +48,7 @@ def test_the_values_of_a_call_that_changes_an_input_are_judged(added, said):
     arguments = dict(zip(("query", "key", "value"), np.ones((3, 2, 2)), strict=True))
     verdict = judge(backend, asked("SOFT-1", arguments))
     assert verdict.reason == f"key: expected to be unchanged, got changed by the call{said}"
+    assert verdict.code == f"argument changed, values {'wrong' if added else 'right'}"
     verdict = judge(backend, asked("SOFT-1", arguments, outputs=("lse",)))
     assert (verdict.status, verdict.rule) == ("fail", "NUM-4"), "it returns nothing that the case is about"
 

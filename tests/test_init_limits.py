@@ -1,4 +1,4 @@
-"""What `attnspec init` writes of a function that takes few calls or dtypes, is wrong in most, or leaves rows empty."""
+"""What `attnspec init` writes of a function that takes few calls, is wrong in most, or leaves rows empty."""
 
 import tomllib
 from pathlib import Path

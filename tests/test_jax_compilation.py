@@ -4,10 +4,8 @@ import os
 
 import numpy as np
 import pytest
-from tests_support import command
 
 from attnspec.backends import load
-from attnspec.backends.library.library import has_64_bits
 from attnspec.reference.call import Call, Steps, part
 
 jax = pytest.importorskip("jax")
@@ -144,28 +142,3 @@ def test_attention_is_one_program(compiled):
     for scale, offset in ((1.0, 0), (0.25, 2)):
         backend.attention(then, then, then, scale=scale, query_offset=offset, **options)
     assert len(compiled) == 1
-
-
-_NARROW = """\
-import jax
-import jax.numpy as jnp
-
-def kernel(q, k, v):  # (B, S, H, D); correct where an array without a dtype is of float32
-    narrow = jnp.zeros(()).dtype == jnp.float32
-    assert narrow == (q.dtype != jnp.float64)
-    scores = jnp.einsum("blhd,bshd->bhls", q, k) / q.shape[-1] ** 0.5
-    return jnp.einsum("bhls,bshd->blhd", jax.nn.softmax(scores), v)
-"""
-
-
-@pytest.mark.parametrize("options", [(), ("--untrusted",)], ids=["plain", "untrusted"])
-def test_a_call_without_64_bit_numbers_is_made_without_them(options, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "narrow.py").write_text(_NARROW)
-    command("init", "narrow.py:kernel", status=0)
-    for dtype, *chosen in (("float32", "--smoke", "-k", "oblong"), ("float64", "--case", "softmax-000")):
-        run = command("check", ".", *chosen, *options, status=0)
-        assert f"budget used: {dtype}" in run.output
-    wide = [(2, None, 2**31), np.zeros(1, np.int64)]
-    assert [has_64_bits([x]) for x in wide] == [True, True]
-    assert not has_64_bits([np.zeros(1, np.float32), True, 2**31 - 1, "both", None, (-(2**31), 0.5)])

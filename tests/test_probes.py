@@ -96,6 +96,8 @@ def test_a_condition_is_said_of_probes_on_both_its_sides():
         "probed: with other numbers of keys, 1, 2 pass, 3 from 3 to 5 fail, 14 from 6 to 19 pass"
     )
     assert describe_sizes(3, 4) == ""
+    hidden = [Probe({"queries": 1, "keys": 9, "hidden": n}, n > 0) for n in (0, 0, 0, *range(1, 9))]
+    assert "with a row that does not attend to its first key fail" in probes.describe(hidden, [])
     # A condition on sizes that other windows do not meet is one of the window of the call.
     other = [Probe({"queries": 1, "keys": 12, "hidden": 0}, wrong=False)]
     assert "of 19 calls like it with other sizes, exactly the 12" in describe_sizes(

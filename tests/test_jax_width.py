@@ -1,0 +1,60 @@
+"""A call of JAX without a 64-bit number is made without them, as users make it."""
+
+import sys
+from dataclasses import replace
+from functools import wraps
+
+import numpy as np
+import pytest
+from tests_support import command
+
+from attnspec.backends import load
+from attnspec.backends.library.library import has_64_bits
+from attnspec.conformance import find
+from attnspec.conformance.judge.judge import judge
+
+pytest.importorskip("jax")
+
+#: A kernel that is correct where an array without a dtype is of float32, and says what it finds.
+_NARROW = """\
+import jax
+import jax.numpy as jnp
+
+def kernel(q, k, v):  # (B, S, H, D)
+    narrow = jnp.zeros(()).dtype == jnp.float32
+    assert narrow == (q.dtype != jnp.float64)
+    scores = jnp.einsum("blhd,bshd->bhls", q, k) / q.shape[-1] ** 0.5
+    return jnp.einsum("bhls,bshd->blhd", jax.nn.softmax(scores), v)
+"""
+_SERVED = ("--program", f'"{sys.executable}" -m attnspec.backends.program.serve .')
+
+
+@pytest.mark.parametrize(
+    "options", [(".",), (".", "--untrusted"), _SERVED], ids=["plain", "untrusted", "served"]
+)
+def test_a_call_without_64_bit_numbers_is_made_without_them(options, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "narrow.py").write_text(_NARROW)
+    command("init", "narrow.py:kernel", status=0)
+    for dtype in ("float32", "float64"):
+        run = command("check", *options, "--case", f"notation-one-head-{dtype}", status=0)
+        assert f"budget used: {dtype}" in run.output
+
+
+def test_what_needs_64_bits_is_seen():
+    wide = [(2, None, 2**31), np.zeros(1, np.int64)]
+    assert [has_64_bits([x]) for x in wide] == [True, True]
+    assert not has_64_bits([np.zeros(1, np.float32), True, 2**31 - 1, "both", None, (-(2**31), 0.5)])
+
+
+@pytest.mark.parametrize("side", ["left", "both"])
+def test_a_bound_of_32_bits_overflows_in_the_declared_way_alone(side):
+    backend = load("jax-nn")
+    case = find(f"masking-window-wider-than-any-sequence-{side}-1-float32")
+    assert judge(backend, case).declared == ("MASK-8 jax/window_overflow",)
+
+    @wraps(backend.attention)
+    def twice(query, key, value, **options):
+        return 2 * backend.attention(query, key, value, **options)
+
+    assert judge(replace(backend, attention=twice), case).status == "fail"
