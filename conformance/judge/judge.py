@@ -215,9 +215,11 @@ class _OfCase:
             except Failure as failure:
                 if failure.outputs:
                     with suppress(Failure, Missing):  # it returns nothing that the case is about
-                        wrong = _judge_values(backend, case, verdict, failure.outputs).bad
-                        failure.code = f"argument changed, values {'wrong' if wrong else 'right'}"  # type: ignore[assignment] # both are codes
-                        failure.reason += f"; its values are {'wrong too' if wrong else 'right'}"
+                        if _judge_values(backend, case, verdict, failure.outputs).bad:
+                            failure.code, values = "argument changed, values wrong", "wrong too"
+                        else:
+                            failure.code, values = "argument changed, values right", "right"
+                        failure.reason += f"; its values are {values}"
                 raise
             return _judge_values(backend, case, verdict, observed)
         try:

@@ -227,8 +227,8 @@ def _outputs_line(failures: Sequence[Verdict]) -> Iterator[str]:
 
 def _value_line(failures: Sequence[Verdict]) -> Iterator[str]:
     """Count the calls that change an argument and whose values are right."""
-    codes = [verdict.code for verdict in failures]
-    right, wrong = (codes.count(f"argument changed, values {which}") for which in ("right", "wrong"))
+    codes = Counter(verdict.code for verdict in failures)
+    right, wrong = codes["argument changed, values right"], codes["argument changed, values wrong"]
     if right + wrong > 1:
         yield f"the values are right in {right} of {right + wrong} calls that change an argument"
 
