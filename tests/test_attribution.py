@@ -16,7 +16,7 @@ from attnspec.conformance.judge.call import observe, without
 from attnspec.conformance.judge.dtypes import accepted_dtypes, arguments_of, dtypes_of, in_dtype
 from attnspec.conformance.judge.expected import exact
 from attnspec.conformance.judge.failure import Missing
-from attnspec.conformance.judge.judge import applicable_rules, judge
+from attnspec.conformance.judge.judge import CLAIMED, applicable_rules, judge
 from attnspec.conformance.judge.refusal import FITTING_CALLS
 from attnspec.conformance.render.text import verdict_text
 from attnspec.conformance.suite import find
@@ -130,6 +130,8 @@ def test_what_a_should_leaves_open_is_no_breach_of_a_must():
     case = case_of("MASK-13", PROBLEM.arguments | {"key": key, "bias": bias}, expected=clean)
     verdict = judge(replace(PORTABLE, attention=attention), case)
     assert (verdict.status, verdict.rule, verdict.variant) == ("should not met", "MASK-13", "")
+    claiming = judge(replace(PORTABLE, attention=attention, claims=("MASK-13",)), case)
+    assert (claiming.status, claiming.reason) == ("fail", CLAIMED)
 
 
 def test_an_overflow_of_a_disallowed_key_is_said_in_words():

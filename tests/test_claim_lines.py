@@ -152,7 +152,7 @@ def test_a_function_that_requires_a_scale_is_one_and_reaches_core():
         ("attnspec=", "attnspec=v", "claim: attnspec: expected the form"),
         ("product=m:f (numpy 2.4)", "product=", "claim: product: expected the form"),
         ("profile=none", "profile=banana", "claim: profile: expected some of none, matrix"),
-        ("claims=none", "claims=MASK-1", "claim: claims: expected some of NUM-10"),
+        ("claims=none", "claims=MASK-1", "claim: claims: expected some of MASK-13"),
         ("claims=none", "claims=NUM-10,", "claim: claims: expected the form"),
         ("levels=core,", "levels=", "claim: levels: expected some of .*got 'core'"),
         (" none", " MASK-8", "claim: declined: expected at most half"),

@@ -27,9 +27,9 @@ PORTABLE = load("numpy-portable")
 
 
 def test_what_can_be_claimed_has_a_relation_in_two_dtypes_and_no_expected_values():
-    assert claimable() == tuple(rule.id for rule in rules() if rule.level == "MAY")
-    assert {rule.id for rule in rules() if rule.chapter == "invariance"} < {*claimable()}
-    assert {item.rules[0] for item in ITEMS.values()} == {*claimable()}
+    optional = {rule.id for rule in rules() if rule.level == "MAY"}
+    assert {rule.id for rule in rules() if rule.chapter == "invariance"} < optional < {*claimable()}
+    assert {item.rules[0] for item in ITEMS.values()} == optional
     assert all(len(item.rules) == 1 for item in ITEMS.values())
     for group in OF_CHAPTER:
         assert {item.dtype for item in group.items()} == {"float32", "bfloat16"}
