@@ -102,7 +102,7 @@ def attention(
 
 
 def _check_sizes(query: Any, key: Any) -> None:
-    """Decline what ends the process. See the finding `flashinfer/no_queries`."""
+    """Decline what ends the process: the findings `flashinfer/no_queries` and `flashinfer/too_few_heads`."""
     if 0 in query.shape or 0 in key.shape[:-2] or query.shape[:-2][-1:] < key.shape[:-2][-1:]:
         raise Unsupported("a call without queries or heads, or with fewer than key heads, ends the process")
 

@@ -147,7 +147,7 @@ def _attention(
             "scaled_dot_product_attention is documented to take attn_mask or is_causal, not both"
         )
     if 0 in key.shape[:-2] and 0 not in query.shape[:-2]:
-        raise Unsupported("zero key heads end the process with SIGFPE in PyTorch 2.11")
+        raise Unsupported("zero key heads end the process with SIGFPE: torch/cuda_no_key_heads")
     outer = query.shape[:-2]
     flat = [to_four_axes(array) for array in (query, key, value)]
     with sdpa_kernel(kernel), warnings.catch_warnings(record=True) as reasons:

@@ -4,6 +4,9 @@ The kernels are those of FlashAttention and cuDNN in PyTorch and JAX, the memory
 and those of FlashInfer. They were run on an NVIDIA H200.
 """
 
+import subprocess
+import sys
+
 import calls
 import numpy as np
 from table import ERROR, Row, show
@@ -159,7 +162,27 @@ def _pallas(queries, depth, *, causal):
     return "equal" if np.allclose(output, 1, atol=1e-2) else "other numbers"
 
 
+def _heads(call, shapes):
+    """Make a call of PyTorch or FlashInfer in a process: its key heads do not serve its query heads."""
+    code = f"""
+import torch
+from torch.nn.functional import scaled_dot_product_attention as attend
+query, key = (torch.ones(shape, dtype=torch.float16, device="cuda") for shape in {shapes})
+{call}
+"""
+    # ourselves, whose exception is an error as well
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)  # noqa: S603
+    return f"status {ended.returncode}" if ended.returncode < 0 else ERROR
+
+
 ROWS = (
+    _row("torch/cuda_no_key_heads", "HEAD-2", "scaled_dot_product_attention, two query heads, no key head",
+        lambda: _heads("attend(query, key, key, enable_gqa=True)", [(1, 2, 2, 64), (1, 0, 2, 64)]),
+        "status -8", ERROR, "memory"),
+    _row("flashinfer/too_few_heads", "HEAD-2", "single_prefill_with_kv_cache, one query head, two key heads",
+        lambda: _heads("import flashinfer as f; f.single_prefill_with_kv_cache(query, key, key)",
+            [(2, 1, 64), (2, 2, 64)]),
+        "status -8", ERROR, "memory"),
     _row("torch/cuda_varlen_past", "PACK-3, PACK-4", "varlen_attn, a row past the last boundary", _past,
         "other numbers", "zeros", "memory"),
     _row("torch/cuda_efficient_column", "SCORE-4", "the memory-efficient kernel, a mask of one column",
