@@ -13,8 +13,6 @@ from attnspec.backends import Backend, load_library
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.suite import groups_of
 from attnspec.conformance.suite.alone import acting
-from attnspec.conformance.suite.group import Draw
-from attnspec.conformance.suite.pairs import _DRAWS, ATTENDING, first_draws
 from attnspec.conformance.suite.pairs_of_companions import OPTIONS_OF
 from attnspec.reference.budget.budget import budget
 
@@ -78,13 +76,6 @@ def test_the_gradient_of_the_scale_meets_each_option(operation):
         name for case in cases for name in acting(operation, case.arguments, given(case) & names, first=-1)
     }
     assert acts == names
-
-
-@pytest.mark.sample(4)
-@pytest.mark.parametrize("operation", ATTENDING)
-def test_each_call_is_the_first_draw_in_which_its_options_act(operation):
-    group = GROUPS[operation]
-    assert _DRAWS[operation] == first_draws(Draw(f"errors: {group.name}"), operation)
 
 
 def wrong(operation, ignored, beside):

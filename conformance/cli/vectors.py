@@ -54,11 +54,14 @@ def expected(folder: Path, only_check: bool, only: str | None, missing: bool) ->
     from attnspec.conformance.run.expected_values import chapters, values_by_fingerprint, write_packaged
     from attnspec.conformance.run.index import write as write_index
     from attnspec.conformance.run.plan import PATH
+    from attnspec.conformance.suite import decisions
 
     if only not in (None, *CHAPTERS):
         raise click.ClickException(f"vectors: expected one of {', '.join(CHAPTERS)}, got {only!r}")
     others = set((folder / FOLDER.name).glob("*.npz")) if only is None else set()
     stale = False
+    if not missing:
+        decisions.forget()
     for chapter, cases in chapters(only):
         path = folder / FOLDER.name / f"{chapter}.npz"
         data = encode(values_by_fingerprint(cases, only_missing=missing))
@@ -69,7 +72,8 @@ def expected(folder: Path, only_check: bool, only: str | None, missing: bool) ->
             path.parent.mkdir(exist_ok=True)
             path.write_bytes(data)
         click.echo(f"{path.name}: {_state(changed=changed, only_check=only_check)}")
-    for name, write_file in ((PATH.name, write_index), (PACKAGED.name, write_packaged)):
+    written = (PATH, write_index), (PACKAGED, write_packaged), (decisions.PATH, decisions.write)
+    for name, write_file in ((path.name, write) for path, write in written):
         changed = write_file(folder / name, only_check=only_check)
         stale |= changed
         click.echo(f"{name}: {_state(changed=changed, only_check=only_check)}")

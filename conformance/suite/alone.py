@@ -6,12 +6,14 @@ call shows this.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
 from attnspec import OPERATIONS
 from attnspec.conformance.suite import options
+from attnspec.conformance.suite.decisions import decide, decision
 from attnspec.conformance.suite.drawn_stacks import OPTIONS, Arguments, Random, Sizes, draw_call
 from attnspec.conformance.suite.group import Call, Draw
 from attnspec.conformance.suite.problem import Problem
@@ -124,18 +126,21 @@ def acting(
     """Choose the arguments that act in a call. With `first`, only the results from there on count."""
     arguments = OPERATIONS[operation].arguments
     call = {**call, **({"return_attention_factor": True} if operation == "rotary_frequencies" else {})}
-    whole, chosen = results(operation, call)[first:], set[str]()
-    for name in names:
+    whole = cache(lambda: results(operation, call)[first:])
+
+    def acts(name: str) -> bool:
         without = {own: x for own, x in call.items() if own != name and name not in arguments[own].needs}
         try:
-            pairs = zip(whole, results(operation, without)[first:], strict=False)
-            acts = any(a.shape != b.shape or bool((np.abs(a - b) > least).any()) for a, b in pairs)
+            pairs = zip(whole(), results(operation, without)[first:], strict=False)
+            return any(a.shape != b.shape or bool((np.abs(a - b) > least).any()) for a, b in pairs)
         except ArgumentError:  # another argument needs it
-            acts = True
-        chosen |= {name} if acts else set()
-    return frozenset(chosen)
+            return True
+
+    about = "acts", operation, call, least, first
+    return frozenset(name for name in names if decide(partial(acts, name), name, *about))
 
 
+@decision
 def each_acts(operation: str, call: Mapping[str, Any], changes: Arguments) -> bool:
     """Whether a call with any one of some changes differs by more than a number, or is refused."""
     whole = results(operation, call)

@@ -10,6 +10,7 @@ from attnspec import OPERATIONS
 from attnspec.case import Misuse
 from attnspec.conformance.judge.dtypes import in_dtype
 from attnspec.conformance.suite.alone import acts, results
+from attnspec.conformance.suite.decisions import decision
 from attnspec.conformance.suite.drawn_stacks import Arguments
 from attnspec.conformance.suite.faults import SIZES, fitting, with_needs
 from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
@@ -100,6 +101,7 @@ def segment_ids_of_any_number(draw: Draw) -> Iterator[Yielded]:
         yield Call(call, ("MASK-11", *(("STACK-2",) if operation in STORED else ())), operation=operation)
 
 
+@decision
 def _differ(operation: str, call: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     pairs = zip(results(operation, call), results(operation, other), strict=True)
     return any(bool((np.abs(a - b) > 1 / 16).any()) for a, b in pairs)

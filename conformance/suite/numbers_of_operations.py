@@ -10,6 +10,7 @@ from attnspec import OPERATIONS
 from attnspec.conformance.judge.dtypes import in_dtype, is_real
 from attnspec.conformance.relations.nan import judge_elsewhere
 from attnspec.conformance.suite.alone import each_acts, results
+from attnspec.conformance.suite.decisions import decision
 from attnspec.conformance.suite.drawn_stacks import Arguments, Random
 from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
 from attnspec.conformance.suite.whole_calls import ATTENDING, OTHERS, draw_with, whole_calls
@@ -161,6 +162,7 @@ def minus_infinity_in_bias_and_sinks(draw: Draw) -> Iterator[Yielded]:
         yield Call(call, rules, operation=operation)
 
 
+@decision
 def _reaches_rows(operation: str, call: Arguments) -> bool:
     """Whether the rows that a bias leaves without a key have some before, in the head without a sink."""
     return bool(results(operation, call)[0][..., 0, [*_EMPTY], :].any())

@@ -5,15 +5,13 @@ each other meet in a call that has other results without either of them. The opt
 calls of three at most, so that a kernel with few options is judged on its pairs, too.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from functools import cache
 from itertools import combinations
-from string import ascii_lowercase, digits
 
 import numpy as np
 
 from attnspec import OPERATIONS
-from attnspec.backends.constraints import ANY
 from attnspec.backends.user.scales import codes_of
 from attnspec.conformance.suite.alone import ALONE, acting, needs_of
 from attnspec.conformance.suite.drawn_stacks import OPTIONS, Arguments, Sizes, draw_beside
@@ -36,69 +34,9 @@ _COMMON, _FEW = ("is_causal", "window", "scale", "softcap", "sinks", "query_offs
 _MANY = 9
 #: The gradient of the scale, which few kernels have, and which other options change.
 _ASKED = "return_d_scale"
-_DIGITS = digits + ascii_lowercase
 _SIZES = Sizes(queries=(6, 4), keys=(9, 7), heads=(2, 1), encoding="int8", listed=12)
-#: The first draw of each row in which all its options act, as `first_draws` finds it.
-_DRAWS: Mapping[str, str] = {
-    "attention": "000001000040",
-    "attention_vjp": "002020011000b1",
-    "latent_attention": "000000000000",
-    "latent_attention_vjp": "00100000000040",
-    "packed_attention": "000100011021",
-    "packed_attention_vjp": "00102001111031",
-    "paged_attention": "00000010000",
-    "sharded_attention": "002011000030",
-    "sharded_attention_vjp": "00000000100000",
-    "block_sparse_attention": "002000000130",
-    "block_sparse_attention_vjp": "00010000000011",
-    "listed_attention": "002020000000",
-    "listed_attention_vjp": "00001000003020",
-    "seeded_dropout_attention": "00102000",
-    "seeded_dropout_attention_vjp": "001000000",
-    "quantized_attention": "0000000100160",
-    "low_precision_attention": "002000001010",
-    "packed_paged_quantized_block_sparse_latent_attention": "033030",
-    "packed_paged_quantized_block_sparse_attention": "6110104",
-    "packed_paged_quantized_listed_latent_attention": "00010041100",
-    "packed_paged_quantized_listed_attention": "10b0102",
-    "packed_paged_quantized_latent_attention": "030000",
-    "packed_paged_quantized_attention": "020300200010",
-    "packed_paged_block_sparse_latent_attention": "20040",
-    "packed_paged_block_sparse_attention": "06061",
-    "packed_paged_listed_latent_attention": "00000",
-    "packed_paged_listed_attention": "03001",
-    "packed_paged_latent_attention": "00000002000",
-    "packed_paged_attention": "00000000300",
-    "packed_quantized_block_sparse_latent_attention": "602020",
-    "packed_quantized_block_sparse_attention": "101g302",
-    "packed_quantized_listed_latent_attention": "110210",
-    "packed_quantized_listed_attention": "8449311",
-    "packed_quantized_latent_attention": "001200",
-    "packed_quantized_attention": "5050000",
-    "packed_block_sparse_latent_attention": "51100",
-    "packed_block_sparse_attention": "a0140",
-    "packed_listed_latent_attention": "00000",
-    "packed_listed_attention": "00060",
-    "packed_latent_attention": "30000",
-    "paged_quantized_block_sparse_latent_attention": "522040",
-    "paged_quantized_block_sparse_attention": "0200003",
-    "paged_quantized_listed_latent_attention": "002010",
-    "paged_quantized_listed_attention": "03a1200",
-    "paged_quantized_latent_attention": "100010",
-    "paged_quantized_attention": "50b1001",
-    "paged_block_sparse_latent_attention": "10200",
-    "paged_block_sparse_attention": "00100",
-    "paged_listed_latent_attention": "01110",
-    "paged_listed_attention": "00001",
-    "paged_latent_attention": "00000",
-    "quantized_block_sparse_latent_attention": "130002",
-    "quantized_block_sparse_attention": "1120200",
-    "quantized_listed_latent_attention": "000010",
-    "quantized_listed_attention": "1194100",
-    "quantized_latent_attention": "010000",
-    "block_sparse_latent_attention": "10010",
-    "listed_latent_attention": "00000",
-}
+#: How often a call is drawn.
+_MOST_DRAWS = 36
 
 
 def options_of(operation: str) -> tuple[str, ...]:
@@ -173,29 +111,22 @@ def acts_in(operation: str, row: Row, call: Arguments) -> frozenset[str]:
     return acting(operation, call, row, first=-1 if _ASKED in row else 0)
 
 
-def first_draws(draw: Draw, operation: str) -> str:
-    """Find the first draw of each row in which all its options act, as digits of base 36."""
-    return "".join(_DIGITS[_first(draw, operation, place)] for place in range(len(rows_of(operation))))
-
-
-def _first(draw: Draw, operation: str, place: int) -> int:
-    """Find the first draw in which all options of a row act, or in which most of them do."""
-    row, most = rows_of(operation)[place], {}
-    for number in range(len(_DIGITS)):
-        call = draw_row(draw, operation, row, len(_DIGITS) * place + number)
-        most[number] = len(acts_in(operation, row, call))
-        if most[number] == len(row):
-            return number
-    return max(most, key=lambda number: most[number])
+def _draw_acting(draw: Draw, operation: str, place: int, row: Row) -> Arguments:
+    """Draw the first call in which all options of a row act, or in which most of them do."""
+    calls = (draw_row(draw, operation, row, _MOST_DRAWS * place + number) for number in range(_MOST_DRAWS))
+    numbers = []
+    for call in calls:
+        numbers.append((len(acts_in(operation, row, call)), call))
+        if numbers[-1][0] == len(row):
+            return call
+    return max(numbers, key=lambda pair: pair[0])[1]
 
 
 @chapter.group("ERR-3", "STACK-2", each=ATTENDING, step=4)
 def pairs_of_options(draw: Draw, operation: str) -> Iterator[Yielded]:
     """Several options act in one call, and any two options meet in one of the calls."""
-    known = draw.seed is None and draw.constraints == ANY
     for place, row in enumerate(rows_of(operation)):
-        number = _DIGITS.index(_DRAWS[operation][place]) if known else _first(draw, operation, place)
-        call = draw_row(draw, operation, row, len(_DIGITS) * place + number)
+        call = _draw_acting(draw, operation, place, row)
         rules = ("ERR-3", *(("STACK-2",) if OPERATIONS[primal(operation)].layers else ()))
         rules += (OPERATIONS[operation].results[0].rule,) if operation.endswith("_vjp") else ()
         outputs = ("d_query", "d_scale") if _ASKED in row else ()

@@ -13,6 +13,7 @@ from attnspec import OPERATIONS
 from attnspec.case import Misuse
 from attnspec.conformance.judge.layout import SHARED
 from attnspec.conformance.suite.alone import each_acts, results
+from attnspec.conformance.suite.decisions import decision
 from attnspec.conformance.suite.drawn_stacks import Arguments, Sizes, draw_call
 from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
 from attnspec.conformance.suite.numbers_of_operations import with_two_axes
@@ -122,6 +123,7 @@ def _resize_axis(
     return split.reshape(*x.shape[:axis], width, *x.shape[axis + 1 :])
 
 
+@decision
 def is_valid(operation: str, call: Mapping[str, Any]) -> bool:
     """Whether the reference takes a call."""
     try:

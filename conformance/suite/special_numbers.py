@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from attnspec.conformance.suite.decisions import decision
 from attnspec.conformance.suite.drawn_stacks import Sizes, draw_call
 from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
 from attnspec.conformance.suite.options import sinks
@@ -248,6 +249,7 @@ _DRAWS = 20
 _TRIALS = 40
 
 
+@decision
 def _reaches_whole_heads(name: str, call: Mapping[str, Any], *, one: bool) -> bool:
     """Whether some rows are NaN, and others not: one, or all of the heads that share some keys of a sequence.
 

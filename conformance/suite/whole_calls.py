@@ -9,6 +9,7 @@ import numpy as np
 from attnspec import OPERATIONS
 from attnspec.conformance.judge.dtypes import in_dtype, is_real, lse_dtype
 from attnspec.conformance.suite.alone import acts, results
+from attnspec.conformance.suite.decisions import decision
 from attnspec.conformance.suite.drawn_stacks import (
     Arguments,
     Random,
@@ -59,9 +60,15 @@ def _draw(
     for _ in range(_MOST_DRAWS):
         call = make(random, dtype, layers_of(operation), sizes)
         own = of_operation(random, operation, call)
-        if without not in own and suits(own) and results(operation, own)[0].any():
+        if without not in own and suits(own) and _gives_numbers(operation, own):
             break
     return own
+
+
+@decision
+def _gives_numbers(operation: str, call: Arguments) -> bool:
+    """Whether the first result of a call has a number besides 0."""
+    return bool(results(operation, call)[0].any())
 
 
 def layers_of(operation: str) -> tuple[str, ...]:
@@ -151,7 +158,12 @@ def _has_effect(operation: str, call: Arguments, name: str) -> bool:
         return argument.required or acts(operation, call, name)
     changed = call | {name: np.flip(x) / 2 if is_array(x) else x / 2}
     more = {"return_attention_factor": True} if operation == "rotary_frequencies" else {}
-    pairs = zip(*(results(operation, given | more) for given in (call, changed)), strict=True)
+    return _has_other_results(operation, call | more, changed | more)
+
+
+@decision
+def _has_other_results(operation: str, call: Arguments, changed: Arguments) -> bool:
+    pairs = zip(*(results(operation, given) for given in (call, changed)), strict=True)
     # The order of a list does not count.
     ordered = ([np.sort(x) if x.dtype.kind == "i" else x for x in pair] for pair in pairs)
     return any(not np.array_equal(own, other, equal_nan=True) for own, other in ordered)
