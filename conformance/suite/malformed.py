@@ -90,6 +90,7 @@ def every(sizes: Sizes = (), *, stacks: bool = True) -> tuple[Malformed, ...]:
     refuses, its gradients are asked for one call by each rule.
     """
     calls: dict[str, Malformed] = {}
+    by_rule: dict[tuple[str, str], list[Malformed]] = {}
     for operation, form in OPERATIONS.items():
         if form.stacked and not stacks:
             continue
@@ -99,13 +100,17 @@ def every(sizes: Sizes = (), *, stacks: bool = True) -> tuple[Malformed, ...]:
             of_forward = _is_of_forward(call)
             if of_forward and not (call.asked and find_rule(call.rule).level == "MUST"):
                 continue
-            if of_forward and any((operation, call.rule) == (it.operation, it.rule) for it in calls.values()):
+            before = by_rule.setdefault((operation, call.rule), [])
+            if of_forward and before:
                 continue
             # Companions and the operator have arguments of the same name: "softcap of 0 in scores".
             beside = "" if call.operation == "attention" else f" in {call.operation}"
             name = NAMES.get(f"{call.name}{beside}") or f"{call.name}{beside}"
-            own = form.stacked or of_forward or not _is_refused_elsewhere(call, calls.values())
-            calls.setdefault(name, replace(call, name=name, asked=call.asked and own))
+            if name in calls:
+                continue
+            own = form.stacked or of_forward or not _is_refused_elsewhere(call, before)
+            calls[name] = replace(call, name=name, asked=call.asked and own)
+            before.append(calls[name])
     return tuple(calls.values())
 
 
@@ -114,7 +119,7 @@ def further() -> Mapping[str, tuple[Malformed, ...]]:
     """List one call of each kind of fault that an operation must refuse, and is not asked to refuse yet."""
     met = {(call.operation, call.argument, call.rule, call.kind) for call in malformed()}
     chosen: dict[str, tuple[Malformed, ...]] = {}
-    for call in every(stacks=False):
+    for call in every((), stacks=False):  # the call of `malformed`, which is cached
         shared = OPERATIONS[call.operation].reduces and call.argument in OPERATIONS["attention"].arguments
         kind = call.operation, call.argument, call.rule, call.kind
         few = shared or call.kind == "shape"  # others show it
@@ -133,17 +138,13 @@ def _is_of_forward(call: Malformed) -> bool:
 def _is_refused_elsewhere(call: Malformed, before: Collection[Malformed]) -> bool:
     """Whether another call stands for a call of an operation that reduces to another one.
 
-    That is an earlier call that the same rule refuses: with the same argument, or with any argument that the
-    other operation has and refuses by the same rules.
+    That is an earlier call of the operation that the same rule refuses: with the same argument, or with any
+    argument that the other operation has and refuses by the same rules.
     """
     form = OPERATIONS[call.operation]
     if not form.reduces:
         return False
-    alike = [
-        earlier
-        for earlier in before
-        if earlier.asked and (earlier.operation, earlier.rule) == (call.operation, call.rule)
-    ]
+    alike = [earlier for earlier in before if earlier.asked]
     other = OPERATIONS[form.reduces].arguments.get(call.argument)
     if other is not None:
         own, its = ({**argument.refusals, "axes": ""} for argument in (form.arguments[call.argument], other))
