@@ -147,7 +147,9 @@ class _Here:
         for outline in plan:
             case = self.cases.find(outline.name, outline.group, self.backend.constraints)
             # The same as in a separate process, except that an interrupt ends the run.
-            yield with_traits(judge_again(self.backend, case, judge), case)
+            verdict = judge_again(self.backend, case, judge)
+            known = {"traits": outline.traits, "numbers": outline.numbers, "sizes": outline.sizes}
+            yield replace(verdict, **known) if outline.calls else with_traits(verdict, case)
             self.backend.array_library.release()
 
     def missing(self, shown: set[str]) -> list[Verdict]:
