@@ -148,8 +148,13 @@ class _Here:
             case = self.cases.find(outline.name, outline.group, self.backend.constraints)
             # The same as in a separate process, except that an interrupt ends the run.
             verdict = judge_again(self.backend, case, judge)
-            known = {"traits": outline.traits, "numbers": outline.numbers, "sizes": outline.sizes}
-            yield replace(verdict, **known) if outline.calls else with_traits(verdict, case)
+            if outline.calls:  # the index has its traits
+                verdict = replace(
+                    verdict, traits=outline.traits, numbers=outline.numbers, sizes=outline.sizes
+                )
+            else:
+                verdict = with_traits(verdict, case)
+            yield verdict
             self.backend.array_library.release()
 
     def missing(self, shown: set[str]) -> list[Verdict]:
