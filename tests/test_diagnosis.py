@@ -55,7 +55,7 @@ def names(found: Diagnosis | None) -> list[str]:
         "lse_to_base_two",
         "groups_of_three_by_halves",
         "keys_past_sixty_four_dropped",
-        "constant_scale",
+        "key_heads_tiled",
         "kept_weights_left_as_they_are",
     ],
 )

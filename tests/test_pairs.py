@@ -25,7 +25,6 @@ WRONG = (
     ("latent_attention", "mask", "key_lengths"),
     ("paged_attention", "dropout_mask", "left_padding"),
     ("packed_quantized_block_sparse_attention", "query_offset", "key_lengths"),
-    ("multi_head_attention_vjp", "is_causal", "mask"),
     ("rotary_vjp", "base", "attention_factor"),
 )
 #: Options that stand in the place of another one, which has no effect beside them.

@@ -19,6 +19,7 @@ from attnspec.conformance.gallery import Entry, entry
 from attnspec.conformance.gallery.entry import NEEDS
 from attnspec.conformance.gallery.kills import Kill, broken_rule
 from attnspec.conformance.judge.judge import judge
+from attnspec.conformance.relations.memory import in_freed_memory
 from attnspec.conformance.relations.relation import Relation
 from attnspec.conformance.sizes.cases import sized_cases
 from attnspec.conformance.sizes.sized import SizedCase
@@ -146,9 +147,13 @@ def _begin(quick: bool) -> None:  # noqa: FBT001 - a pool passes by position
 
 
 def _cost(item: Item) -> tuple[int, int, int, str]:
-    """Order cases: golden vectors by size and dtype, then generated ones, then relations."""
+    """Order cases: golden vectors by size and dtype, then generated ones, then relations.
+
+    Memory that is freed is used again by chance, so that calls in it come last.
+    """
     size = sum(int(np.size(thing)) for case in item.calls for thing in case.arguments.values())
     kind = 2 if isinstance(item, Relation) else int(bool(item.group))
+    kind = 3 if isinstance(item, Relation) and item.run is in_freed_memory else kind
     return kind, size, DTYPES.index(item.dtype) if item.dtype in DTYPES else 0, item.name
 
 
