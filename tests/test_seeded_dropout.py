@@ -177,3 +177,14 @@ def test_a_wrong_mask_fails(name):
     backend = replace(load("numpy-portable"), companions={"seeded_dropout_attention": wrong})
     item = next(item for item in ITEMS if item.id == f"dropout-{check}")
     assert judge(backend, item).status == "fail"
+
+
+def test_a_function_and_its_gradients_are_both_offered(tmp_path):
+    operation = "seeded_dropout_attention"
+    functions = (f"{x} = reference.function({x!r})" for x in (operation, f"{operation}_vjp"))
+    lines = "from attnspec import reference", *functions
+    (tmp_path / "dropping.py").write_text("\n".join(lines))
+    companions = f'[backend.companions]\n{operation}_vjp = "dropping:{operation}_vjp"\n'
+    described = f'[backend]\nfunction = "dropping:{operation}"\noperation = "{operation}"\n{companions}'
+    (tmp_path / "attnspec.toml").write_text(described)
+    assert {*load(str(tmp_path)).companions} == {operation, f"{operation}_vjp"}

@@ -228,8 +228,7 @@ def with_settings(name: str, backend: Backend, settings: Settings) -> Backend:
     """Apply the requested name and the settings to a backend."""
     check_backend(name, backend)
     more = settings.fields.get("companions")
-    alone = {} if backend.function("attention") is not None else backend.companions
-    companions = {"companions": {**alone, **more}} if more else {}
+    companions = {"companions": {**backend.companions, **more}} if more else {}
     changed = replace(
         backend,
         name=name,
