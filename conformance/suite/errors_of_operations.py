@@ -11,7 +11,8 @@ from attnspec.conformance.judge.dtypes import in_dtype
 from attnspec.conformance.relations.memory import each_in_turn, in_any_surroundings
 from attnspec.conformance.suite.drawn_stacks import Arguments
 from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
-from attnspec.conformance.suite.malformed import further
+from attnspec.conformance.suite.malformed import further, options_in_turn
+from attnspec.conformance.suite.malformed_call import Malformed
 from attnspec.conformance.suite.whole_calls import ATTENDING, OTHERS, draw_with, whole_calls
 from attnspec.operations import Argument
 from attnspec.operations.letters import value_of
@@ -97,7 +98,17 @@ def cotangents_of_another_shape(draw: Draw) -> Iterator[Yielded]:
 @chapter.group("ERR-3", each=tuple(further()), step=6)
 def refused_besides(_draw: Draw, operation: str) -> Iterator[Yielded]:
     """A call with a rarer fault of an argument raises an error, without a result beside the first."""
-    first = (OPERATIONS[operation].results[0].name,)
-    for call in further()[operation]:
-        arguments, misuse = in_dtype(call.arguments, "float32"), Misuse(call.argument, call.names)
-        yield Call(arguments, (call.rule,), operation, misuse=misuse, outputs=first)
+    yield from map(_refused, further()[operation])
+
+
+@chapter.group("ERR-3", step=6)
+def options_refused_in_turn(_draw: Draw) -> Iterator[Yielded]:
+    """An option of a form or of gradients without another one, or with a rarer fault, raises an error."""
+    yield from map(_refused, options_in_turn())
+
+
+def _refused(call: Malformed) -> Call:
+    """Ask for the first result of a call that must be rejected."""
+    arguments, misuse = in_dtype(call.arguments, "float32"), Misuse(call.argument, call.names)
+    first = (OPERATIONS[call.operation].results[0].name,)
+    return Call(arguments, (call.rule,), call.operation, misuse=misuse, outputs=first)

@@ -26,6 +26,7 @@ from attnspec.conformance.suite.faults import (
 from attnspec.conformance.suite.malformed_call import Malformed, make_call, speaks_of
 from attnspec.dtypes import numpy_dtype
 from attnspec.operations import LETTERS, Operation
+from attnspec.operations.attention import ATTENTION
 from attnspec.operations.operation import primal
 from attnspec.operations.positions import NEEDED
 from attnspec.sizes import bound, misfits
@@ -101,7 +102,8 @@ def every(sizes: Sizes = (), *, stacks: bool = True) -> tuple[Malformed, ...]:
             if of_forward and not (call.asked and find_rule(call.rule).level == "MUST"):
                 continue
             before = by_rule.setdefault((operation, call.rule), [])
-            if of_forward and before:
+            again = of_forward and bool(before)
+            if again and call.kind != "alone":
                 continue
             # Companions and the operator have arguments of the same name: "softcap of 0 in scores".
             beside = "" if call.operation == "attention" else f" in {call.operation}"
@@ -109,7 +111,7 @@ def every(sizes: Sizes = (), *, stacks: bool = True) -> tuple[Malformed, ...]:
             if name in calls:
                 continue
             own = form.stacked or of_forward or not _is_refused_elsewhere(call, before)
-            calls[name] = replace(call, name=name, asked=call.asked and own)
+            calls[name] = replace(call, name=name, asked=call.asked and own and not again)
             before.append(calls[name])
     return tuple(calls.values())
 
@@ -123,10 +125,31 @@ def further() -> Mapping[str, tuple[Malformed, ...]]:
         shared = OPERATIONS[call.operation].reduces and call.argument in OPERATIONS["attention"].arguments
         kind = call.operation, call.argument, call.rule, call.kind
         few = shared or call.kind == "shape"  # others show it
+        few |= call.kind == "alone" and _is_of_forward(call)
         if call.required and kind not in met and (call.rule == "ERR-5" or not few):
             met.add(kind)
             chosen[call.operation] = (*chosen.get(call.operation, ()), call)
     return chosen
+
+
+@cache
+def options_in_turn() -> tuple[Malformed, ...]:
+    """List calls of forms and gradients with each other fault of an option: all that lack an argument.
+
+    Of each other fault, the call of one form is asked for, another one in turn.
+    """
+    asked = chain(malformed(), *further().values())
+    met = {(call.operation, call.argument, call.rule, call.kind) for call in asked}
+    calls: dict[tuple[str, ...], Malformed] = {}
+    for call in every((), stacks=False):
+        of_option = call.operation != "attention" and call.argument in ATTENTION.options
+        kind = call.operation, call.argument, call.rule, call.kind
+        if of_option and call.required and kind not in met and find_rule(call.rule).level == "MUST":
+            calls.setdefault(kind, call)
+    in_turn: dict[tuple[str, ...], list[Malformed]] = {}
+    for (operation, *fault), call in calls.items():
+        in_turn.setdefault((*fault, operation if call.kind == "alone" else ""), []).append(call)
+    return tuple(calls[place % len(calls)] for place, calls in enumerate(in_turn.values()))
 
 
 def _is_of_forward(call: Malformed) -> bool:
