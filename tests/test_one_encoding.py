@@ -276,3 +276,11 @@ def test_a_name_with_the_constraints_makes_the_same_call():
     case = next(case for case in drawn(DECODES) if FITTED in case.id and case.operation == "latent_attention")
     assert find(case.name).fingerprint == case.fingerprint
     assert find(case.name).arguments["query"].shape[-2] == 1
+
+
+def test_an_argument_that_is_left_out_has_no_layout():
+    drawn = (item for group in groups_of("numerics") for item in group.items() if isinstance(item, Case))
+    laid = [case for case in drawn if "key_zero_points" in case.layout]
+    fitted = [fit_form(case, Constraints(encoding="int8")) for case in laid]
+    assert any("key_zero_points" not in fit.arguments for fit in fitted)
+    assert all(fit.layout.keys() <= fit.arguments.keys() for fit in fitted)

@@ -31,7 +31,9 @@ def fit_form(case: Case, constraints: Constraints) -> Case:
     if case.expected or case.alternatives:
         return case
     coded = with_encoding(case, constraints.encoding)
-    case = case if coded is case.arguments else replace(case, arguments=coded)
+    if coded is not case.arguments:  # it may leave out zero points
+        layout = {name: kind for name, kind in case.layout.items() if name in coded}
+        case = replace(case, arguments=coded, layout=layout)
     operation, form = case.operation, OPERATIONS[case.operation]
     letters = {letter for argument in form.positional for letter in argument.shape}
     attends = {"Hq", "L", "D", "Dv"} <= letters and primal(operation) != "attention"
