@@ -35,6 +35,13 @@ def unknown_flags(function: Callable[..., Any], names: Iterable[str]) -> dict[st
     }
 
 
+def flags_of_causality(function: Callable[..., Any]) -> list[str]:
+    """Name the flags that are off by default and may be causality, first those that are by their name."""
+    parameters = inspect.signature(function).parameters
+    named = [own for own, x in parameters.items() if "is_causal" in meant(own) and x.default is not True]
+    return named + [own for own, value in unknown_flags(function, parameters).items() if value]
+
+
 @contextmanager
 def with_flag(calls: _Calls, own: str, *, value: bool) -> Iterator[None]:
     """Make calls in which a flag has a value."""

@@ -24,6 +24,7 @@ from attnspec.backends.user.dropout import (
     without_names,
 )
 from attnspec.backends.user.few_calls import has_names, takes_a_call
+from attnspec.backends.user.flags import flags_of_causality
 from attnspec.backends.user.function import as_function, attribute_of
 from attnspec.backends.user.place import find
 from attnspec.backends.user.probe import probe
@@ -39,6 +40,7 @@ from attnspec.backends.user.signature import (
 )
 from attnspec.backends.user.trials import Guess
 from attnspec.backends.user.wrappers import check_wrapped
+from attnspec.operations.aliases import meant
 
 #: The reason beside a key that was there before.
 AS_GIVEN = "as it was given"
@@ -142,6 +144,29 @@ def _seen(error: Exception, place: str) -> str:
 
 
 def _infer(
+    backend: Backend, operation: str, function: Callable[..., Any], known: Known
+) -> tuple[str, Inference]:
+    """Return the operation and what was found, with causality in each call if none returns without it."""
+    try:
+        return _infer_as_known(backend, operation, function, known)
+    except BackendError:
+        if known.keys & {"always"} or takes_a_call(backend, operation, function, known):
+            raise
+        for own in flags_of_causality(function):
+            names = {**known.convention.names, "is_causal": own}
+            convention = replace(known.convention, names=names, always={"is_causal": True})
+            causal = replace(known, convention=convention, keys=known.keys | {"always"})
+            if takes_a_call(backend, operation, function, causal):
+                with suppress(BackendError):
+                    operation, found = _infer_as_known(backend, operation, function, causal)
+                    if isinstance(found.why.get("layout"), Guess) and "is_causal" not in meant(own):
+                        continue  # neither its name nor a result says what it is
+                    why = {**found.why, "always": f"by calls: each one without {own} raised an error"}
+                    return operation, replace(found, why=why)
+        raise
+
+
+def _infer_as_known(
     backend: Backend, operation: str, function: Callable[..., Any], known: Known
 ) -> tuple[str, Inference]:
     """Return the operation, one over codes or with dropout if calls confirm it, and what was found."""
