@@ -254,8 +254,11 @@ def _evidence(outline: Outline, call: CallOutline) -> object:
 
 def _is_small(outline: Outline) -> bool:
     """Whether a call has few numbers, and not many options that act together."""
-    together = "ERR-3" in outline.rules and len(outline.calls[0].arguments) > _MOST_TOGETHER
-    return outline.numbers <= _MOST and not together
+    return outline.numbers <= _MOST and not _has_many(outline)
+
+
+def _has_many(outline: Outline) -> bool:
+    return "ERR-3" in outline.rules and len(outline.calls[0].arguments) > _MOST_TOGETHER
 
 
 def _plain_calls(outlines: Iterable[Outline]) -> Iterator[str]:
@@ -297,12 +300,19 @@ def calls_of_arguments(outlines: Iterable[Outline], quick: Collection[str] = ())
         for operation, arguments in outline.calls:
             for own in (*arguments, *(traits & {LINEAR})):
                 little = {SPECIAL, NOTHING, EMPTY, zero(own)} & traits or outline.numbers < _LEAST
+                little = little or _has_many(outline) or not _matters(operation, own, arguments)
                 shape = len(traits), outline.numbers, outline.name
                 beside = len(arguments), outline.name not in quick
                 order = (other, bool(little), outline.numbers > _MOST, *beside, *shape)
                 if (operation, own) not in plainest or order < plainest[operation, own][0]:
                     plainest[operation, own] = order, outline.name
     return {name for _, name in plainest.values()}
+
+
+def _matters(operation: str, name: str, arguments: Collection[str]) -> bool:
+    """Whether an argument has an effect beside others: an offset has none without causality and a window."""
+    argument = OPERATIONS[operation].arguments.get(name)
+    return not (argument and argument.matters_with) or not {*argument.matters_with}.isdisjoint(arguments)
 
 
 def _calls_of_sizes(dtypes: Collection[str]) -> Iterator[str]:

@@ -30,7 +30,7 @@ FILES = {
     "sparsity": ("sparsity", "sparsity_of_lists"),
     "selection": ("selection",),
     "latent": ("latent", "gradients_of_latent"),
-    "stacks": ("stacks", "stacks_at_sizes"),
+    "stacks": ("stacks", "stacks_at_sizes", "plain_values"),
     "sharding": ("sharding", "sharding_of_heads", "gradients_of_shards"),
     "dropout": ("dropout",),
     "gradients": (

@@ -9,11 +9,12 @@ from attnspec import OPERATIONS
 from attnspec.case import Alternative, Misuse
 from attnspec.conformance.judge.dtypes import in_dtype, is_real
 from attnspec.conformance.judge.expected import exact
+from attnspec.conformance.suite.drawn_stacks import with_batch_axes
 from attnspec.conformance.suite.faults import SIZES, fitting, with_needs
 from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
 from attnspec.conformance.suite.problem import GROUPED, SHAPES, Shape, grid
 from attnspec.conformance.suite.sizes_of_operations import is_valid
-from attnspec.conformance.suite.whole_calls import whole_calls
+from attnspec.conformance.suite.whole_calls import draw_with, whole_calls
 from attnspec.operations.letters import LETTERS, value_of
 
 chapter = Chapter("notation")
@@ -177,3 +178,30 @@ def batch_axes_not_repeated(draw: Draw, axes: str) -> Iterator[Yielded]:
 
 def _ones(*shapes: Any) -> dict[str, Any]:
     return {name: np.ones(shape, np.float32) for name, shape in zip(_ARRAYS, shapes, strict=True)}
+
+
+#: Arguments that are an array of shape `(*B)`, and their rules.
+_OF_ENTRIES: Mapping[str, tuple[str, str]] = {
+    "attention_vjp": ("query_lengths", "MASK-10"),
+    "paged_attention": ("key_lengths", "PAGE-1"),
+    "listed_attention": ("key_lengths", "MASK-9"),
+    "append_cache": ("lengths", "CACHE-1"),
+    "rotary": ("offset", "POS-5"),
+}
+
+
+@chapter.group("SHAPE-1", each=tuple(_OF_ENTRIES))
+def array_without_axes(draw: Draw, operation: str) -> Iterator[Yielded]:
+    """Without batch axes, an integer of each batch entry is in an array without axes."""
+    name, rule = _OF_ENTRIES[operation]
+    option = name.replace("_", " ") if operation in ("attention_vjp", "listed_attention") else "nothing"
+    ((random, dtype), *_) = draw.generators(1)
+    drawn = [grid(random, (2, size, 4), 1.0).astype(dtype) for size in (6, 2)]
+    if operation == "append_cache":
+        call = dict(zip(("cache", "new"), drawn, strict=True)) | {name: 3}
+    elif operation == "rotary":
+        call = {"features": drawn[0], name: 3}
+    else:
+        call = with_batch_axes(operation, draw_with(draw, operation, dtype, option), 0)
+        call.pop("d_lse", None)
+    yield Call(call | {name: np.array(call[name])}, ("SHAPE-1", rule), operation=operation)

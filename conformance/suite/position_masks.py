@@ -6,8 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnspec.conformance.suite.alone import each_acts
 from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
 from attnspec.conformance.suite.options import Options, positions
+from attnspec.conformance.suite.plain_values import SINGLE, draw_plain, rules_of
 from attnspec.conformance.suite.problem import GROUPED, MASKED, Problem, Shape
 
 chapter = Chapter("masking")
@@ -194,3 +196,27 @@ def positions_past_large_tiles(draw: Draw, use: str) -> Iterator[Yielded]:
         for problem in draw.in_each_dtype(shape, dtypes=("float32",)):
             options: dict[str, Any] = _USES[use](problem)
             yield Call(problem.arguments | options, ("MASK-14",), outputs=("output", "lse"))
+
+
+_GRADIENTS = ("attention_vjp", "latent_attention_vjp", "block_sparse_attention_vjp", "sharded_attention_vjp")
+_STACKS = ("packed_block_sparse_attention", "packed_latent_attention")
+#: Operations by what they are given without causality and a window. Others meet positions in other groups.
+_NOT_COMPARED = {
+    "offset": ("attention_vjp", *SINGLE),
+    "positions": ("sharded_attention", "low_precision_attention", *_GRADIENTS, *_STACKS),
+}
+
+
+@chapter.group("MASK-4", "MASK-15", "STACK-2", each=tuple(_NOT_COMPARED), step=3)
+def no_causality_beside(draw: Draw, places: str) -> Iterator[Yielded]:
+    """An offset or positions disallow no key without causality and a window, but for one at -1."""
+    own = {"is_causal": None, **({"query_offset": 2} if places == "offset" else {})}
+    options, rules = ([], ["MASK-7"]) if places == "offset" else (["positions"], ["MASK-14", "MASK-15"])
+    for index, operation in enumerate(_NOT_COMPARED[places]):
+
+        def suits(call: dict[str, Any], operation: str = operation) -> bool:
+            keys = {name: np.maximum(x, 0) for name, x in call.items() if name == "key_positions"}
+            return each_acts(operation, call, {"is_causal": True, **keys})
+
+        call = draw_plain(draw, operation, "float32", own, *options, index=index, suits=suits)
+        yield Call(call, rules_of(operation, "MASK-4", *rules), operation=operation)
