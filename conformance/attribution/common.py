@@ -136,14 +136,17 @@ def calls_of_usual_trait(
 ) -> Common:
     """Count the calls with a trait of most calls, such as no scale, if these alone fail.
 
-    As most calls have the trait, this must be no chance, or a case of the rule that owns it must fail.
+    As most calls have the trait, a case of the rule that owns it must fail, or this must be no chance and no
+    such case may pass: calls without the trait lack many others too.
     """
     for trait in traits.USUAL:
         common = count_of((trait,), failing, passing)
         share = common.judged / max(common.judged + common.of_others, 1)
-        shown = any(owners.get(trait) in verdict.rules[:1] for verdict in failing)
+        shown, denied = (
+            any(owners.get(trait) in verdict.rules[:1] for verdict in each) for each in (failing, passing)
+        )
         alone = common.failing > 1 and not common.others and common.of_others
-        if alone and (shown or share**common.failing < _CHANCE):
+        if alone and (shown or (share**common.failing < _CHANCE and not denied)):
             return common
     return Common()
 
