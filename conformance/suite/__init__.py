@@ -16,7 +16,7 @@ from attnspec.golden import cases_of, read_cases
 
 #: The modules with groups, by chapter. A chapter with many groups has several.
 FILES = {
-    "notation": ("notation", "fewer_results"),
+    "notation": ("notation", "fewer_results", "empty_beside_options"),
     "projection": ("projection",),
     "scores": ("scores", "slopes"),
     "masking": ("masking", "masking_garbage", "tiled_masks", "position_masks"),
@@ -30,7 +30,7 @@ FILES = {
     "sparsity": ("sparsity", "sparsity_of_lists"),
     "selection": ("selection",),
     "latent": ("latent", "gradients_of_latent"),
-    "stacks": ("stacks", "stacks_at_sizes", "plain_values"),
+    "stacks": ("stacks", "stacks_at_sizes", "plain_values", "nan_beside_options"),
     "sharding": ("sharding", "sharding_of_heads", "gradients_of_shards"),
     "dropout": ("dropout",),
     "gradients": (
@@ -40,7 +40,13 @@ FILES = {
         "gradients_of_forms",
         "gradients_numerics",
     ),
-    "numerics": ("numerics", "special_numbers", "numbers_of_operations", "sizes_of_operations"),
+    "numerics": (
+        "numerics",
+        "special_numbers",
+        "numbers_of_operations",
+        "sizes_of_operations",
+        "special_numbers_beside_options",
+    ),
     "invariance": ("invariance",),
     "errors": (
         "errors",

@@ -230,7 +230,7 @@ OPTIONS: Mapping[str, tuple[tuple[str, ...], Callable[[_Draft], Arguments]]] = {
     ),
     "key lengths": (
         ("STACK-3",),
-        lambda draft: {"key_lengths": draft.of_sequences(0, min(draft.sizes.keys))},
+        lambda draft: {"key_lengths": draft.of_sequences(0, min(draft.sizes.keys, default=0))},
     ),
     "segments": (("MASK-11",), _segments),
     "positions": (("MASK-14", "MASK-3"), _positions),

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from attnspec.case import Misuse
+from attnspec.conformance.relations.nan import beyond_the_head, spoil
 from attnspec.conformance.suite.errors import judge_each
 from attnspec.conformance.suite.gradients import cotangents
 from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
@@ -202,3 +203,13 @@ def earlier_gradients(draw: Draw, changed: str) -> Iterator[Yielded]:
         else:
             after = {name: np.flip(array) for name, array in before.items()}
         yield Calls((before, after, before), judge_each, live=True, beside=True)
+
+
+@chapter.group("GRAD-18", operation=_VJP, step=3)
+def nan_beside_each_option(draw: Draw) -> Iterator[Yielded]:
+    """NaN in a query reaches no gradient of another query or head, whichever option the call has."""
+    for index, option in enumerate(OPTIONS):
+        problem = draw.problem(SHAPES[4], "float32", index)
+        needs, own = draw_option(problem, option)
+        clean = problem.arguments | needs | own | cotangents(problem, lse=True)
+        yield Calls((clean, clean | {"query": spoil(clean["query"])}), beyond_the_head)

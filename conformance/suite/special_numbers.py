@@ -184,7 +184,7 @@ def number_that_is_none_at_every_width(draw: Draw, which: tuple[str, int]) -> It
 
 
 #: The arrays that hold the queries, keys and values of a form. A scale of NaN makes NaN of codes.
-_STORED: Mapping[str, tuple[str, ...]] = {
+STORED: Mapping[str, tuple[str, ...]] = {
     "query": ("query", "query_scales"),
     "key": ("key", "key_pages", "key_scales"),
     "value": ("value", "value_pages", "value_scales"),
@@ -197,7 +197,7 @@ _EVERY = (
 )
 
 
-@chapter.group("NUM-11", "NUM-12", each=tuple(_STORED)[:-2])
+@chapter.group("NUM-11", "NUM-12", each=tuple(STORED)[:-2])
 def number_that_is_none_in_a_form(draw: Draw, part: str) -> Iterator[Yielded]:
     """NaN in a query, a key or a value of a form reaches rows of its head and its sequence, and no other."""
     yield from _with_nan(draw, part, ("NUM-12",) if part == "value" else ("NUM-11",))
@@ -212,20 +212,20 @@ def number_that_is_none_in_a_latent_form(draw: Draw, part: str) -> Iterator[Yiel
 def _with_nan(draw: Draw, part: str, rules: tuple[str, ...]) -> Iterator[Call]:
     """Put NaN into one array of a call of each form, with or without latent vectors."""
     latent = "LATENT-1" in rules
-    forms = [replace(_SIZES, name=name) for name in _EVERY if latent == ("latent" in name)]
+    forms = [replace(SIZES, name=name) for name in _EVERY if latent == ("latent" in name)]
     for random, dtype, sizes in (drawn for turn in (0, 1) for drawn in draw_in_turn(draw, *forms, turn=turn)):
-        for _ in range(_DRAWS):
+        for _ in range(DRAWS):
             call = draw_call(random, dtype, layers_of(sizes.name), sizes)
             call = of_operation(random, sizes.name, call)
-            if _put_nan(random, sizes.name, call, part):
+            if put_nan(random, sizes.name, call, part):
                 break
         packed = ("PACK-4",) if "packed" in sizes.name and part != "query" else ()
         yield Call(call, (*rules, *packed), operation=sizes.name, outputs=("output",))
 
 
-def _put_nan(random: np.random.Generator, operation: str, call: dict[str, Any], part: str) -> bool:
+def put_nan(random: np.random.Generator, operation: str, call: dict[str, Any], part: str) -> bool:
     """Put NaN at a place of one array of a call. Return whether there is a place that fits."""
-    name = next((own for own in _STORED[part] if own in call and call[own].dtype.kind not in "iu"), "")
+    name = next((own for own in STORED[part] if own in call and call[own].dtype.kind not in "iu"), "")
     tried: set[tuple[int, ...]] = set()
     for _ in range(_TRIALS if name else 0):
         array = call[name].copy()
@@ -241,9 +241,9 @@ def _put_nan(random: np.random.Generator, operation: str, call: dict[str, Any], 
 
 
 #: Lists of most keys, and blocks of as many queries as a sequence has, so that a key reaches all of them.
-_SIZES = Sizes(encoding="int8", listed=16, blocks=(4, 3))
+SIZES = Sizes(encoding="int8", listed=16, blocks=(4, 3))
 #: How often a call is drawn.
-_DRAWS = 20
+DRAWS = 20
 #: How often a place is drawn. Most keys are in no list of a query, or in those of some queries only. A call
 #: in which none fits stays as it is, so that each seed draws as many calls.
 _TRIALS = 40

@@ -297,10 +297,10 @@ def not_a_number_in_unread_places(draw: Draw) -> Iterator[Yielded]:
     for turn in (0, 1):
         for random, dtype, sizes in draw_in_turn(draw, *calls, turn=turn):
             case = _case(random, dtype, sizes)
-            yield replace(case, arguments=_poisoned(random, sizes, case.arguments), rules=("STACK-4",))
+            yield replace(case, arguments=poison_unread(random, sizes, case.arguments), rules=("STACK-4",))
 
 
-def _poisoned(random: Random, sizes: Sizes, arguments: Mapping[str, Any]) -> Arguments:
+def poison_unread(random: Random, sizes: Sizes, arguments: Mapping[str, Any]) -> Arguments:
     """Put NaN or infinity where no query reads."""
     call = {name: x.copy() if isinstance(x, np.ndarray) else x for name, x in arguments.items()}
     poison = (np.nan, np.inf)[int(random.integers(2))]

@@ -60,13 +60,13 @@ def _draw(
     for _ in range(_MOST_DRAWS):
         call = make(random, dtype, layers_of(operation), sizes)
         own = of_operation(random, operation, call)
-        if without not in own and suits(own) and _gives_numbers(operation, own):
+        if without not in own and suits(own) and gives_numbers(operation, own):
             break
     return own
 
 
 @decision
-def _gives_numbers(operation: str, call: Arguments) -> bool:
+def gives_numbers(operation: str, call: Arguments) -> bool:
     """Whether the first result of a call has a number besides 0."""
     return bool(results(operation, call)[0].any())
 
