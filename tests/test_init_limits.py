@@ -102,6 +102,9 @@ def test_arrays_that_are_joined_in_one_parameter_are_judged():
     assert [verdict.status for verdict in verdicts].count("pass") > 5
     unequal = [verdict for verdict in verdicts if "as many keys as queries" in verdict.reason]
     assert [verdict.declined for verdict in unequal] == [False] * len(unequal) != []
+    mixed = check(load("."), rules=["ERR-1"], quick=True).report.results.verdicts
+    assert any("in one array, got dtypes float32" in verdict.reason for verdict in mixed)
+    assert not any(verdict.bad for verdict in mixed)
 
 
 @pytest.mark.parametrize(("name", "wrong"), [("of_joined_arrays", False), ("of_joined_arrays_in_rows", True)])

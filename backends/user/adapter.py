@@ -163,6 +163,10 @@ def _join(call: dict[str, Any], native: Mapping[str, str], layout: str, xp: Any)
         if len({*shapes}) > 1 or len(shapes[0]) < 3:
             got = ", ".join(map(str, shapes))
             raise Unsupported(f"the function takes {' and '.join(names)} in one array, got shapes {got}")
+        dtypes = [str(call[name].dtype) for name in names]
+        if len({*dtypes}) > 1:
+            got = ", ".join(dtypes)
+            raise Unsupported(f"the function takes {' and '.join(names)} in one array, got dtypes {got}")
         axis = -3 if layout in ("BSHD", POSITIONS_FIRST) else -4
         call = call | dict.fromkeys(names, join([call[name] for name in names], axis, xp))
     return call
