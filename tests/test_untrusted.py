@@ -90,6 +90,26 @@ def test_a_function_of_pytorch(here):
         assert judge(backend, find(name)).status == "pass"
 
 
+def test_arrays_that_are_joined_lie_as_a_case_asks(here):
+    written(
+        here,
+        "from honest import honest\n\n\ndef attention(qkv):\n"
+        "    steps = (*qkv.strides[:3], qkv.shape[-1] * qkv.itemsize, qkv.itemsize)\n"
+        "    if qkv.strides[-1] == qkv.itemsize:  # it takes the heads to lie side by side\n"
+        "        qkv = np.lib.stride_tricks.as_strided(qkv, strides=steps)\n"
+        "    return np.swapaxes(honest(*(np.swapaxes(qkv[:, :, i], 1, 2) for i in range(3))), 1, 2)\n",
+    )
+    (here / "honest.py").write_text((CHEATS / "honest.py").read_text())
+    names = 'query = "qkv"\nkey = "qkv"\nvalue = "qkv"\n'
+    table = f'[backend]\nfunction = "own:attention"\nlayout = "BSHD"\naxes = 4\n[backend.names]\n{names}'
+    (here / "attnspec.toml").write_text(table)
+    backend = load(distrust(*expand(".")))
+    case = find("numerics-strides-within-and-all-1+a4-equal.heads.depths.lengths-float32")
+    verdict = judge(backend, case)
+    assert (verdict.status, verdict.rule) == ("fail", "NUM-8"), verdict.reason
+    assert judge(backend, replace(case, layout={})).status == "pass"
+
+
 def test_names_and_layout_of_a_configuration_are_applied_by_the_judge(here):
     written(
         here,
