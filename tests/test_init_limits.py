@@ -376,3 +376,34 @@ def test_a_function_that_is_attention_with_causality_alone_is_described(name, ow
 def test_a_flag_that_a_wrong_function_needs_is_no_causality():
     Path("causal.py").write_text(OF_CAUSALITY)
     assert "raised NotImplementedError: causal only" in command("init", "./causal.py:wrong", status=2).output
+
+
+OF_DTYPES = """
+import ml_dtypes, numpy as np
+from attnspec import reference
+
+
+def checked(query, *others):
+    if query.dtype not in (np.float32, np.float16, ml_dtypes.bfloat16):
+        raise TypeError("expected float32, float16 or bfloat16")
+    return query.dtype, 3.0 if query.dtype == np.float16 else None
+
+
+def attention(query, key, value):
+    dtype, scale = checked(query)
+    return reference.attention(query, key, value, scale=scale, dtype=dtype)
+
+
+def paged_attention(query, key_pages, value_pages, *, block_table, key_lengths):
+    dtype, _ = checked(query)
+    options = {"block_table": block_table, "key_lengths": key_lengths}
+    output = reference.paged_attention(query, key_pages, value_pages, **options)
+    return output.astype(np.float32 if dtype == np.float16 else dtype)
+"""
+
+
+@pytest.mark.parametrize("name", ["attention", "paged_attention"])
+def test_a_function_of_numpy_that_lacks_a_dtype_is_called_in_half_precision_too(name):
+    Path("short.py").write_text(OF_DTYPES)
+    text = command("init", f"./short.py:{name}", status=0).output
+    assert 'dtypes = ["float32", "bfloat16"]' in text, "in float16, it is wrong or returns float32"

@@ -249,8 +249,9 @@ class _Calls:
         """Describe what calls of other dtypes, and of grouped heads, show."""
         why: dict[str, str] = {}
 
-        def takes(dtype: str) -> bool:
-            return self.agrees(convention, cast(call, dtype)) is not None
+        def takes(dtype: str, *, right: bool = False) -> bool:
+            agrees = self.agrees(convention, cast(call, dtype))
+            return bool(agrees) and self.dtype == dtype if right else agrees is not None
 
         query = call[self.form.arrays[0]]
         floating = next(x for x in (query, *call.values()) if "float" in str(getattr(x, "dtype", "")))
@@ -388,10 +389,10 @@ class _Calls:
             self.raised = self.raised or error
             return None
         expected = reference(self.operation)(**meaning)
-        pairs = zip(*(x if isinstance(x, tuple) else (x,) for x in (results, expected)), strict=False)
-        numbers = [
-            (np.asarray(backend.to_numpy(own), np.float64), np.asarray(its, np.float64)) for own, its in pairs
-        ]
+        parts, right = (x if isinstance(x, tuple) else (x,) for x in (results, expected))
+        own = [backend.to_numpy(x) for x in parts]
+        self.dtype = str(own[0].dtype)
+        numbers = [(np.asarray(x, float), np.asarray(y, float)) for x, y in zip(own, right, strict=False)]
         if any(own.shape != its.shape for own, its in numbers):
             return np.inf
         if all(np.allclose(own, its, tolerance / 2, tolerance) for own, its in numbers):

@@ -58,13 +58,18 @@ def dtypes_of(backend: Backend, known: Known) -> tuple[str, ...]:
 
 
 def infer_dtypes(
-    backend: Backend, dtype: str, takes: Callable[[str], bool], why: dict[str, str]
+    backend: Backend, dtype: str, takes: Callable[..., bool], why: dict[str, str]
 ) -> dict[str, Any]:
-    """Return the dtypes that a function takes, if they are not those of its library by default."""
+    """Return the dtypes that a function takes, if they are not those of its library by default.
+
+    A function that does not take all of these may be made for others, which right results show.
+    """
     outside = dtype not in backend.dtypes
     asked = dtypes_to_try(backend.dtypes, backend.array_library.dtypes if outside else ())
     taken = [name for name in asked if takes(name)]
     if not taken or (len(taken) == len(asked) and not outside):
         return {}
+    others = (name for name in backend.array_library.dtypes if name not in asked)
+    taken += [name for name in others if takes(name, right=True)]
     why["dtypes"] = "it raised an error or returned float32 in the other dtypes of its library"
     return {"dtypes": taken}

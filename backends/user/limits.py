@@ -70,6 +70,13 @@ def infer_limits(calls: Calls, convention: Convention, why: dict[str, str]) -> M
         same = again is not None and np.array_equal(output, again["output"], equal_nan=True)
         return "" if same else "read past the end of an array"
 
+    def takes(dtype: str, *, right: bool = False) -> bool:
+        if not right:
+            return not misfit(H, H, depth, dtype)
+        arrays = {x: y.astype(dtype) for x, y in calls.drop_batch(convention, calls.arrays).items()}
+        got = calls.run(convention, arrays)
+        return got is not None and got["output"].dtype == np.dtype(dtype) and calls.agrees(got, arrays)
+
     limits: dict[str, Any] = {}
     if shown := misfit(4, 2, depth, dtype):
         limits["heads"] = "equal"
@@ -81,7 +88,7 @@ def infer_limits(calls: Calls, convention: Convention, why: dict[str, str]) -> M
     limits |= _infer_lengths(calls, convention, lambda: misfit(H, H, depth, dtype), why)
     if calls.lengths[1] == LENGTHS[-1][1]:
         limits |= _infer_multiple(calls, lambda: bool(misfit(H, H, depth, dtype)), why)
-    limits |= infer_dtypes(calls.backend, dtype, lambda name: not misfit(H, H, depth, name), why)
+    limits |= infer_dtypes(calls.backend, dtype, takes, why)
     return limits
 
 
