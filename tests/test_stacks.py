@@ -4,10 +4,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests_support import fitted_cases
 
 from attnspec import OPERATIONS, Case, cases
 from attnspec.backends import load
+from attnspec.backends.constraints import Constraints, fits
 from attnspec.conformance.judge.judge import judge
+from attnspec.conformance.results import FEWEST_VALUES
 from attnspec.conformance.suite import groups_of
 from attnspec.conformance.suite.drawn_stacks import OPTIONS, Sizes, draw_call, options_of
 from attnspec.conformance.suite.stacks import STORED
@@ -265,3 +268,14 @@ def test_the_second_oracle_does_not_round_decoded_numbers(name, call):
     scales = {x: array for x, array in scales.items() if x in OPERATIONS[name].arguments}
     output = rational.evaluate(name, queries | scales | call)["output"]
     assert output.item() == 127 * (NEAR[0, 0] - NEAR[1, 0]) / 2  # the difference is exact
+
+
+def test_a_served_kernel_of_one_scale_that_is_causal_alone_has_enough_values_in_the_quick_part():
+    operation = "packed_paged_quantized_attention"
+    constraints = Constraints(value_depth="key", scales="tensor", encoding="int8", always={"is_causal": True})
+    needed = {"query_starts", "block_table", "key_lengths", "key_scales", "value_scales", "encoding"}
+    kept = needed | {"is_causal", "scale", "softcap", "sinks", *OPERATIONS[operation].arrays}
+    cases = [case for case in fitted_cases(constraints, quick=True) if case.operation == operation]
+    own = [case for case in cases if isinstance(case, Case) and not case.misuse and {*case.arguments} <= kept]
+    taken = [case for case in own if not fits(constraints, case.arguments, operation)]
+    assert len(taken) >= FEWEST_VALUES["quick"]

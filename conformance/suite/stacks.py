@@ -150,14 +150,13 @@ def sinks_of_minus_infinity(draw: Draw) -> Iterator[Yielded]:
         yield replace(case, arguments={**case.arguments, "sinks": sinks}, rules=("SOFT-5", "STACK-2"))
 
 
-@chapter.group("STACK-2", each=_PAIRS)
+@chapter.group("STACK-2", each=_PAIRS, step=1)
 def two_options(draw: Draw, pair: tuple[str, ...]) -> Iterator[Yielded]:
-    """One option acts in a form, or two at once, for kernels that have few of them and one encoding."""
-    calls = [
-        replace(_REST, name=name, encoding="int8") for name in FORMS if {*pair} <= {*options_of((name,))}
-    ]
+    """One or two options act in a form or a stack, for kernels that have few of them and one encoding."""
+    names = [name for name in (*FORMS, SERVED[1]) if {*pair} <= {*options_of(STORED[name].layers)}]
+    calls = [replace(_REST, name=name, encoding="int8") for name in names]
     for random, dtype, sizes in draw_in_turn(draw, *calls):
-        call = draw_call(random, dtype, FORMS[sizes.name].layers, sizes, *pair)
+        call = draw_call(random, dtype, STORED[sizes.name].layers, sizes, *pair)
         call = {name: x for name, x in call.items() if not name.endswith("_zero_points")}
         yield Call(call, ("STACK-2",), operation=sizes.name)
 
@@ -215,7 +214,7 @@ def batch_axes(draw: Draw, count: int) -> Iterator[Yielded]:
         yield replace(case, arguments=with_batch_axes(sizes.name, case.arguments, count))
 
 
-@chapter.group("STACK-1")
+@chapter.group("STACK-1", step=1)
 def batch_of_decoding_and_prefill(draw: Draw) -> Iterator[Yielded]:
     """Sequences with one query, with a chunk of a prompt, without queries and without keys are in one row."""
     calls = [replace(_MIXED, name=name) for name in (*SERVED, SERVED[0]) * 2]
