@@ -9,6 +9,7 @@ from tests_support import command
 from attnspec.backends import BackendError, load
 from attnspec.backends.user.inference import infer_configuration
 from attnspec.conformance import check
+from attnspec.operations.aliases import meant, meant_in
 
 pytestmark = pytest.mark.usefixtures("here_beside_tests")
 
@@ -209,3 +210,19 @@ def test_a_function_with_dropout_by_a_seed_is_judged_with_and_without_dropout(se
         assert judged == {"attention", "seeded_dropout_attention"}
         Path("attnspec.toml").write_text('[backend]\noperation = "seeded_dropout_attention"\n')
         assert 'dropout_p = "p_dropout"' in init("kernel", source)
+
+
+CACHED = """
+from attnspec.reference import attention
+
+
+def cached(q, k_cache, v_cache, k=None, v=None, attention_chunk=0):
+    return attention(q, k_cache, v_cache, dtype=q.dtype)
+"""
+
+
+def test_names_of_other_operations_are_no_names_that_look_alike():
+    assert "; no call confirmed k (new_key?), v (new_value?)\n" in init("cached", CACHED)
+    assert [meant(own) for own in ("attention_chunk", "q_descale", "cu_seqlens_q", "k_pe")] == [()] * 4
+    assert meant_in("packed_paged_quantized_attention", "q_descale") == ()
+    assert meant_in("low_precision_attention", "q_descale") == ("query_scales",)

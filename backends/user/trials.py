@@ -18,6 +18,7 @@ from attnspec.operations.aliases import (
     MODULES,
     NO_COUNTERPART,
     NO_RESULT,
+    OF_COMPANIONS,
     PAST,
     SIZES,
     SLOPES,
@@ -242,13 +243,16 @@ def note_ignored(
     """Add the reason beside the parameters that are never passed, and what they may be a cause of."""
     if not ignored:
         return dict(why)
-    known = [f"{own} ({' or '.join(meant(own))}?)" for own in ignored if meant(own)]
+    # Beside other keys, k has the new ones.
+    new = {own: tuple(x for x in ("new_key", "new_value") if own in OF_COMPANIONS[x]) for own in ignored}
+    guesses = {own: new[own] or meant(own) for own in ignored}
+    known = [f"{own} ({' or '.join(ours)}?)" for own, ours in guesses.items() if ours]
     said = f"; no call confirmed {', '.join(known)}" if known else ""
     acting = numbers_in_every_call(function, ignored)
     beside, advice = (f"; {acting}", f": {NEUTRAL}") if acting else ("", "")
-    guesses = {key: Guess(reason + beside) for key, reason in why.items() if reason == UNCONFIRMED}
+    unsure = {key: Guess(reason + beside) for key, reason in why.items() if reason == UNCONFIRMED}
     reason = f"never passed, so no case tests what these do{said}{beside}{advice}{flags}"
-    return {**why, **guesses, "ignore": reason}
+    return {**why, **unsure, "ignore": reason}
 
 
 def numbers_in_every_call(function: Callable[..., Any], ignored: Collection[str]) -> str:

@@ -223,6 +223,7 @@ OF_COMPANIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "output": ("out", "o"),
         "lse": ("softmax_lse", "logsumexp"),
         "query": ("q_extend", "q_nope", "query_nope", "q_no_pe"),
+        "query_scales": ("q_descale", "descale_q", "q_scales"),
         "query_rotary": ("q_pe", "q_rope", "query_pe", "query_rope", "q_rotary"),
         "latent": (
             *("ckv_cache", "kv_c_cache"),
@@ -359,6 +360,7 @@ NO_COUNTERPART: Mapping[str, str] = MappingProxyType(
         "keep_prob": _DROPOUT,
         "dropout_prob": _DROPOUT,
         "head_mask": "no argument of the standard weighs heads",
+        "attention_chunk": "a mask by chunks expresses it (spec/recipes.md, Chunked attention)",
     }
 )
 
@@ -387,7 +389,8 @@ def meant(name: str) -> tuple[str, ...]:
     if name in ALIASES:
         return (name,)
     results = tuple(ours for ours, theirs in ALIASES.items() if name.lower() in theirs)
-    if results or name.lower() in {*NO_COUNTERPART, *ANGLES}:
+    of_companions = {word for words in OF_COMPANIONS.values() for word in words}
+    if results or name.lower() in {*NO_COUNTERPART, *ANGLES, *of_companions}:
         return results
     if "window" in name.lower().split("_"):  # such as one_sided_window
         return ("window",)
