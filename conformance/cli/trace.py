@@ -70,7 +70,8 @@ def recorded(folder: Path, name: str) -> None:
         found = Counterexample(smallest.case, judge(backend, smallest))
         _print_found(name, *store(backend, found, Path.cwd(), "recorded"))
     judged = sum(status in ("pass", "deviation") for status in statuses)
-    click.echo(f"{len(statuses)} recorded calls: {judged} pass")
+    merged = "of calls with equal shapes, dtypes and options, one is stored"
+    click.echo(f"{len(statuses)} recorded calls: {judged} pass; {merged}")
     sys.exit(1 if failing else 0 if judged else 4)
 
 
