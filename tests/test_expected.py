@@ -177,8 +177,8 @@ def test_the_command_writes_what_changed_and_removes_what_is_of_no_chapter(
     if "nothing" in files:
         whole = [*chapters("projection")]
         monkeypatch.setattr("attnspec.conformance.run.expected_values.chapters", lambda _: whole)
-    for name in ("index.write", "expected_values.write_packaged"):
-        monkeypatch.setattr(f"attnspec.conformance.run.{name}", lambda *_, **__: False)
+    for name in ("run.index.write", "run.expected_values.write_packaged", "suite.decisions.write"):
+        monkeypatch.setattr(f"attnspec.conformance.{name}", lambda *_, **__: False)
     only = [] if "nothing" in files else ["--only", "projection"]
     before = sorted(path.name for path in folder.iterdir())
     check = CliRunner().invoke(vectors, ["expected", str(tmp_path), "--check", *only])

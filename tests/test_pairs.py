@@ -97,6 +97,8 @@ def wrong(operation, ignored, beside):
 def test_an_option_ignored_beside_another_is_seen_in_these_calls_alone(operation, ignored, beside):
     backend = wrong(operation, ignored, beside)
     own = [item for item in whole_suite() if isinstance(item, Case) and item.operation == operation]
-    cases = [case for case in own if {ignored, beside} <= {*case.arguments}]
+    # With nothing in an axis, other options have no effect, and whatever is ignored shows.
+    full = (case for case in own if all(np.size(x) for x in case.arguments.values()))
+    cases = [case for case in full if {ignored, beside} <= {*case.arguments}]
     failing = {case.group for case in cases if judge(backend, case).status == "fail"}
     assert failing == {GROUPS[operation].name}
