@@ -24,7 +24,6 @@ WRONG = (
     ("sharded_attention_vjp", "dropout_mask", "key_positions"),
     ("latent_attention", "mask", "key_lengths"),
     ("paged_attention", "dropout_mask", "left_padding"),
-    ("packed_quantized_block_sparse_attention", "query_offset", "key_lengths"),
     ("rotary_vjp", "base", "attention_factor"),
 )
 #: Options that stand in the place of another one, which has no effect beside them.
