@@ -41,10 +41,37 @@ def test_a_call_without_64_bit_numbers_is_made_without_them(options, tmp_path, m
         assert f"budget used: {dtype}" in run.output
 
 
+#: A kernel that takes lengths, and says what it finds.
+_SCAN = """\
+import jax
+import jax.numpy as jnp
+
+def kernel(q, k, v, lengths=None):  # (B, S, H, D)
+    lengths = jnp.full(q.shape[0], k.shape[1]) if lengths is None else lengths
+    assert lengths.dtype == (jnp.int64 if q.dtype == jnp.float64 else jnp.int32)
+    scores = jnp.einsum("blhd,bshd->bhls", q, k) / q.shape[-1] ** 0.5
+    seen = jnp.arange(k.shape[1]) < lengths[:, None, None, None]
+    weights = jnp.where(seen, jnp.exp(scores - jnp.max(jnp.where(seen, scores, -1e30), -1, keepdims=True)), 0)
+    return jnp.einsum("bhls,bshd->blhd", weights / jnp.maximum(weights.sum(-1, keepdims=True), 1e-30), v)
+"""
+
+
+@pytest.mark.parametrize(
+    "options", [(".",), (".", "--untrusted"), _SERVED], ids=["plain", "untrusted", "served"]
+)
+def test_a_call_whose_integers_fit_in_32_bits_is_made_without_64(options, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "narrow.py").write_text(_SCAN)
+    command("init", "narrow.py:kernel", status=0)
+    for dtype in ("float32", "float64"):
+        command("check", *options, "--case", f"masking-key-lengths-{dtype}", status=0)
+
+
 def test_what_needs_64_bits_is_seen():
-    wide = [(2, None, 2**31), np.zeros(1, np.int64)]
-    assert [has_64_bits([x]) for x in wide] == [True, True]
+    wide = [(2, None, 2**31), np.zeros(1), np.array([-5, 2**31]), np.array([-(2**31) - 1])]
+    assert all(has_64_bits([x]) for x in wide)
     assert not has_64_bits([np.zeros(1, np.float32), True, 2**31 - 1, "both", None, (-(2**31), 0.5)])
+    assert not has_64_bits([np.array([-(2**31), 2**31 - 1]), np.zeros(0, np.int64), np.ones(1, np.uint64)])
 
 
 @pytest.mark.parametrize("side", ["left", "both"])

@@ -1,8 +1,9 @@
 """JAX.
 
 Importing this enables 64-bit numbers in JAX for the whole process. Otherwise JAX silently
-converts float64 to float32, and float64 could not be tested. A call without a 64-bit number is made
-without them, as users make it: with them, other dtypes result in a function, and a kernel may fail.
+converts float64 to float32, and float64 could not be tested. A call that needs no 64-bit number is made
+without them, as users make it: with them, other dtypes result in a function, and a kernel may fail. Its
+integers are of 32 bits, which is all that a user of JAX has by default.
 """
 
 import os
@@ -19,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnspec.backends.library import array_properties
-from attnspec.backends.library.library import FROM_HOST, Library, has_64_bits
+from attnspec.backends.library.library import FROM_HOST, Library, has_64_bits, narrow
 
 jax.config.update("jax_enable_x64", True)
 
@@ -119,5 +120,6 @@ LIBRARY = Library(
     constant=jax.lax.stop_gradient,
     prepare_eager=_prepare_eager,
     release=release_sources,
+    narrow=narrow,
     at_call=_at_call,
 )

@@ -1,6 +1,6 @@
 """An array library as an object: the operations that differ between libraries."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -31,7 +31,7 @@ def _no_device() -> str:
     return ""
 
 
-def _as_they_are(arrays: Sequence[Any]) -> Sequence[Any]:
+def _as_they_are(arrays: Any) -> Any:
     return arrays
 
 
@@ -73,6 +73,9 @@ class Library:
         Computes several lazy arrays together.
     release : callable
         Clears caches of the library that later calls do not need.
+    narrow : callable
+        Takes the arguments of a call by name, with arrays of NumPy, and returns them with integers of the
+        width in which a user of the library has them.
     at_call : callable
         Takes the arguments of a call, and returns the context in which it is made.
     accelerator : callable
@@ -102,6 +105,7 @@ class Library:
     prepare_eager: Callable[[], object] = _nothing
     compute: Callable[[Sequence[Any]], Sequence[Any]] = _as_they_are
     release: Callable[[], object] = _nothing
+    narrow: Callable[[Mapping[str, Any]], Mapping[str, Any]] = _as_they_are
     at_call: Callable[[Iterable[Any]], AbstractContextManager[object]] = nullcontext
     accelerator: Callable[[], str] = _no_device
 
@@ -119,15 +123,31 @@ def _put(xp: Any, array: NDArray[Any], device: str) -> Any:
 
 
 def has_64_bits(arguments: Iterable[Any]) -> bool:
-    """Whether some argument of a call is an array of 64-bit numbers, or an integer that needs them."""
+    """Whether some argument of a call is an array of 64-bit numbers, or an integer that needs them.
+
+    An integer array of NumPy needs them if one of its numbers does.
+    """
     return any(
         has_64_bits(argument)
         if isinstance(argument, tuple | list)
         else not -(2**31) <= argument < 2**31
         if isinstance(argument, int)
+        else has_64_bits([int(argument.min()), int(argument.max())] if argument.size else [])
+        if isinstance(argument, np.ndarray) and argument.dtype.kind in "iu"
         else hasattr(argument, "dtype") and np.dtype(argument.dtype).itemsize >= 8
         for argument in arguments
     )
+
+
+def narrow(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the arguments of a call with integers of 32 bits, unless the call has 64-bit numbers."""
+    if has_64_bits(arguments.values()):
+        return arguments
+    shorter = {np.dtype(np.int64): np.int32, np.dtype(np.uint64): np.uint32}
+    return {
+        name: x.astype(shorter.get(x.dtype, x.dtype)) if isinstance(x, np.ndarray) else x
+        for name, x in arguments.items()
+    }
 
 
 def permute(array: Any, order: Sequence[int], xp: Any) -> Any:

@@ -39,7 +39,7 @@ def _map(path: str, tensor: dict[str, Any]) -> Any:
     return ndarray(shape, kind, memory, offset * size, steps)
 
 
-def _library_array(array: Any, library: str, device: str, *, brief: bool) -> Any:
+def _library_array(array: Any, library: str, device: str, *, brief: bool, wide: bool) -> Any:
     if library == "torch":
         import torch
 
@@ -51,7 +51,8 @@ def _library_array(array: Any, library: str, device: str, *, brief: bool) -> Any
     if library == "jax":
         import jax
 
-        return jax.device_put(array, jax.devices(device)[0] if device else None)
+        with jax.enable_x64(wide):
+            return jax.device_put(array, jax.devices(device)[0] if device else None)
     return array if library == "numpy" else importlib.import_module(library).asarray(array)
 
 
@@ -99,7 +100,9 @@ def _answer(
     folder, answer, tensors = message["folder"], {"id": message["id"]}, message["tensors"]
     mapped = {name: _map(f"{folder}/{name}.bin", tensor) for name, tensor in tensors.items()}
     made = {
-        name: _library_array(array, library, device, brief=tensors[name]["dtype"] == "bfloat16")
+        name: _library_array(
+            array, library, device, brief=tensors[name]["dtype"] == "bfloat16", wide=message["wide"]
+        )
         for name, array in mapped.items()
     }
     given = {name: _decode(value) for name, value in message["options"].items()} | made
