@@ -226,3 +226,14 @@ def test_names_of_other_operations_are_no_names_that_look_alike():
     assert [meant(own) for own in ("attention_chunk", "q_descale", "cu_seqlens_q", "k_pe")] == [()] * 4
     assert meant_in("packed_paged_quantized_attention", "q_descale") == ()
     assert meant_in("low_precision_attention", "q_descale") == ("query_scales",)
+
+
+def test_a_number_for_each_batch_entry_that_a_function_needs_is_found():
+    """Without its numbers it computes nothing, and one number for all entries has no axis to read."""
+    source = (
+        "from attnspec.reference import attention\n\n\n"
+        "def of_each(q, k, v, seq_lens):\n"
+        "    return attention(q, k, v, key_lengths=seq_lens[:].astype(int), dtype=q.dtype)\n"
+    )
+    table = tomllib.loads(init("of_each", source))["backend"]
+    assert (table["names"]["key_lengths"], table["per_entry"]) == ("seq_lens", True)

@@ -32,6 +32,7 @@ from attnspec.backends.user.flags import infer_flags
 from attnspec.backends.user.gradients import note_gradients
 from attnspec.backends.user.limits import infer_axes, infer_limits, infer_shared_heads
 from attnspec.backends.user.rotation import rotation_by_base
+from attnspec.backends.user.signature import required_parameters
 from attnspec.backends.user.trials import (
     PARTNERS,
     UNCONFIRMED,
@@ -60,6 +61,8 @@ _RETURNS = (
     ("output", OTHER, OTHER),
 )
 _POWERS = {"1 / sqrt(D)": -0.5, "1": 0.0, "1 / D": -1.0, "sqrt(D)": 0.5}
+#: Arguments that may have a number for each batch entry.
+_COUNTS = (("query_lengths",), ("key_lengths",), ("query_offset",))
 #: What a required parameter with an unknown name may be. A call has to show it.
 _CANDIDATES = ("sinks", "bias", "mask", "scale", "is_causal", "key_lengths", "query_lengths")
 
@@ -147,8 +150,10 @@ class Probe(Calls):
         # A window that the function needs may be one number.
         windows: tuple[Any, ...] = ("sides", "keys") if needed else (self.known.convention.window,)
         absent = self.known.choices("takes_none", tuple(dict.fromkeys((self.taking_none(), ()))))
-        for names, each, window, none, *shape in product(
-            self.choices_of_names(), always, windows, absent, layouts, returns, axes
+        counts = [own for own in required_parameters(self.function) if self.guesses[own][:1] in _COUNTS]
+        entries = self.known.choices("per_entry", (False, True) if counts else (False,))
+        for names, each, window, none, entry, *shape in product(
+            self.choices_of_names(), always, windows, absent, entries, layouts, returns, axes
         ):
             layout, returned, number = shape
             if layout in OF_FOUR_AXES and number not in (None, 4):
@@ -169,6 +174,7 @@ class Probe(Calls):
                     dict.fromkeys((*self.known.convention.given, *(x for x in self.on() if x not in each)))
                 ),
                 always=each,
+                per_entry=entry,
             )
 
     def infer(self, called: Convention) -> Inference:
