@@ -1,11 +1,10 @@
 """The operations as functions: of anything that NumPy converts, and of arrays of any library."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from inspect import Parameter, Signature
 from textwrap import dedent
-from types import MappingProxyType
 from typing import Any
 
 import ml_dtypes  # noqa: F401 - makes "bfloat16" a name that NumPy knows
@@ -148,7 +147,7 @@ def functions(
     *,
     compiler: Callable[[Step], Step] | None = None,
     constant: Callable[[Any], Any] | None = None,
-) -> Mapping[str, Step]:
+) -> "Functions":
     """Return the operations for arrays of any library. They use Array API calls only.
 
     Results have the dtype of the first array. Half precision is computed in float32. Lists and other
@@ -196,7 +195,31 @@ def functions(
     if unknown:
         raise KeyError(f"steps: expected some of {', '.join(STEPS)}, got {', '.join(sorted(unknown))}")
     shared = Steps(replaced, compiler, constant)
-    return MappingProxyType({name: _function(name, shared) for name in OPERATIONS})
+    return Functions(shared, tuple(OPERATIONS))
+
+
+class Functions(Mapping[str, Step]):
+    """The functions of some operations. Each is made when it is needed: the gallery needs few of many."""
+
+    def __init__(self, steps: Steps, names: tuple[str, ...]) -> None:
+        self._steps, self._names, self._made = steps, names, dict[str, Step]()
+
+    def __getitem__(self, name: str) -> Step:
+        if name not in self._made:
+            if name not in self._names:
+                raise KeyError(name)
+            self._made[name] = _function(name, self._steps)
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def companions(self) -> Mapping[str, Step]:
+        """Return the functions of all operations but attention."""
+        return Functions(self._steps, tuple(name for name in self._names if name != "attention"))
 
 
 def _function(name: str, steps: Steps) -> Step:
@@ -218,7 +241,7 @@ def _function(name: str, steps: Steps) -> Step:
     return run
 
 
-@cache  # the gallery makes all functions for each bug
+@cache  # the gallery makes functions for each bug
 def _binder(
     name: str, *, with_dtype: bool = False
 ) -> Callable[[tuple[Any, ...], dict[str, Any]], dict[str, Any]]:

@@ -87,6 +87,10 @@ class Gallery:
     _backends: dict[str, Backend] = field(default_factory=dict)
     _plain: dict[str, tuple[frozenset[str], Outputs | Way]] = field(default_factory=dict)
 
+    def of(self, entries: Iterable[Entry]) -> "Gallery":
+        """Return some entries, with the calls that they have made."""
+        return replace(self, entries=tuple(entries))
+
     def outputs(self, entry: Entry, case: Case) -> Outputs | Way:
         """Return the outputs of an entry, or how it fails without any."""
         key = f"{entry.name} {entry.sentence}", case.name
@@ -123,7 +127,9 @@ class Gallery:
 Call = tuple[frozenset[str], Case, Outputs | Way]
 
 
-def diagnose_run(backend: Backend, items: Iterable[Item], seconds: float = inf) -> Diagnosis | None:
+def diagnose_run(
+    backend: Backend, items: Iterable[Item], seconds: float = inf, gallery: Gallery | None = None
+) -> Diagnosis | None:
     """Diagnose a backend by cases that it failed and passed. Only the calls of these cases are made.
 
     The entries that break a rule of a failing case are always compared, and first. All others are compared
@@ -132,19 +138,19 @@ def diagnose_run(backend: Backend, items: Iterable[Item], seconds: float = inf) 
     cases = {item.name: item for item in items if isinstance(item, Case)}
     if len(cases) < FEWEST_CASES:
         return None
-    calls = calls_to_compare(backend, cases.values())
+    calls, gallery = calls_to_compare(backend, cases.values()), gallery or Gallery()
     if seconds < inf:
         rules = {rule for _, case, _ in calls[0] for rule in case.rules}
         for near in ({next(iter(cases.values())).rules[0]}, rules):
-            likely = Gallery(tuple(entry for entry in wrong_entries() if entry.rule in near))
+            likely = gallery.of(entry for entry in gallery.entries if entry.rule in near)
             if found := nearest(*tally_entries(backend, calls, likely)):
                 return found
     # Entries about the chapters of the failing rules come before all others.
     families = {rule.partition("-")[0] for _, case, _ in calls[0] for rule in case.rules}
-    family = tuple(entry for entry in wrong_entries() if entry.rule.partition("-")[0] in families)
-    for gallery in (Gallery(family), Gallery()) if seconds < inf else (Gallery(),):
+    family = gallery.of(entry for entry in gallery.entries if entry.rule.partition("-")[0] in families)
+    for entries in (family, gallery) if seconds < inf else (gallery,):
         with suppress(TimeoutError):
-            if found := nearest(*tally_entries(backend, calls, gallery, process_time() + seconds)):
+            if found := nearest(*tally_entries(backend, calls, entries, process_time() + seconds)):
                 return found
     return None
 

@@ -83,14 +83,14 @@ class Entry:
         return self._backend({**self.steps, **{name: partial(note, name) for name in steps}}), noted
 
     def _backend(self, steps: Mapping[str, Step]) -> Backend:
-        operations: dict[str, Any] = dict(functions(steps))
-        for function in operations.values() if self.lacks else ():
+        made = functions(steps)
+        run, companions = made["attention"], made.companions()
+        for function in (run, *companions.values()) if self.lacks else ():
             whole = signature(function)
             kept = [parameter for name, parameter in whole.parameters.items() if name not in self.lacks]
-            function.__signature__ = whole.replace(parameters=kept)
-        run = operations.pop("attention")
+            function.__signature__ = whole.replace(parameters=kept)  # type: ignore[attr-defined] # read by inspect
         library = load_library("numpy")
-        return Backend(f"{PLACE}:{self.name}", library, run, DTYPES, operations, claims=self.claims)
+        return Backend(f"{PLACE}:{self.name}", library, run, DTYPES, companions, claims=self.claims)
 
 
 @dataclass(frozen=True)

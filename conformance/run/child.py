@@ -55,6 +55,7 @@ class Child:
         self._backend: Backend | None = None
         self._limits: Limits | None = None
         self._copies_arrays = False
+        self._gallery: Any = None
 
     @property
     def backend(self) -> Backend:
@@ -116,10 +117,12 @@ class Child:
 
     def diagnose(self, cases: list[list[str]], seconds: float | None) -> None:
         """Find the gallery entries with the same results as the backend; None if there are none."""
-        from attnspec.conformance.attribution.diagnosis import diagnose_run  # imports the gallery
+        from attnspec.conformance.attribution.diagnosis import Gallery, diagnose_run  # imports the gallery
 
         found = [case for case in (self._find(*each) for each in cases) if not isinstance(case, SizedCase)]
-        diagnosis = diagnose_run(self.backend, found, inf if seconds is None else seconds)
+        self._gallery = self._gallery or Gallery()  # which keeps the calls that it makes
+        limit = inf if seconds is None else seconds
+        diagnosis = diagnose_run(self.backend, found, limit, self._gallery)
         self.answer("diagnosis", asdict(diagnosis) if diagnosis else None)
 
     def probe(self, cases: list[list[str]], seconds: float) -> None:
