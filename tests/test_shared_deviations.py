@@ -41,12 +41,23 @@ def attention(query, key, value, *, scale=None):
 """
 
 
+WIDE = """
+import numpy as np
+from attnspec.reference import attention as right
+
+
+def attention(query, key, value, *, scale=None):
+    return right(query, key, value, scale=scale, dtype=query.dtype).astype(np.float64)
+"""
+
+
 @pytest.mark.usefixtures("here_beside_tests")
 @pytest.mark.parametrize(
     ("source", "rules", "known"),
     [
         (ADDED, ["MASK-12", "MASK-6"], "known: torch-sdpa, torch-math, torch-flash"),
         (RAISING, ["SHAPE-7"], "SHAPE-7 requires a result"),
+        (WIDE, ["NUM-1"], "if the function documents this dtype"),
     ],
 )
 def test_with_the_declaration_that_is_printed_it_passes(source, rules, known):
@@ -55,7 +66,7 @@ def test_with_the_declaration_that_is_printed_it_passes(source, rules, known):
     run = CliRunner().invoke(main, words)
     assert run.exit_code == 1, run.output
     assert known in run.output
-    (begin,) = re.findall(r"to declare .*, add .* begins with (.*) and (.*)\):", run.output)
+    (begin,) = re.findall(r"(?:to declare|if the).*, add .* begins with (.*) and (.*)\):", run.output)
     entries = re.search(r"^    \[\[backend.*?(?=^\S|^$)", run.output, re.DOTALL | re.MULTILINE)[0]
     sources = re.findall(r'source = "(.*)"', entries)
     assert sources, "the source is of the function, and of no library"

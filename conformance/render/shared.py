@@ -57,6 +57,26 @@ def raising_lines(failures: Sequence[Verdict]) -> Iterator[str]:
     yield f'    outcome = {{ kind = "Raises", {fields} }}'
 
 
+def dtype_lines(failures: Sequence[Verdict]) -> Iterator[str]:
+    """Yield the declaration of failures that are, all of them, an output in one other dtype."""
+    found = [x.difference for x in failures if x.difference and x.difference.kind == "dtype"]
+    if len(found) < len(failures) or len({(off.output, off.got) for off in found}) > 1:
+        return
+    output, dtype = found[0].output, found[0].got
+    # The weights of a function that returns none are outputs of other calls.
+    of_weights = ["weights"] if (output, failures[0].operation) == ("output", "attention") else []
+    dtypes = ", ".join(map(quote, sorted({verdict.dtype for verdict in failures})))
+    named = ", ".join(map(quote, dict.fromkeys(verdict.main_rule for verdict in failures)))
+    yield f"if the function documents this dtype, {_add_to(failures[0])}"
+    yield "    [[backend.deviations]]"
+    yield f"    rules = [{named}]"
+    yield f'    reason = "{output} has the dtype {dtype}"'
+    yield f"    source = {quote(f'attnspec check {failures[0].backend} --case {failures[0].case}')}"
+    yield f'    outcome = {{ kind = "InDtype", dtype = "{dtype}" }}'
+    yield f"    outputs = [{', '.join(map(quote, [output, *of_weights]))}]"
+    yield f"    dtypes = [{dtypes}]"
+
+
 def _add_to(verdict: Verdict) -> str:
     place = verdict.backend.partition("?")[0]
     return f'add to attnspec.toml (a new one begins with [backend] and function = "{place}"):'
