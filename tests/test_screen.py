@@ -323,3 +323,19 @@ def test_values_and_refusals_are_two_verdicts(required, outcome):
     # A wrong value beside it fails every run but one of another level.
     wrong = Report(perfect(ACCEPTED, FAIL), required=required)
     assert wrong.outcome is (Outcome.GOOD if required == "core" else Outcome.FAILS)
+
+
+@pytest.mark.parametrize("code", ["argument changed, values right", "raised"])
+def test_both_verdicts_count_the_calls_that_the_last_line_counts(code):
+    changed = replace(ACCEPTED, code=code, rule="NUM-4", case="changes-float32")
+    for verdicts, number in (((changed,), 0), ((changed, FAIL), 1)):
+        report = Report(perfect(*verdicts))
+        values, _, refusals = summary.headline(report).partition("; refusals: ")
+        assert ("does not conform: 1 case fails" in values) == bool(number)
+        assert refusals == "does not conform: 1 case fails"
+        counted = totals(report.verdicts(SUBJECT))
+        assert (", 1 fail" in counted[0]) == bool(number)
+        assert ", 1 fail" in counted[1] or counted[1].startswith("refusals: 1 fail")
+    both = Report(perfect(changed, ACCEPTED), required="refusals")
+    calls = "1 call is accepted that the standard rejects, 1 case fails otherwise"
+    assert summary.headline(both).endswith(f"; refusals: does not conform: {calls}")

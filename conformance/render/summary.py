@@ -87,7 +87,7 @@ def _values_verdict(report: Report, subject: Subject) -> str:
     """Return the result of one backend that was judged, without the calls that must be rejected."""
     reached = report.levels_reached(subject)
     new = [verdict for verdict in report.failures.new if verdict.backend == subject.name]
-    failing = [verdict for verdict in new if not verdict.accepts]
+    failing = [verdict for verdict in new if not verdict.refusal]
     lacking = missing_rules(report, subject)
     if report.level and report.outcome_of(subject) is Outcome.GOOD:
         more = f"; {_fail(len(failing))} outside of it" if failing else ""
@@ -138,12 +138,14 @@ def _few_values(report: Report, subject: Subject) -> str:
 def refusals_verdict(report: Report, subject: Subject) -> str:
     """Return the result of the calls that must be rejected. Empty if none was judged."""
     judged = any(verdict.refusal and verdict.status != "unsupported" for verdict in report.verdicts(subject))
-    new = sum(verdict.accepts for verdict in report.failures.new if verdict.backend == subject.name)
-    number = new + sum(verdict.backend == subject.name for verdict in report.accepted)
-    if number:
-        are = "is" if number == 1 else "are"
-        calls = f"{number_of(number, 'call')} {are} accepted that the standard rejects"
-        return f"does not conform: {calls}" if new else calls
+    new = [v for v in report.failures.new if v.backend == subject.name and v.refusal]
+    others = sum(not verdict.accepts for verdict in new)
+    number = len(new) - others + sum(verdict.backend == subject.name for verdict in report.accepted)
+    are = "is" if number == 1 else "are"
+    calls = [f"{number_of(number, 'call')} {are} accepted that the standard rejects"] if number else []
+    calls += [f"{_fail(others)}{' otherwise' if number else ''}"] if others else []
+    if calls:
+        return f"{'does not conform: ' if new else ''}{', '.join(calls)}"
     return "conforms" if judged else ""
 
 
