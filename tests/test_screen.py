@@ -339,3 +339,14 @@ def test_both_verdicts_count_the_calls_that_the_last_line_counts(code):
     both = Report(perfect(changed, ACCEPTED), required="refusals")
     calls = "1 call is accepted that the standard rejects, 1 case fails otherwise"
     assert summary.headline(both).endswith(f"; refusals: does not conform: {calls}")
+
+
+def test_a_rule_that_only_cases_about_other_rules_break_has_a_command_that_shows_it():
+    elsewhere = replace(FAIL, rule="NUM-7")
+    command = f"attnspec check {SUBJECT.name} --case {FAIL.case}"
+    line = f"NUM-7 fails in cases about other rules, which -k NUM-7 leaves out: {command}"
+    own = replace(FAIL, case="lse-float32", rules=("NUM-7",), rule="NUM-7")
+    assert line in screen(Report(perfect(elsewhere)), width=1000)
+    assert line in screen(Report(perfect(elsewhere)), width=1000, every=True)
+    for verdicts in ((elsewhere, own), (own,), (FAIL,), (replace(elsewhere, status="pass", rule=""),)):
+        assert "about other rules" not in screen(Report(perfect(*verdicts)), width=1000)
