@@ -179,6 +179,8 @@ class Verdict:
         Whether the call must be rejected.
     alone : bool
         False if the same call passes as the first call of a process. Only tried for a few failures.
+    after : str
+        The name of the case after which it fails, if it is not wrong alone and a short search found one.
     probed : bool
         Whether the weights that differ were determined by calls with the identity as value.
     traits : tuple of str
@@ -221,6 +223,7 @@ class Verdict:
     lacks: tuple[str, ...] = ()
     refusal: bool = False
     alone: bool = True
+    after: str = ""
     probed: bool = False
     traits: tuple[str, ...] = ()
     numbers: int = 0

@@ -243,10 +243,12 @@ def _of_group(key: Key, failures: Sequence[Verdict], passing: Sequence[Verdict])
         # The calls whose result changed when repeated show it best.
         yield Finding("NUM-9", put_first(failures, lambda verdict: not verdict.repeatable), kind="repeated")
     elif kind == "earlier":
-        # A single call would pass. A relation of several calls fails on its own.
-        yield Finding(
-            "ERR-13", put_first(failures, lambda verdict: "ERR-13" in verdict.rules), kind="earlier"
+        # A single call would pass. A relation of several calls fails on its own, and two calls show it too.
+        first = put_first(failures, lambda verdict: bool(verdict.after))
+        first = put_first(
+            first, lambda verdict: "ERR-13" in verdict.rules and traits.RELATED in verdict.traits
         )
+        yield Finding("ERR-13", first, kind="earlier")
     elif kind in ("changed", "dtype", "shape", "refused"):
         rule = "NUM-4" if kind == "changed" else _most_frequent_rule(failures)
         common = Common()

@@ -25,6 +25,8 @@ def reproduction(verdict: Verdict, seed: int | None = None) -> str:
     """
     if not verdict.case:
         return ""
+    if not (verdict.alone or verdict.after or _is_judged_again(verdict)):
+        return "# The call passes alone, and after each other call that was tried: repeat the whole run."
     if not _has_place(verdict.backend):
         why = f"# No import leads to {verdict.backend}, so this runs where it is defined, with the same keys:"
         return "\n".join(
@@ -54,6 +56,11 @@ def _program(verdict: Verdict, backend: str, case: str) -> tuple[list[str], list
     if ARBITRARY in verdict.traits and difference.element:
         return _row_program(difference, backend, case)
     both = f"backend, case = {backend}, {case}"
+    if verdict.after:
+        earlier = case.replace(_quote(verdict.case), _quote(verdict.after))
+        both += f"\njudge(backend, {earlier})  # without this earlier call, the result is right"
+        for imports in (seen, compared):
+            imports.append("from attnspec.conformance.judge.judge import judge")
     calls = "observe(backend, case)", "expected(case, backend)"  # in its dialect
     got, expected = (f"{of}{_select(difference)}" for of in calls)
     if difference.kind == "dtype":  # expected values are float64
@@ -119,7 +126,7 @@ def check_command(verdict: Verdict, seed: int | None = None) -> str:
         name += [word for dtype in dtypes for word in ("--dtype", dtype)]
         variables = [f"{key}={value}" for key, value in environment_of(verdict.backend).items()]
     words = [*(["env", *variables] if variables else []), "attnspec", "check", *name, *sized, *drawn]
-    return shlex.join([*words, "--case", verdict.case])
+    return shlex.join([*words, *(["--case", verdict.after] if verdict.after else []), "--case", verdict.case])
 
 
 def dump_command(verdict: Verdict, seed: int | None = None) -> str:

@@ -30,6 +30,7 @@ from attnspec.conformance.render.summary import (
     unmet_lines,
     why_not_whole,
 )
+from attnspec.conformance.verdict import Verdict
 
 #: The number of lines of an error that are shown.
 _MOST_OF_ERROR = 12
@@ -190,7 +191,8 @@ def _end(report: Report, *, every: bool) -> Iterator[tuple[str, str]]:
 
 def _elsewhere(report: Report) -> Iterator[tuple[str, str]]:
     """Name a case for each rule that only cases about other rules break, since -k selects none of them."""
-    about, others = set(), {}
+    about: set[tuple[str, str]] = set()
+    others: dict[tuple[str, str], Verdict] = {}
     for verdict in report.failures.new:
         key = verdict.backend, verdict.main_rule
         others.setdefault(key, verdict)

@@ -5,7 +5,7 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
@@ -14,6 +14,7 @@ from typing import Self
 from attnspec import SpecError
 from attnspec.backends.errors import BackendError
 from attnspec.conformance.attribution.finding import Diagnosis
+from attnspec.conformance.run.earlier import earlier_call
 from attnspec.conformance.run.events import Abandoned, Loaded
 from attnspec.conformance.run.plan import Outline, Selection, is_indexed, plan_of
 from attnspec.conformance.run.worker import Ended, InternalError, Worker
@@ -54,6 +55,8 @@ class Pool:
     _is_stopped: bool = False
     _fresh: Worker | None = None
     _repeated: set[str] = field(default_factory=set)
+    _done: list[Outline] = field(default_factory=list)
+    _is_found: bool = False
     _internal: list[str] = field(default_factory=list)
     _began: float = field(default_factory=time.monotonic)
     _loaded: Loaded | None = None
@@ -108,6 +111,9 @@ class Pool:
                 running -= 1
             else:
                 yield self._compare(verdict)
+                if verdict.status not in ("unsupported", "error"):
+                    case = Outline(verdict.case, verdict.group, verdict.rules, verdict.dtype)
+                    self._done.append(case._replace(sizes=verdict.sizes))
         if self._internal:
             more = f" (and {len(self._internal) - 1} more)" if self._internal[1:] else ""
             raise Abandoned(f"{self._internal[0]}{more}")
@@ -200,7 +206,29 @@ class Pool:
         except (BackendError, Ended):
             self._repeated.update(map(str, range(_MOST_ALONE)))  # repeat no other failure
             return verdict
-        return replace(verdict, alone=False)
+        return self._with_earlier(replace(verdict, alone=False), again)
+
+    def _with_earlier(self, verdict: Verdict, again: Outline) -> Verdict:
+        """Add one earlier call after which it fails, and what it returns then, if a short search finds one."""
+        if self.selection.sizes or self._is_found:
+            return verdict
+
+        def trial(calls: Sequence[Outline]) -> Verdict:
+            worker = self._start()
+            worker.load(self.name)
+            try:
+                for case in (*calls, again):
+                    worker.request(case)
+                return [worker.verdict(self.seconds) for _ in (*calls, again)][-1]
+            finally:
+                worker.stop()
+
+        with suppress(BackendError, Ended):
+            if found := earlier_call(trial, self._done, verdict):
+                self._is_found = True
+                after, failing = found
+                return replace(verdict, after=after, difference=failing.difference)
+        return verdict
 
     def _next(self, own: deque[Outline], queues: list[deque[Outline]]) -> Outline | None:
         """Take the next case of a queue; if it is empty, the last case of the longest queue."""
