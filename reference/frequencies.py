@@ -97,7 +97,7 @@ def check_scaling(call: Frequencies) -> Frequencies:
         need(name, getattr(call, name) is not None, expected, None, "POS-25")
     for name in known.keys() - _CHECKED:
         given = getattr(call, name)
-        if given is not None or known[name].kind == "flag":
+        if given is not None or known[name].default is not None:
             changes[name] = _check(call, name, given, changes["rotary_depth"])
     return check_range(call.but(**changes))
 

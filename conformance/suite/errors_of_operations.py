@@ -1,6 +1,7 @@
 """The chapter `errors`: integers out of range, calls before others, and cotangents of each operation."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,12 +11,15 @@ from attnspec.case import Misuse
 from attnspec.conformance.judge.dtypes import in_dtype
 from attnspec.conformance.relations.memory import each_in_turn, in_any_surroundings
 from attnspec.conformance.suite.drawn_stacks import Arguments
+from attnspec.conformance.suite.faults import SIZES, with_needs
 from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
 from attnspec.conformance.suite.malformed import further, options_in_turn
-from attnspec.conformance.suite.malformed_call import Malformed
+from attnspec.conformance.suite.malformed_call import Malformed, make_call
 from attnspec.conformance.suite.whole_calls import ATTENDING, OTHERS, draw_with, whole_calls
 from attnspec.operations import Argument
 from attnspec.operations.letters import value_of
+from attnspec.operations.operation import primal
+from attnspec.operations.quantization import RANGES
 from attnspec.sizes import bound, is_array
 
 chapter = Chapter("errors")
@@ -105,6 +109,39 @@ def refused_besides(_draw: Draw, operation: str) -> Iterator[Yielded]:
 def options_refused_in_turn(_draw: Draw) -> Iterator[Yielded]:
     """An option of a form or of gradients without another one, or with a rarer fault, raises an error."""
     yield from map(_refused, options_in_turn())
+
+
+@chapter.group("QUANT-15", step=6)
+def codes_past_each_encoding(_draw: Draw) -> Iterator[Yielded]:
+    """A code that no byte holds raises an error, whatever encoding of 8 bits the codes have."""
+    for operation, argument in _each(lambda argument: argument.name.endswith("codes")):
+        for encoding in (x for x in RANGES if RANGES[x] == RANGES["int8"] and x != "int8"):
+            good = with_needs(operation, argument) | {"encoding": encoding}
+            past = good | {argument.name: np.full(good[argument.name].shape, 256, np.int64)}
+            call = make_call(operation, argument, f"{encoding} past a byte", "", past, SIZES)
+            yield _refused(replace(call, rule="QUANT-15"))
+
+
+@chapter.group("ERR-16", step=6)
+def nothing_for_a_value(_draw: Draw) -> Iterator[Yielded]:
+    """None raises an error where the absence of an argument is another value."""
+    places: dict[tuple[str, str], list[tuple[str, Argument]]] = {}
+    for operation, argument in _each(lambda argument: argument.default is not None and not argument.required):
+        if operation != "attention":
+            own = "" if argument.name in OPERATIONS["attention"].arguments else operation
+            places.setdefault((argument.name, own), []).append((operation, argument))
+    for turn, found in enumerate(places.values()):  # one form in turn is asked about an argument of attention
+        operation, argument = found[turn % len(found)]
+        changes = with_needs(operation, argument) | {argument.name: None}
+        call = make_call(operation, argument, "as nothing", "form", changes, SIZES)
+        yield _refused(replace(call, rule="ERR-16"))
+
+
+def _each(chosen: Callable[[Argument], bool]) -> Iterator[tuple[str, Argument]]:
+    """Yield some arguments of each operation that combines no forms."""
+    for operation, form in OPERATIONS.items():
+        if not form.stacked and operation == primal(operation):
+            yield from ((operation, argument) for argument in form.arguments.values() if chosen(argument))
 
 
 def _refused(call: Malformed) -> Call:

@@ -134,7 +134,7 @@ def further() -> Mapping[str, tuple[Malformed, ...]]:
 
 @cache
 def options_in_turn() -> tuple[Malformed, ...]:
-    """List calls of forms and gradients with each other fault of an option: all that lack an argument.
+    """List calls of forms and gradients with each other fault of an option, and all without another argument.
 
     Of each other fault, the call of one form is asked for, another one in turn.
     """
@@ -148,7 +148,9 @@ def options_in_turn() -> tuple[Malformed, ...]:
             calls.setdefault(kind, call)
     in_turn: dict[tuple[str, ...], list[Malformed]] = {}
     for (operation, *fault), call in calls.items():
-        in_turn.setdefault((*fault, operation if call.kind == "alone" else ""), []).append(call)
+        argument = OPERATIONS[operation].arguments[call.argument]
+        each = call.kind == "alone" or (argument.broadcasts and call.kind == "shape")
+        in_turn.setdefault((*fault, operation if each else ""), []).append(call)
     return tuple(calls[place % len(calls)] for place, calls in enumerate(in_turn.values()))
 
 
