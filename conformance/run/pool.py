@@ -209,7 +209,7 @@ class Pool:
         return self._with_earlier(replace(verdict, alone=False), again)
 
     def _with_earlier(self, verdict: Verdict, again: Outline) -> Verdict:
-        """Add one earlier call after which it fails, and what it returns then, if a short search finds one."""
+        """Add one earlier call after which it fails, and what it returns then, if that is found soon."""
         if self.selection.sizes or self._is_found:
             return verdict
 
