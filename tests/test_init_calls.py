@@ -85,15 +85,25 @@ def test_a_form_that_always_raises_is_called_seldom():
     assert "raised RuntimeError: no driver" in refusal.output
 
 
-#: Kernels that no key describes, each with the operation of the wrapper that `init` prints.
+#: Kernels that no key describes, each with the operation of the wrapper that `init` prints, and a rule of it.
 WRAPPED = {
-    "attention": """\
+    "attention SOFT-1": """\
         from attnspec.reference import attention as whole
 
         def kernel(q, k, v, o, *, softmax_scale=None):
             o[...] = whole(q, k, v, scale=softmax_scale)
     """,
-    "merge_partials": """\
+    "attention MASK-3": """\
+        import numpy as np
+        from attnspec.reference import attention as whole
+
+        def kernel(q, k, v, prefix_lens, softmax_scale=None):  # (B, S, H, D)
+            i, j = np.arange(q.shape[1])[:, None], np.arange(k.shape[1])
+            mask = ((j <= i) | (j < np.reshape(prefix_lens, (-1, 1, 1))))[:, None]
+            arrays = (x.swapaxes(1, 2) for x in (q, k, v))
+            return whole(*arrays, mask=mask, scale=softmax_scale).swapaxes(1, 2).astype(q.dtype)
+    """,
+    "merge_partials CACHE-6": """\
         import numpy as np
         from attnspec.reference import function
 
@@ -106,14 +116,14 @@ WRAPPED = {
 }
 
 
-@pytest.mark.parametrize("operation", WRAPPED)
-def test_the_wrapper_that_is_printed_conforms(operation, tmp_path):
-    (tmp_path / "needs.py").write_text(dedent(WRAPPED[operation]))
+@pytest.mark.parametrize("kernel", WRAPPED)
+def test_the_wrapper_that_is_printed_conforms(kernel, tmp_path):
+    (tmp_path / "needs.py").write_text(dedent(WRAPPED[kernel]))
+    operation, rule = kernel.split()
     refusal = attnspec("init", "./needs.py:kernel", cwd=tmp_path, status=2)
     assert "seem" in refusal.stderr
     (tmp_path / "wrap.py").write_text(refusal.stdout)
     attnspec("init", f"./wrap.py:{operation}", cwd=tmp_path, status=0)
-    rule = {"attention": "SOFT-1", "merge_partials": "CACHE-6"}[operation]
     run = attnspec("check", "-k", rule, "--quick", cwd=tmp_path)
     assert re.search(r"values: [1-9][0-9]* pass", run.stdout), run.stdout
     assert "needs.py" not in run.stdout

@@ -1,4 +1,4 @@
-"""Functions that no key describes, with the wrapper to judge instead: results in arguments, and two parts."""
+"""Functions that no key describes, with a wrapper to judge instead: results in arguments, parts, prefixes."""
 
 import inspect
 import re
@@ -23,6 +23,19 @@ def attention({signature}):
     {result} = xp.empty_like({query})  # it has the depth of the values
     kernels.{function}({arguments})
     return {result}
+"""
+
+#: The names of parameters for the number of first keys that every query may attend to.
+_PREFIXES = re.compile(r"(.*_)?(prefix|bidirectional)_?(len|length|size)(s|gths)?", re.IGNORECASE)
+_OF_PREFIX = """
+import {package} as xp
+import {module} as kernels
+
+
+def attention({signature}):
+    length = 0 if is_causal else {key}.shape[1]  # of all keys; shape[2] where heads come before positions
+    {result} = xp.full(({query}.shape[0],), length, dtype=xp.int32)  # without a prefix it is causal
+    return kernels.{function}({arguments})
 """
 
 #: The second and the fourth of two outputs, each with its lse.
@@ -58,15 +71,25 @@ def check_wrapped(name: str, function: Callable[..., Any], operation: str, requi
             "judge a wrapper that passes them in turn"
         )
         raise _error(name, function, seen, "merge_partials", _OF_PARTS)
+    prefixes = [own for own in required if _PREFIXES.fullmatch(own)]
+    if prefixes and not operation:
+        seen = (
+            f"{prefixes[0]} seems to be the number of first keys that every query may attend to, which is a "
+            "mask (spec/recipes.md, Prefix language models); judge a wrapper that passes the number of keys, "
+            "or 0 if it is asked for causality"
+        )
+        raise _error(name, function, seen, "attention", _OF_PREFIX, prefixes[0])
     if results:
         seen = (
             f"{results[0]} seems to be an array for the result; judge a wrapper that makes it and returns it"
         )
-        raise _error(name, function, seen, "attention", _OF_RESULT)
+        raise _error(name, function, seen, "attention", _OF_RESULT, results[0])
 
 
-def _error(name: str, function: Callable[..., Any], seen: str, operation: str, wrapper: str) -> BackendError:
-    """Make an error with the lines of a wrapper, which `attnspec init` prints."""
+def _error(
+    name: str, function: Callable[..., Any], seen: str, operation: str, wrapper: str, made: str = ""
+) -> BackendError:
+    """Make an error with the lines of a wrapper, which `attnspec init` prints. It makes one argument."""
     place, _, attribute = name.partition("?")[0].rpartition(":")
     error = BackendError(
         f"backend {name}: {seen}: `attnspec init {place}:{attribute}` prints one. Save it as wrap.py, change "
@@ -75,19 +98,19 @@ def _error(name: str, function: Callable[..., Any], seen: str, operation: str, w
     module = sys.modules.get(getattr(function, "__module__", ""))
     library = library_of(module) if module else "numpy"
     parameters = inspect.signature(function).parameters
-    result = next((own for own in parameters if own.lower() in RESULTS), "")
-    kept = [own for own in parameters.values() if own.name != result and own.kind not in _STARS]
+    kept = [own for own in parameters.values() if own.name != made and own.kind not in _STARS]
+    signature = [own.name if own.default is own.empty else f"{own.name}={own.default!r}" for own in kept]
+    signature += ["is_causal=False"] if wrapper is _OF_PREFIX else []
     error.add_note(
         wrapper.format(
             package={"jax": "jax.numpy"}.get(library, LIBRARIES.get(library, library)),
             module=Path(place).stem if place.endswith(".py") else place,
             function=attribute,
-            signature=", ".join(
-                own.name if own.default is own.empty else f"{own.name}={own.default!r}" for own in kept
-            ),
+            signature=", ".join(signature),
             query=next((own for own in parameters if "query" in meant(own)), "query"),
-            arguments=", ".join(f"{own}={own}" for own in (result, *(own.name for own in kept))),
-            result=result,
+            key=next((own for own in parameters if "key" in meant(own)), "key"),
+            arguments=", ".join(f"{own}={own}" for own in (made, *(own.name for own in kept))),
+            result=made,
         )
     )
     return error
