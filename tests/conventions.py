@@ -286,11 +286,6 @@ def with_an_lse_of_base_two(q, k, v, return_lse=False):
     return (results[0], results[1] / np.log(2).astype(results[1].dtype)) if return_lse else results
 
 
-def that_rotates(q, k, v, cos, sin):
-    """With sines and cosines of the positions, which it multiplies queries and keys by."""
-    return _attend(*(x * cos + np.roll(x, 1, -1) * sin for x in (q, k)), v)
-
-
 def of_the_first_length(q, k, v, kv_lens=None):
     """Wrong: it reads the length of the first batch entry for all."""
     return _attend(q, k, v, key_lengths=None if kv_lens is None else np.ravel(kv_lens)[0])

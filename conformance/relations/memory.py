@@ -1,6 +1,6 @@
 """Relations that require the exact values of each of several calls, whatever was called before (ERR-13)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -157,19 +157,6 @@ def from_threads(backend: Backend, calls: tuple[Case, ...]) -> Found:
     with switch_often(), ThreadPoolExecutor(len(calls)) as pool:
         results_of_threads = [future.result() for future in [pool.submit(repeat, case) for case in calls]]
     return worst_of([verdict for result in results_of_threads for verdict in result.judge(backend)])
-
-
-#: Makes calls and judges them.
-RUNS: Sequence[Callable[[Backend, tuple[Case, ...]], Found]] = (
-    each_in_turn,
-    in_the_same_arrays,
-    capture_and_replay,
-    in_freed_memory,
-    keep_results_of_calls,
-    beside_a_refused_call,
-    repeat_often,
-    from_threads,
-)
 
 
 def _outputs(backend: Backend, case: Case) -> Outputs:
