@@ -160,6 +160,37 @@ def test_names_of_libraries_are_known(name, keys, names):
     command("check", "--smoke", status=0)
 
 
+OF_TWO_MASKS = """
+from attnspec.reference import attention
+
+
+def of_two_masks(query, key, value, attention_mask=None, value_mask=None, bias=None, square=False):
+    assert query.ndim == 4
+    mask, pairs = attention_mask, (query.shape[-2], key.shape[-2])
+    if mask is not None and mask.ndim == 2 and not (square and mask.shape == pairs):
+        mask = mask[:, None, None]
+    if value_mask is not None:
+        mask = value_mask[:, None, None] & (True if mask is None else mask)
+    return attention(query, key, value, mask=mask, bias=bias, dtype=query.dtype)
+
+
+def of_squares(query, key, value, attention_mask=None, value_mask=None, bias=None):
+    "Wrong: a mask of two axes is one of pairs where there are as many queries as batch entries."
+    return of_two_masks(query, key, value, attention_mask, value_mask, bias, square=True)
+"""
+
+
+@pytest.mark.parametrize(("name", "status"), [("of_two_masks", 0), ("of_squares", 1)])
+def test_the_mask_of_pairs_is_taken_and_has_two_axes_where_it_is_one_of_keys(name, status):
+    table = tomllib.loads(init(name, OF_TWO_MASKS))["backend"]
+    assert table["names"]["mask"] == "attention_mask"
+    assert table["mask_of_keys"] == "also"
+    assert {*table["ignore"]} <= {"value_mask", "square"}
+    output = command("check", "-k", "MASK-1", "-k", "MASK-9", "--quick", status=status).output
+    assert ("MASK-1 1, MASK-9 1" in output) == bool(status)
+    assert "got one that differs between queries" not in output
+
+
 OF_LATENT = """
 from attnspec.reference import latent_attention
 

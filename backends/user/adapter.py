@@ -73,7 +73,7 @@ def adapt(name: str, function: Callable[..., Any], convention: Convention, xp: A
         call = for_each_entry(call, xp) if convention.per_entry else call
         call = _split_past(call, convention.past, required)
         call = with_own_mask(call, convention, native, xp)
-        call = _add_mask_axes(call, convention.mask_axes)
+        call = _add_mask_axes(call, convention.mask_axes, but=("mask",) if convention.mask_of_keys else ())
         heads = (1, 1, *call["query"].shape)[-3]  # an array of one axis is for the function to refuse
         for array in (*_OPERATION.arrays, *([] if packed else convention.past)):
             if array in call:
@@ -235,9 +235,9 @@ def _remove_axes(array: Any, outer: tuple[int, ...], axes: int | None) -> Any:
     return reshape(array, tuple(array.shape[added:]))
 
 
-def _add_mask_axes(call: dict[str, Any], axes: int | None) -> dict[str, Any]:
+def _add_mask_axes(call: dict[str, Any], axes: int | None, but: Container[str]) -> dict[str, Any]:
     """Add leading axes to the arrays of pairs of a query and a key."""
-    arrays = {name: call[name] for name in _OF_PAIRS if call.get(name) is not None}
+    arrays = {name: call[name] for name in _OF_PAIRS if call.get(name) is not None and name not in but}
     if axes is None or not arrays:
         return call
     most = max(array.ndim for array in arrays.values())

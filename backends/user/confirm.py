@@ -79,6 +79,18 @@ def confirm_axes_of_masks(calls: Calls, convention: Convention) -> Convention:
     return convention
 
 
+def confirm_masks_of_keys(calls: Calls, convention: Convention) -> Convention:
+    """Find out whether a function of whole masks also takes one of keys alone, ``(B, S)``."""
+    whole = "mask" in convention.names and not convention.mask_of_keys and convention.axes == 4
+    if not whole or convention.mask == "add":
+        return convention
+    trial, given = replace(convention, mask_of_keys="also"), {"mask": calls.inputs.mask[:, :1, :1]}
+    if not calls.confirms(trial, calls.arrays, given, given):
+        return convention
+    calls.why["mask_of_keys"] = "a mask of two axes has a boolean for each batch entry and key"
+    return trial
+
+
 def confirm_causality_in_masks(calls: Calls, convention: Convention) -> Convention:
     """Find out whether a mask or a bias takes the place of causality, or excludes it."""
     inputs = {"mask": calls.inputs.mask, "bias": calls.inputs.bias}

@@ -52,8 +52,8 @@ class Convention:
     sizes: Mapping[str, str] = field(default_factory=dict)
     #: The number of axes of its mask and bias, which get leading axes of length one.
     mask_axes: int | None = None
-    #: Whether its mask has one boolean for each key, `(*B, S)`.
-    mask_of_keys: bool = False
+    #: Whether its mask has one boolean for each key, `(*B, S)`, or may ``also`` have one.
+    mask_of_keys: bool | Literal["also"] = False
     #: The parameters for the keys and the values before the queries. A query offset is passed as these.
     #: They have heads before positions if heads and depth share an axis.
     past: tuple[str, ...] = ()
@@ -154,6 +154,7 @@ def check_convention(name: str, convention: Convention, operation: str = "attent
         ("axes", convention.axes, (None, 2, 3, 4) if convention.loop else (None, 3, 4)),
         ("mask_axes", convention.mask_axes, (None, 2, 3, 4, 5)),
         ("one_query", convention.one_query, (False, True, "axis")),
+        ("mask_of_keys", convention.mask_of_keys, (False, True, "also")),
         ("past", len(convention.past), (0, 2)),
         ("scales", convention.scales, ("", *GRANULARITIES, *FLAT)),
     ):

@@ -44,7 +44,7 @@ def calls_with_empty_rows(calls: Calls, convention: Convention, dtype: str) -> I
         return
     mask, bias = calls.inputs.mask.copy(), calls.inputs.bias.astype(dtype)
     mask[..., 1, :], bias[..., 1, :] = False, -np.inf
-    if convention.mask_of_keys:
+    if convention.mask_of_keys is True:
         mask = np.arange(B)[:, None, None, None] != np.zeros((1, 1, 1, calls.lengths[1]))
     lengths = np.arange(B) * calls.lengths[1]
     arrays = {name: x.astype(dtype) for name, x in calls.drop_batch(convention, calls.arrays).items()}

@@ -44,7 +44,8 @@ def with_own_mask(
         ones = (1,) * (convention.axes - blocks.ndim)
         call = call | {"block_mask": reshape(blocks, (*ones, *blocks.shape))}
     call = _with_causality(call, convention, xp) if convention.causal_in_mask else call
-    call = _with_mask_of_keys(call, taken, xp) if convention.mask_of_keys else call
+    if convention.mask_of_keys:
+        call = _with_mask_of_keys(call, taken, xp, whole=convention.mask_of_keys == "also")
     if convention.mask != "attend" and call.get("mask") is not None:
         add = convention.mask == "add"
         return call | {"mask": _as_bias(call, xp) if add else _inverted(call["mask"])}
@@ -72,8 +73,20 @@ def _with_causality(call: dict[str, Any], convention: Convention, xp: Any) -> di
     return call | written | {"is_causal": False}
 
 
-def _with_mask_of_keys(call: Mapping[str, Any], taken: Container[str], xp: Any) -> dict[str, Any]:
-    """Write a mask, and lengths that the function does not take, as one boolean for each key, ``(*B, S)``."""
+def _with_mask_of_keys(
+    call: Mapping[str, Any], taken: Container[str], xp: Any, *, whole: bool
+) -> dict[str, Any]:
+    """Write a mask, and lengths that the function does not take, as one boolean for each key, ``(*B, S)``.
+
+    If the function takes whole masks also, another mask has four axes.
+    """
+    separate = "key_lengths" in taken or "key_lengths" not in call
+    if whole and separate and call.get("mask") is not None:
+        try:
+            _of_keys(call["mask"])
+        except Unsupported:
+            mask = call["mask"]
+            return {**call, "mask": reshape(mask, (1,) * (4 - mask.ndim) + tuple(mask.shape))}
     call = dict(call)
     absent = {"mask": None} if "mask" in call else {}
     mask = call.pop("mask", None)

@@ -19,6 +19,7 @@ from attnspec.backends.user.confirm import (
     confirm_axes_of_masks,
     confirm_causality_in_masks,
     confirm_length,
+    confirm_masks_of_keys,
     confirm_past,
     confirm_slopes,
     note_precision,
@@ -184,7 +185,8 @@ class Probe(Calls):
         limits = infer_limits(self, convention, self.why)
         convention = self.with_attributes(convention)
         ignored = []
-        for own, ours in sorted(self.guesses.items(), key=lambda pair: turn_of(pair[1])):
+        biased = ("bias",) in self.guesses.values()
+        for own, ours in sorted(self.guesses.items(), key=lambda pair: turn_of(pair[1], biased=biased)):
             if ours and ours[0] in _OPERATION.arrays:
                 continue
             confirmed = next(self.meanings(convention, own, ours), None)
@@ -213,6 +215,7 @@ class Probe(Calls):
             with_lse,
             confirm_axes_of_masks,
             confirm_causality_in_masks,
+            confirm_masks_of_keys,
         )
         for confirm in confirmations:
             convention = confirm(self, convention)

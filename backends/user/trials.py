@@ -56,14 +56,17 @@ def nearest_layout(operation: str, distance: float) -> Guess:
     return Guess(f"no call computed {operation}; with this layout it is nearest, by {distance:.2g}")
 
 
-def turn_of(guesses: tuple[str, ...]) -> int:
+def turn_of(guesses: tuple[str, ...], *, biased: bool) -> float:
     """Return when a parameter has its turn: after what can only be a bias, what may be a mask or a bias.
 
-    A window comes after causality, beside which alone some functions take it. Positions come late, because
-    they change nothing without causality or a window.
+    Beside another bias this is the mask of pairs, and comes before a mask of keys alone. A window comes after
+    causality, beside which alone some functions take it. Positions come late, because they change nothing
+    without causality or a window.
     """
     if not guesses:
         return 3
+    if biased and guesses == ("mask",):
+        return 1.5
     return 2 if guesses[0] in POSITIONS else int(guesses in (("mask", "bias"), ("window",)))
 
 

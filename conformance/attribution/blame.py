@@ -111,15 +111,19 @@ def right_outputs(
 ) -> tuple[tuple[str, ...], int]:
     """Return traits of failures in gradients alone, and how many calls with these have right outputs.
 
-    The traits are those that tell the failures from other calls, or the dtype too if an output in another
-    dtype is wrong.
+    The traits are those that tell the failures from other calls, with the options that all failures have, or
+    the dtype too if an output in another dtype is wrong. The options of each failure need a right call.
     """
     shared = tuple(trait for trait in common.traits if trait != traits.GRADIENT)
+    options = [{*OPERATIONS["attention"].options} & {*verdict.traits} for verdict in failures]
+    shared += tuple(sorted(set.intersection(*options) - {*shared})) if options else ()
     for kinds in (shared, (*shared, failures[0].dtype)) if are_gradients(failures) else ():
         own = [v for v in judged if v.operation == "attention" and {*kinds} <= traits_of(v)]
         own = [v for v in own if not {traits.REFUSED, traits.RELATED} & {*v.traits}]
-        if not any(verdict.bad for verdict in own):
-            return kinds, sum(verdict.status in ("pass", "deviation") for verdict in own)
+        right = [verdict for verdict in own if verdict.status in ("pass", "deviation")]
+        asked = all(any(each <= {*verdict.traits} for verdict in right) for each in options)
+        if asked and not any(verdict.bad for verdict in own):
+            return kinds, len(right)
     return (), 0
 
 

@@ -8,11 +8,13 @@ import numpy as np
 
 from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
 from attnspec.conformance.suite.options import biased, offset, segments, window
-from attnspec.conformance.suite.problem import MASKED, SHAPES, Problem
+from attnspec.conformance.suite.problem import MASKED, SHAPES, Problem, Shape
 
 chapter = Chapter("masking")
 
 _LONG = tuple(shape for shape in SHAPES if shape.queries < shape.keys and len(shape.outer) != 1)
+#: As many batch entries as queries: a mask of two axes fits both.
+_SQUARE = Shape((2, 3), 2, 5, 4, 4)
 #: The largest integer of 32 bits, which some use for an open side. It overflows if a position is added.
 _WIDEST = 2**31 - 1
 
@@ -48,6 +50,17 @@ def mask_of_true(draw: Draw) -> Iterator[Yielded]:
     """A mask that allows every key changes nothing."""
     for problem in draw.problems():
         yield problem.arguments | {"mask": np.ones(problem.shape, dtype=bool)}
+
+
+@chapter.group("MASK-1", each=("mask", "key_lengths"))
+def keys_of_as_many_batch_entries_as_queries(draw: Draw, option: str) -> Iterator[Yielded]:
+    """What disallows keys of a batch entry is no mask of pairs where there are as many queries as entries."""
+    for problem in draw.in_each_dtype(_SQUARE):
+        batch, *_, keys = problem.shape
+        lengths = np.linspace(keys, 1, batch).astype(int)  # each another one, and none empty
+        mask = np.arange(keys) < lengths[:, None, None, None]
+        rules = ("MASK-1",) if option == "mask" else ("MASK-9",)
+        yield Call(problem.arguments | {option: mask if option == "mask" else lengths}, rules)
 
 
 @chapter.group("MASK-2")
