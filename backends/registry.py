@@ -144,7 +144,8 @@ def _portable(name: str, library_name: str) -> Backend:
         vjp = gradients_of(known[primal(operation)], library, operation)
         if vjp is not None and "return_d_scale" in OPERATIONS[operation].options:
             offered[operation] = _with_scale(vjp, known[operation])
-    return Backend(name, library, offered.pop("attention"), library.dtypes, offered)
+    run = offered.pop("attention")
+    return Backend(name, library, run, library.dtypes, offered, deviations=library.deviations)
 
 
 def _with_scale(vjp: Callable[..., Any], formulas: Callable[..., Any]) -> Callable[..., Any]:

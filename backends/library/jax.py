@@ -8,7 +8,7 @@ integers are of 32 bits, which is all that a user of JAX has by default.
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cache, partial
 from importlib.metadata import entry_points, version
@@ -19,8 +19,10 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from attnspec.backends.deviation import Deviation
 from attnspec.backends.library import array_properties
 from attnspec.backends.library.library import FROM_HOST, Library, has_64_bits, narrow
+from attnspec.backends.outcome import OtherCall
 
 jax.config.update("jax_enable_x64", True)
 
@@ -52,6 +54,15 @@ def _differentiate(
 def _at_call(arguments: Iterable[Any]) -> AbstractContextManager[object]:
     context: AbstractContextManager[object] = jax.enable_x64(has_64_bits(arguments))
     return context
+
+
+def _is_subnormal(x: NDArray[Any]) -> NDArray[np.bool_]:
+    return np.asarray((x != 0) & (np.abs(x) < jnp.finfo(x.dtype).tiny))
+
+
+def _flush_scores(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    scores = arguments["scores"]
+    return {**arguments, "scores": np.where(_is_subnormal(scores), np.zeros((), scores.dtype), scores)}
 
 
 def _prepare_eager() -> None:
@@ -122,4 +133,15 @@ LIBRARY = Library(
     release=release_sources,
     narrow=narrow,
     at_call=_at_call,
+    deviations=(
+        Deviation(
+            ("SELECT-7",),
+            "subnormal scores are compared as 0",
+            "jax/subnormal_comparison",
+            OtherCall(_flush_scores),
+            dtypes=("bfloat16", "float32", "float64"),
+            versions=">=0.10,<0.11",
+            when=lambda arguments: "scores" in arguments and bool(_is_subnormal(arguments["scores"]).any()),
+        ),
+    ),
 )

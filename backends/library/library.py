@@ -11,6 +11,7 @@ import ml_dtypes  # noqa: F401 - makes "bfloat16" a name that NumPy knows
 import numpy as np
 from numpy.typing import NDArray
 
+from attnspec.backends.deviation import Deviation
 from attnspec.dtypes import DTYPES
 
 #: Compiles a function of arrays as a whole, for each shape.
@@ -78,6 +79,8 @@ class Library:
         width in which a user of the library has them.
     at_call : callable
         Takes the arguments of a call, and returns the context in which it is made.
+    deviations : tuple of Deviation
+        How the reference breaks rules if the library computes it.
     accelerator : callable
         Names a device that is there beside the default one; empty if none is.
 
@@ -107,6 +110,7 @@ class Library:
     release: Callable[[], object] = _nothing
     narrow: Callable[[Mapping[str, Any]], Mapping[str, Any]] = _as_they_are
     at_call: Callable[[Iterable[Any]], AbstractContextManager[object]] = nullcontext
+    deviations: tuple[Deviation, ...] = ()
     accelerator: Callable[[], str] = _no_device
 
 
