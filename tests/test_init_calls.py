@@ -103,6 +103,19 @@ WRAPPED = {
             arrays = (x.swapaxes(1, 2) for x in (q, k, v))
             return whole(*arrays, mask=mask, scale=softmax_scale).swapaxes(1, 2).astype(q.dtype)
     """,
+    "kernel PAGE-1": """\
+        from typing import NamedTuple
+        import numpy as np
+        from attnspec.reference import function
+
+        class Cache(NamedTuple):
+            key_cache: np.ndarray
+            value_cache: np.ndarray
+
+        def kernel(q, cache, block_table, seq_lens, softmax_scale=None):
+            own = {"block_table": block_table, "key_lengths": seq_lens, "scale": softmax_scale}
+            return function("paged_attention")(q, *cache, **own, dtype=q.dtype)
+    """,
     "merge_partials CACHE-6": """\
         import numpy as np
         from attnspec.reference import function

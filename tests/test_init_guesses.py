@@ -268,3 +268,15 @@ def test_a_number_for_each_batch_entry_that_a_function_needs_is_found():
     )
     table = tomllib.loads(init("of_each", source))["backend"]
     assert (table["names"]["key_lengths"], table["per_entry"]) == ("seq_lens", True)
+
+
+def test_a_mask_of_a_tree_is_no_mask_of_dropout_and_the_refusal_says_what_to_write():
+    assert meant("tree_mask") == ("mask",)
+    assert meant("dropout_masks") == ("dropout_mask",)
+    assert meant_in("latent_attention", "krope_cache") == ("key_rotary",)
+    Path("guessed_tree.py").write_text(
+        "def verify(q, k, v, tree_mask):\n    raise ValueError(tree_mask[0, 0, 0, 0, 0])\n"
+    )
+    output = " ".join(command("init", "./guessed_tree.py:verify", status=2).output.split())
+    assert "mask = tree_mask" in output
+    assert "if tree_mask has the ancestors of drafted tokens, judge a wrapper that makes it" in output

@@ -277,6 +277,12 @@ class Calls:
         if table:
             shown += f"; if {table} has a bias for each bucket of distances, as in T5, judge a wrapper that "
             shown += "passes a table (spec/recipes.md, Relative biases of T5)"
+        tree = next((own for own in parameters if "tree" in own.lower().split("_")), "")
+        if tree:
+            shown += (
+                f"; if {tree} has the ancestors of drafted tokens, judge a wrapper that makes it, and the "
+            )
+            shown += "length before them, of a mask (spec/recipes.md, Trees of drafted tokens)"
         dtypes = ", ".join(dtypes_to_try(self.backend.dtypes, self.backend.array_library.dtypes))
         return BackendError(
             f"backend {self.backend.name}: expected some call to compute attention, got none: "

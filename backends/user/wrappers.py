@@ -9,7 +9,7 @@ from typing import Any
 
 from attnspec.backends.errors import BackendError
 from attnspec.backends.library import LIBRARIES, library_of
-from attnspec.operations.aliases import meant
+from attnspec.operations.aliases import ALIASES, OF_COMPANIONS, meant
 
 _STARS = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 #: The names of parameters for an array that the result is written into.
@@ -23,6 +23,16 @@ def attention({signature}):
     {result} = xp.empty_like({query})  # it has the depth of the values
     kernels.{function}({arguments})
     return {result}
+"""
+
+_OF_FIELDS = """
+import {package}  # its arrays are passed
+import {module} as kernels
+
+
+def {function}({signature}):
+    {result} = kernels.{made}({fields})
+    return kernels.{function}({arguments})
 """
 
 #: The names of parameters for the number of first keys that every query may attend to.
@@ -79,11 +89,39 @@ def check_wrapped(name: str, function: Callable[..., Any], operation: str, requi
             "or 0 if it is asked for causality"
         )
         raise _error(name, function, seen, "attention", _OF_PREFIX, prefixes[0])
+    for own in required:
+        if made := _class_of(function, own):
+            seen = f"{own} seems to be {made.__name__}, with {', '.join(_fields(made))}"
+            seen += "; judge a wrapper that takes these and makes it"
+            raise _error(name, function, seen, name.partition("?")[0].rpartition(":")[2], _OF_FIELDS, own)
     if results:
         seen = (
             f"{results[0]} seems to be an array for the result; judge a wrapper that makes it and returns it"
         )
         raise _error(name, function, seen, "attention", _OF_RESULT, results[0])
+
+
+def _class_of(function: Callable[..., Any], own: str) -> type | None:
+    """Return the class of named fields that a parameter takes: that it is annotated with, or of a cache."""
+    parameter, module = (
+        inspect.signature(function).parameters[own],
+        sys.modules.get(getattr(function, "__module__", "")),
+    )
+    classes = (
+        {name: x for name, x in vars(module).items() if isinstance(x, type) and _fields(x)} if module else {}
+    )
+    annotated = parameter.annotation
+    if known := classes.get(annotated if isinstance(annotated, str) else getattr(annotated, "__name__", "")):
+        return known
+    caches = [x for x in classes.values() if any("cache" in field or meant(field) for field in _fields(x))]
+    arrays = {name for names in (*ALIASES.values(), *OF_COMPANIONS.values()) for name in names}
+    is_cache = "cache" in own.lower() and own.lower() not in arrays
+    return caches[0] if is_cache and len(caches) == 1 else None
+
+
+def _fields(made: type) -> tuple[str, ...]:
+    """Return the names of the fields of a class of named fields; empty for another class."""
+    return (*getattr(made, "_fields", getattr(made, "__dataclass_fields__", ())),)
 
 
 def _error(
@@ -99,7 +137,11 @@ def _error(
     library = library_of(module) if module else "numpy"
     parameters = inspect.signature(function).parameters
     kept = [own for own in parameters.values() if own.name != made and own.kind not in _STARS]
+    of_fields = wrapper is _OF_FIELDS and _class_of(function, made)
+    fields = _fields(of_fields) if of_fields else ()
     signature = [own.name if own.default is own.empty else f"{own.name}={own.default!r}" for own in kept]
+    at = [*parameters].index(made) if fields else 0
+    signature[at:at] = fields
     signature += ["is_causal=False"] if wrapper is _OF_PREFIX else []
     error.add_note(
         wrapper.format(
@@ -111,6 +153,8 @@ def _error(
             key=next((own for own in parameters if "key" in meant(own)), "key"),
             arguments=", ".join(f"{own}={own}" for own in (made, *(own.name for own in kept))),
             result=made,
+            made=of_fields.__name__ if of_fields else "",
+            fields=", ".join(f"{field}={field}" for field in fields),
         )
     )
     return error

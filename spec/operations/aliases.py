@@ -1,5 +1,6 @@
 """The names that libraries use for the arguments of attention."""
 
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -236,7 +237,7 @@ OF_COMPANIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "latent_cache",
         ),
         "key_rotary": (
-            *("kpe_cache", "k_pe_cache", "pe_cache"),
+            *("kpe_cache", "k_pe_cache", "pe_cache", "krope_cache", "k_rope_cache", "rope_cache", "kr_cache"),
             "k_pe",
             "k_rope",
             "key_pe",
@@ -394,6 +395,8 @@ def meant(name: str) -> tuple[str, ...]:
         return results
     if "window" in name.lower().split("_"):  # such as one_sided_window
         return ("window",)
+    if "mask" in name.lower().split("_") and not re.search("drop|keep", name.lower()):  # such as tree_mask
+        return ("mask",)
     spelled = {word: ours for ours, theirs in ALIASES.items() for word in (*theirs, ours) if len(word) > 3}
     near = get_close_matches(name.lower(), spelled, 1, 0.75)
     return (spelled[near[0]],) if near else ()
