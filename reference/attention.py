@@ -27,8 +27,9 @@ def drop(call: Attention, p: Array) -> Array:
     """Drop weights after the softmax, and scale the others (DROP-1, DROP-2)."""
     if call.dropout_mask is None:
         return p
-    # A product, not a selection, so that a row of NaN stays NaN (NUM-11).
-    return p / (1 - call.dropout_rate) * call.xp.astype(call.dropout_mask, p.dtype)
+    # A dropped weight is a product, so that a row of NaN stays NaN (NUM-11). XLA would take a product with the
+    # mask itself for a selection.
+    return call.xp.where(call.dropout_mask, p / (1 - call.dropout_rate), 0 * p)
 
 
 def attention_of(call: Call, query: Array, key: Array, value: Array, **options: Any) -> Any:
