@@ -1,4 +1,4 @@
-"""JAX, a product with a mask: XLA selects by the mask instead, so NaN times False is 0 under jax.jit (NUM-11).
+"""JAX, a product with a mask: XLA selects by the mask, so NaN times False is 0 under jax.jit (NUM-11).
 
 Without `jax.jit` the conversion of the mask and the product are two programs, and the product is NaN.
 
