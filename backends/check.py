@@ -63,7 +63,12 @@ def check_constraints(name: str, constraints: Constraints) -> None:
         ("axes", constraints.axes, constraints.axes in (None, 3, 4), "3 or 4"),
         ("depths and multiple", numbers, all(type(x) is int and x > 0 for x in numbers), "positive integers"),
         ("heads", constraints.heads, constraints.heads in ("grouped", "equal"), "grouped or equal"),
-        ("lengths", constraints.lengths, constraints.lengths in ("any", "equal"), "any or equal"),
+        (
+            "lengths",
+            constraints.lengths,
+            constraints.lengths in ("any", "equal", "enough"),
+            "any, equal or enough",
+        ),
         ("value_depth", constraints.value_depth, constraints.value_depth in ("any", "key"), "any or key"),
         ("bias_dtype", constraints.bias_dtype, constraints.bias_dtype in ("any", "query"), "any or query"),
         (

@@ -20,7 +20,7 @@ _OPERATION = OPERATIONS["attention"]
 _SUFFIX = re.compile(
     r"(?!$)(a[34])?(-?d[1-9]\d*(\.[1-9]\d*)*)?(-?l[1-9]\d*)?(-?s[1-9]\d*)?(-?equal(\.(heads|depths|lengths))+)?(-?always(\.\w+)+)?"
     r"(-?one\.query)?(-?scales\.\w+)?(-?encoding\.\w+)?(-?lists\.key)?(-?window\.(both|left))?"
-    rf"(-?bias\.query)?(-?slopes\.(start|end))?(-?{SERIAL})?"
+    rf"(-?keys\.enough)?(-?bias\.query)?(-?slopes\.(start|end))?(-?{SERIAL})?"
 )
 
 
@@ -47,8 +47,8 @@ class Constraints:
         ``query`` if the bias must have the dtype of the query.
     one_query : bool
         Whether a function of a form takes only one query of each sequence.
-    lengths : {"any", "equal"}
-        ``equal`` if there must be as many keys as queries.
+    lengths : {"any", "equal", "enough"}
+        ``equal`` if there must be as many keys as queries, ``enough`` if at least as many, of each sequence.
     slopes : {"", "start", "end"}
         Set if it takes slopes of ALiBi in place of a bias: from where distances are counted in a call
         without an offset.
@@ -76,7 +76,7 @@ class Constraints:
     value_depth: Literal["any", "key"] = "any"
     bias_dtype: Literal["any", "query"] = "any"
     one_query: bool = False
-    lengths: Literal["any", "equal"] = "any"
+    lengths: Literal["any", "equal", "enough"] = "any"
     slopes: Literal["", "start", "end"] = ""
     scales: Literal["", "tensor", "head", "token"] = ""
     encoding: str = ""
@@ -113,6 +113,7 @@ class Constraints:
     def others(self) -> str:
         """The constraints that no case is generated to fit, as a suffix has them."""
         parts = (
+            "keys.enough" if self.lengths == "enough" else "",
             "bias.query" if self.bias_dtype == "query" else "",
             f"slopes.{self.slopes}" if self.slopes else "",
         )
@@ -129,11 +130,13 @@ class Constraints:
         """
         parts: dict[str, Any] = {"a": None, "depths": (), "l": 1, "s": 1, "equal": [], "always": {}}
         parts |= {"one": "", "scales": "", "encoding": "", "lists": ""}
-        parts |= {"window": "sides", "bias": "any", "slopes": ""}
+        parts |= {"window": "sides", "keys": "", "bias": "any", "slopes": ""}
         if not _SUFFIX.fullmatch(suffix):
             raise ValueError(f"case: expected a suffix such as +d64.128-s16, got +{suffix}")
         for part in suffix.removesuffix(SERIAL).strip("-").split("-") if suffix != SERIAL else ():
-            if part.startswith(("one.", "scales.", "encoding.", "lists.", "window.", "bias.", "slopes.")):
+            if part.startswith(
+                ("one.", "scales.", "encoding.", "lists.", "window.", "keys.", "bias.", "slopes.")
+            ):
                 parts[part.partition(".")[0]] = part.partition(".")[2]
             elif part.startswith("always"):
                 parts["always"] = dict.fromkeys(part.split(".")[1:], True)
@@ -152,7 +155,7 @@ class Constraints:
             "key" if "depths" in parts["equal"] else "any",
             parts["bias"],
             one_query=bool(parts["one"]),
-            lengths="equal" if "lengths" in parts["equal"] else "any",
+            lengths="equal" if "lengths" in parts["equal"] else parts["keys"] or "any",
             slopes=parts["slopes"],
             scales=parts["scales"],
             encoding=parts["encoding"],
@@ -210,6 +213,7 @@ def fits(constraints: Constraints, arguments: Mapping[str, Any], operation: str 
         for place, letter in enumerate(reversed(argument.shape), start=1):
             sizes.setdefault(letter, []).append(shape[-place] if place <= len(shape) else 1)
     misfit = _shape_misfit(constraints, sizes) or _slope_misfit(constraints, arguments)
+    misfit = misfit or _length_misfit(constraints, arguments, sizes)
     misfit = misfit or _scale_misfit(constraints, arguments)
     if other := other_encoding(constraints, arguments, operation):
         misfit = misfit or f"takes only codes of {constraints.encoding}, got {other}"
@@ -263,6 +267,29 @@ def _shape_misfit(constraints: Constraints, sizes: Mapping[str, Sequence[int]]) 
     if constraints.heads == "equal" and heads and key_heads and heads[0] != key_heads[0]:
         return f"takes only as many key heads as query heads, got {key_heads[0]} for {heads[0]}"
     return ""
+
+
+def _length_misfit(
+    constraints: Constraints, arguments: Mapping[str, Any], sizes: Mapping[str, Sequence[int]]
+) -> str:
+    """Say that a sequence has fewer keys than queries, by the arrays, their boundaries or the lengths."""
+    if constraints.lengths != "enough" or not sizes.get("L"):
+        return ""
+    import numpy as np
+
+    queries, keys = np.array(sizes["L"][:1]), np.array(sizes.get("S", ())[:1], int)
+    lengths = arguments.get("key_lengths")
+    try:
+        if "key_starts" in arguments:
+            queries, keys = (np.diff(arguments[name]) for name in ("query_starts", "key_starts"))
+        keys = keys if lengths is None else np.concatenate([keys, np.ravel(lengths)])
+        fewer = keys < queries
+    except (TypeError, ValueError):  # the call is malformed, which is for the function to say
+        return ""
+    if not fewer.any():
+        return ""
+    number = int(keys[fewer.argmax()])
+    return f"takes only at least as many keys as queries of a sequence, got {number} keys"
 
 
 def _list_misfit(

@@ -85,6 +85,7 @@ def _candidates(judged: "Sequence[Case]") -> Mapping[str, Constraints]:
     deep = sorted({case.arguments["query"].shape[-1] for case in judged if "query" in case.arguments})
     candidates = {
         'lengths = "equal"': Constraints(lengths="equal"),
+        'lengths = "enough"': Constraints(lengths="enough"),
         'heads = "equal"': Constraints(heads="equal"),
         'value_depth = "key"': Constraints(value_depth="key"),
         'one_query = "axis"': Constraints(one_query=True),
