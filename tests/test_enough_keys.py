@@ -1,11 +1,14 @@
 """A function of decoding has as many keys as queries, or more: `lengths = "enough"` under `[backend]`."""
 
+import sys
+
 import numpy as np
 import pytest
 
 from attnspec import reference
 from attnspec.backends import BackendError
 from attnspec.backends.constraints import Constraints, fits
+from attnspec.backends.user.inference import infer_configuration
 from attnspec.conformance import check
 
 ENOUGH = Constraints(lengths="enough")
@@ -69,3 +72,41 @@ def test_a_decoder_is_judged_where_it_has_enough_keys():
     assert not check(wrong, **wanted, lengths="enough").good
     with pytest.raises(BackendError, match="lengths: expected any, equal or enough, got 'more'"):
         check(decode, **wanted, lengths="more")
+
+
+def refusing(query, key, value):
+    if query.shape[-2] > key.shape[-2]:
+        raise ValueError("more queries than keys")
+    return decode(query, key, value)
+
+
+def of_latent(query, query_rotary, latent, key_rotary, *, key_weight, value_weight, key_lengths):
+    arrays = query, query_rotary, latent, key_rotary
+    rows = np.arange(query.shape[-2]) >= query.shape[-2] - key_lengths[:, None]
+    own = {"key_weight": key_weight, "value_weight": value_weight, "key_lengths": key_lengths}
+    return reference.latent_attention(*arrays, **own, mask=rows[:, None, :, None], dtype=query.dtype)
+
+
+def plain(query, key, value):
+    return reference.attention(query, key, value, dtype=query.dtype)
+
+
+def wrong_with_few_keys(query, key, value):
+    return decode(query, key, value) * (2 if query.shape[-2] > key.shape[-2] else 1)
+
+
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [
+        (decode, "with more queries than keys the first ones stand for no token, and give 0"),
+        (of_latent, "with more queries than keys the first ones stand for no token, and give 0"),
+        (refusing, "it raised an error with more queries than keys"),
+        (wrong_with_few_keys, ""),
+        (plain, ""),
+    ],
+)
+def test_init_writes_it_if_calls_show_it(function, why):
+    sys.modules.setdefault("test_enough_keys", sys.modules[__name__])
+    text = infer_configuration(f"{function.__module__}:{function.__name__}")
+    assert ('lengths = "enough"' in text) == bool(why)
+    assert not why or f'lengths = "enough"  # {why}\n' in text

@@ -25,15 +25,8 @@ from attnspec.backends.user.companion_trials import (
 from attnspec.backends.user.confirm import IN_FLOAT32, PRECISIONS
 from attnspec.backends.user.convention import Convention
 from attnspec.backends.user.description import Inference, Known, dtypes_of, infer_dtypes
-from attnspec.backends.user.flags import (
-    BY_CALLS,
-    CHANGES,
-    RAISES,
-    SAME,
-    sentence,
-    unknown_flags,
-    with_flag,
-)
+from attnspec.backends.user.enough_keys import infer_enough_of_lengths
+from attnspec.backends.user.flags import BY_CALLS, CHANGES, RAISES, SAME, sentence, unknown_flags, with_flag
 from attnspec.backends.user.lists import LISTED, LISTS, lists_of_key_heads
 from attnspec.backends.user.scales import ENCODINGS, FLAT, FLOAT8, GRANULARITIES, SCALES
 from attnspec.backends.user.shapes import shapes_to_try
@@ -279,6 +272,7 @@ class _Calls:
             why["codes"] = "it takes codes as numbers of this dtype, not as integers"
         if convention.shapes:
             why["shapes"] = "the results are right with the axes of these arrays in this order"
+        limits |= infer_enough_of_lengths(self, convention, call, why)
         return _Fit(convention, call, grouped, why, limits)
 
     def said(self, named: Convention, dtypes: tuple[str, ...]) -> str:

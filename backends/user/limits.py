@@ -10,6 +10,7 @@ from attnspec import OPERATIONS
 from attnspec.backends.user.calls import LENGTHS, B, Calls, H, L
 from attnspec.backends.user.convention import Convention
 from attnspec.backends.user.description import infer_dtypes
+from attnspec.backends.user.enough_keys import infer_enough_keys
 from attnspec.backends.user.trials import Guess
 from attnspec.operations.aliases import SIZES
 
@@ -86,7 +87,8 @@ def infer_limits(calls: Calls, convention: Convention, why: dict[str, str]) -> M
     if shown := next(filter(None, (misfit(H, H, other, dtype) for other in others)), ""):
         limits["value_depth"] = "key"
         why["value_depth"] = f"it {shown} with values of another depth"
-    limits |= _infer_lengths(calls, convention, lambda: misfit(H, H, depth, dtype), why)
+    lengths = _infer_lengths(calls, convention, lambda: misfit(H, H, depth, dtype), why)
+    limits |= lengths or infer_enough_keys(calls, convention, why)
     if calls.lengths[1] == LENGTHS[-1][1]:
         limits |= _infer_multiple(calls, lambda: bool(misfit(H, H, depth, dtype)), why)
     limits |= infer_dtypes(calls.backend, dtype, takes, why)

@@ -1,0 +1,59 @@
+"""Infers whether a function needs as many keys as queries, or more: `lengths = "enough"`."""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+
+from attnspec.backends.user.calls import LENGTHS, Calls
+from attnspec.backends.user.convention import Convention
+
+_RAISES = "it raised an error with more queries than keys"
+_NO_TOKENS = "with more queries than keys the first ones stand for no token, and give 0"
+
+
+class _Companion(Protocol):
+    """Calls of one function of an operation, compared with the reference."""
+
+    def agrees(
+        self, convention: Convention, call: Mapping[str, Any], meaning: Mapping[str, Any] | None = None
+    ) -> bool | None: ...
+
+
+def infer_enough_keys(calls: Calls, convention: Convention, why: dict[str, str]) -> dict[str, str]:
+    """Infer it from a call of attention with fewer keys; other results are for the suite to judge."""
+    if calls.lengths not in LENGTHS[:2] or calls.by_distance or calls.base or convention.past:
+        return {}
+    queries = calls.arrays["query"].shape[-2]
+    keys = queries - 2
+    arrays = {name: x if name == "query" else x[..., :keys, :] for name, x in calls.arrays.items()}
+    arrays = calls.drop_batch(convention, arrays)
+    got = calls.run(convention, arrays)
+    if got is not None and not calls.agrees(got, arrays, {"mask": _tokens(queries, np.array(keys))}):
+        return {}
+    why["lengths"] = _RAISES if got is None else _NO_TOKENS
+    return {"lengths": "enough"}
+
+
+def infer_enough_of_lengths(
+    calls: _Companion, convention: Convention, call: Mapping[str, Any], why: dict[str, str]
+) -> dict[str, str]:
+    """Infer it from a call of a form in which one length is less than the number of queries."""
+    several = isinstance(call.get("key_lengths"), np.ndarray) and "query" in call
+    queries = call["query"].shape[-2] if several else 1
+    if queries < 2 or "query_starts" in call or convention.one_query:
+        return {}
+    lengths = call["key_lengths"].copy()
+    lengths[0] = 1
+    short = {**call, "key_lengths": lengths}
+    tokens = _tokens(queries, lengths)[:, None]
+    agrees = calls.agrees(convention, short)
+    if agrees or (agrees is False and not calls.agrees(convention, short, {**short, "mask": tokens})):
+        return {}
+    why["lengths"] = _RAISES if agrees is None else _NO_TOKENS
+    return {"lengths": "enough"}
+
+
+def _tokens(queries: int, keys: Any) -> Any:
+    """Return which queries are tokens if the last one is at the last key, for each key, ``(..., L, 1)``."""
+    return (np.arange(queries) >= queries - keys[..., None])[..., None]
