@@ -27,8 +27,8 @@ def drop(call: Attention, p: Array) -> Array:
     """Drop weights after the softmax, and scale the others (DROP-1, DROP-2)."""
     if call.dropout_mask is None:
         return p
-    # A dropped weight is a product, so that a row of NaN stays NaN (NUM-11). XLA takes a product with the mask
-    # itself for a selection.
+    # A dropped weight is a product, so that a row of NaN stays NaN (NUM-11). XLA makes a selection of a
+    # product with the mask itself.
     return call.xp.where(call.dropout_mask, p / (1 - call.dropout_rate), 0 * p)
 
 

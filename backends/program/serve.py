@@ -77,8 +77,8 @@ def _hello(backend: Backend) -> dict[str, Any]:
 def _answer(backend: Backend, line: str) -> dict[str, Any]:
     number, operation, arguments, folder = read_call(line)
     function = backend.function(operation)
-    narrow = backend.array_library.narrow(arguments)
-    given = {name: backend.to_library(x) if isinstance(x, np.ndarray) else x for name, x in narrow.items()}
+    fitting = backend.array_library.fit_integers(arguments)
+    given = {name: backend.to_library(x) if isinstance(x, np.ndarray) else x for name, x in fitting.items()}
     follow = {argument.name for argument in OPERATIONS[operation].forward}
     for name in [name for name in given if not backend.has(operation, name)]:
         if function is not None and (name.startswith("return_") or name in follow):

@@ -196,8 +196,8 @@ class Calls:
 
         asked = [f"return_{name}" for name in convention.returns[1:] if name != OTHER]
         options = {**convention.always, **self.later_positions(convention, arrays), **(options or {})}
-        narrow = self.backend.array_library.narrow({**arrays, **options})
-        given = {key: to(narrow[key]) if isinstance(x, np.ndarray) else x for key, x in options.items()}
+        fitting = self.backend.array_library.fit_integers({**arrays, **options})
+        given = {key: to(fitting[key]) if isinstance(x, np.ndarray) else x for key, x in options.items()}
         asked += [key for key in given if key.startswith("return_")]
         names = ["output", *(key.removeprefix("return_") for key in asked)]
         self.returned = False
@@ -210,7 +210,7 @@ class Calls:
 
         try:
             function = adapt(self.backend.name, own, convention, self.backend.xp)
-            placed = [to(narrow[name]) for name in arrays]
+            placed = [to(fitting[name]) for name in arrays]
             with self.backend.array_library.at_call((*placed, *given.values())):
                 got = function(*placed, **{**given, **dict.fromkeys(asked, True)})
             if raw:

@@ -373,7 +373,7 @@ class _Calls:
         call = {**call, **self.forward(convention, meaning)}
         given = {
             name: with_more(backend.to_library(x), self.beyond) if isinstance(x, np.ndarray) else x
-            for name, x in backend.array_library.narrow(call).items()
+            for name, x in backend.array_library.fit_integers(call).items()
         }
         arrays = [given.pop(name) for name in self.form.arrays]
         try:

@@ -24,7 +24,7 @@ def note_gradients(calls: Calls, convention: Convention) -> None:
     cotangent = {name: x.astype(arrays["query"].dtype) for name, x in cotangent.items()}
 
     def own(arrays: Mapping[str, Any], options: Mapping[str, Any]) -> list[Any] | None:
-        every = backend.array_library.narrow({**arrays, **cotangent, **options})
+        every = backend.array_library.fit_integers({**arrays, **cotangent, **options})
         given = {name: backend.to_library(x) if isinstance(x, np.ndarray) else x for name, x in every.items()}
         places = [given.pop(name) for name in (*arrays, *cotangent)]
         try:

@@ -68,7 +68,7 @@ def call(
         and (result.name in outputs or not (outputs or result.apart))
     }
     wanted = form.wanted({**arguments, **asked})
-    arguments = backend.array_library.narrow(arguments)
+    arguments = backend.array_library.fit_integers(arguments)
     given = {
         name: backend.to_library(thing) if isinstance(thing, np.ndarray) else thing
         for name, thing in arguments.items()
