@@ -230,12 +230,6 @@ def wrong_beside_a_square(q, k, v):
     return _attend(q, k[..., :keys, :], v[..., :keys, :])
 
 
-def wrong_past_as_many_keys(q, k, v):
-    """Wrong: keys past as many as there are queries count twice."""
-    more = [np.concatenate([x, x[..., q.shape[-2] :, :]], axis=-2) for x in (k, v)]
-    return _attend(q, *more)
-
-
 def wrong_past_whole_tiles(q, k, v, softmax_scale=None):
     """Let the padding of the last tile of 16 keys into the sum."""
     padding = [(0, 0)] * (k.ndim - 2) + [(0, -k.shape[-2] % 16), (0, 0)]

@@ -52,11 +52,6 @@ def test_a_function_that_is_always_wrong_is_described_by_the_nearest_and_fails(p
         ("of_square_tiles", "multiple = [16, 16]"),
         (
             "wrong_beside_a_square",
-            'lengths = "equal"  # keys past the number of queries change nothing; remove it if they should',
-        ),
-        ("wrong_beside_a_square", 'guesses = ["lengths"]'),
-        (
-            "wrong_past_as_many_keys",
             'more keys than queries no call was: if it takes none, write lengths = "equal"',
         ),
         ("wrong_past_whole_tiles", 'scale = "softmax_scale"\n'),
