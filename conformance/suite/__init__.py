@@ -46,6 +46,7 @@ FILES = {
         "numbers_of_operations",
         "sizes_of_operations",
         "special_numbers_beside_options",
+        "far_numbers",
     ),
     "invariance": ("invariance",),
     "errors": (
