@@ -153,7 +153,8 @@ def _d_slopes(call: Attention, d_bias: Array, slopes: Array) -> Array:
 @step
 def d_slopes(call: Attention, g: Array) -> Array:
     """Sum the cotangents of each head, each times minus its distance, ``(Hq,)`` (GRAD-25)."""
-    terms = penalty(call, call.xp.ones_like(g[..., :1, :1]), position(call), key_position(call)) * g
+    ones = call.xp.ones_like(call.xp.sum(g, axis=(-2, -1), keepdims=True))
+    terms = penalty(call, ones, position(call), key_position(call)) * g
     terms = terms if terms.ndim > 2 else terms[None, ...]
     return sum_to(call.xp, terms, (terms.shape[-3], 1, 1))[:, 0, 0]
 
