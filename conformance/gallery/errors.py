@@ -189,6 +189,14 @@ def lengths_clipped(call: Attention) -> Any:
     return call
 
 
+@wrong("check_ranges", "MASK-9", "U")
+def key_lengths_past_the_axis_begin_again(call: Attention) -> Any:
+    """Take what remains of a length past the keys, or below 0, after whole numbers of keys."""
+    if call.key_lengths is None:
+        return call
+    return call.but(key_lengths=np.mod(call.key_lengths, call.keys + 1))
+
+
 @wrong("check_segments", "ERR-10", "H")
 def ids_for_all_entries(call: Attention) -> Any:
     """Let all batch entries have the same ids where the batch axis is missing."""

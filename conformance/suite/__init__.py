@@ -47,6 +47,7 @@ FILES = {
         "sizes_of_operations",
         "special_numbers_beside_options",
         "far_numbers",
+        "ranges_of_operations",
     ),
     "invariance": ("invariance",),
     "errors": (

@@ -5,13 +5,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from attnspec import OPERATIONS
+from attnspec import OPERATIONS, Case
+from attnspec.backends import Backend
 from attnspec.case import Misuse
+from attnspec.conformance.judge.call import call
 from attnspec.conformance.judge.dtypes import in_dtype, lse_dtype
+from attnspec.conformance.judge.failure import Raised
+from attnspec.conformance.relations.relation import Found
 from attnspec.conformance.suite.drawn_stacks import Arguments
 from attnspec.conformance.suite.faults import fitting, with_needs
-from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
-from attnspec.conformance.suite.problem import grid
+from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
+from attnspec.conformance.suite.problem import SHAPES, grid
 from attnspec.conformance.suite.whole_calls import draw_with
 from attnspec.dtypes import DTYPES, FORMATS
 
@@ -108,6 +112,33 @@ def numbers_of_which_the_shape_counts(_draw: Draw, operation: str) -> Iterator[Y
         yield Call(call | spoiled, (form.results[0].rule,), operation=operation)
 
 
+_OF_LENGTHS = {"key_lengths": "MASK-9", "query_lengths": "MASK-10"}
+
+
+@chapter.group("ERR-9", each=tuple(_OF_LENGTHS))
+def lengths_out_of_range(draw: Draw, name: str) -> Iterator[Yielded]:
+    """A length below 0 or past the axis is refused, or excludes every position or none."""
+    for problem in draw.in_each_dtype(SHAPES[4], dtypes=("float32", "bfloat16")):
+        most = problem.shape[-1 if name == "key_lengths" else -2]
+        lengths = np.array([-1, most + 2] * 4)[: problem.shape[0]]
+        rules = _OF_LENGTHS[name], "ERR-9"
+        calls = (Call(problem.arguments | {name: x}, rules) for x in (lengths, np.clip(lengths, 0, most)))
+        yield Calls(tuple(calls), _judge_as_clipped, rules, live=True)
+
+
+def _judge_as_clipped(backend: Backend, cases: tuple[Case, ...]) -> Found:
+    """Judge the results of the first call, if it has any, by the values of the second."""
+    from attnspec.conformance.judge.judge import judge_outputs
+
+    first, second = cases
+    try:
+        outputs = call(backend, first.operation, first.arguments)
+    except Raised:
+        return None
+    verdict = judge_outputs(backend, second, outputs)
+    return None if verdict.status == "pass" else verdict
+
+
 #: Calls that must be rejected: the operation, the rule, the argument at fault, and what is given.
 _REFUSED: tuple[tuple[str, str, str, Arguments], ...] = (
     ("rotary_frequencies", "POS-25", "original_length", {
@@ -128,5 +159,5 @@ def refused_in_calls_with_little_else(_draw: Draw) -> Iterator[Yielded]:
     table = fitting("rotary") | with_needs("rotary", known["cosines"])
     refused += [("rotary", "POS-6", "rotary_depth", table | {"rotary_depth": 6})]
     refused += [("rotary", "POS-14", "attention_factor", table | {"attention_factor": float("inf")})]
-    for operation, rule, argument, call in refused:
-        yield Call(in_dtype(call, "float32"), (rule,), operation=operation, misuse=Misuse(argument))
+    for operation, rule, argument, given in refused:
+        yield Call(in_dtype(given, "float32"), (rule,), operation=operation, misuse=Misuse(argument))
