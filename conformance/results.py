@@ -2,12 +2,13 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from attnspec import SpecError
 from attnspec.backends.constraints import fields_about
+from attnspec.conformance.traits import RELATED
 from attnspec.conformance.verdict import Verdict, from_json, to_json
 
 #: The version of the format that ``results.schema.json`` describes.
@@ -162,7 +163,9 @@ class Run:
         missing = self.missing(subject)
         if missing:
             return f"{len(missing)} of {len(self.header.cases)} cases of the plan were not judged"
-        return few_values(own, self.header.part) if self.header.part in FEWEST_VALUES else ""
+        if self.header.part not in FEWEST_VALUES:
+            return ""
+        return _never_judged(own, subject.options) or few_values(own, self.header.part)
 
     def missing(self, subject: Subject) -> tuple[str, ...]:
         """Return the cases of the plan without a verdict on a subject."""
@@ -179,6 +182,21 @@ class Run:
             self.verdicts.append(thing)
         else:
             self.ended, self.unshown = True, thing.unshown
+
+
+def _never_judged(verdicts: Sequence[Verdict], options: str) -> str:
+    """Name the options of which the implementation declined every call; empty if there are none."""
+    # A relation may hold although its call with the argument was declined.
+    values = [verdict for verdict in verdicts if not verdict.refusal and RELATED not in verdict.traits]
+    declined = {trait for verdict in values if verdict.declined for trait in verdict.traits}
+    judged = {trait for verdict in values if verdict.status != "unsupported" for trait in verdict.traits}
+    names = [name for name in options.split(",") if name in declined - judged]
+    return (
+        f"it declined every call with {' or '.join(names)}. Declare which of these calls it takes, as the lines "
+        "`declined by` say, or leave the argument out of its signature"
+        if names
+        else ""
+    )
 
 
 def few_values(verdicts: Iterable[Verdict], part: str) -> str:

@@ -4,6 +4,7 @@ import json
 import signal
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import jsonschema
@@ -273,3 +274,31 @@ def test_the_first_failure_is_printed_in_a_line_while_the_suite_runs(check, monk
     monkeypatch.setattr(cli, "_show_first", lambda verdict: order.append(verdict.case))
     check(ends=lambda: order.append("end"))
     assert order == [FAIL.case, "end"]
+
+
+DECLINING = """
+from attnspec.reference import attention as right
+
+
+def attention(query, key, value, *, scale=None, is_causal=False):
+    if CONDITION:
+        raise NotImplementedError("no causality here")
+    return right(query, key, value, scale=scale, is_causal=is_causal, dtype=query.dtype)
+"""
+OF_OTHER_LENGTHS = "is_causal and query.shape[-2] != key.shape[-2]"
+
+
+@pytest.mark.usefixtures("here_beside_tests")
+@pytest.mark.parametrize(("condition", "status"), [("is_causal", 4), (OF_OTHER_LENGTHS, 0)])
+def test_a_run_that_declines_every_call_with_an_argument_is_no_success(condition, status):
+    Path("declining.py").write_text(DECLINING.replace("CONDITION", condition))
+    run = command("check", "./declining.py:attention", "--quick", status=status)
+    assert ("declined every call with is_causal" in " ".join(run.output.split())) == (status == 4)
+
+
+@pytest.mark.usefixtures("here_beside_tests")
+def test_judged_calls_without_an_argument_say_nothing_of_the_declined_ones_with_it():
+    Path("declining.py").write_text(DECLINING.replace("CONDITION", OF_OTHER_LENGTHS))
+    cases = ("notation-more-keys-float32", "masking-causal-more-keys-float32")
+    run = command("check", "./declining.py:attention", *(word for case in cases for word in ("--case", case)))
+    assert 'lengths = "equal" describes them' in " ".join(run.output.split())

@@ -26,7 +26,10 @@ def declined_lines(verdicts: Iterable[Verdict], seed: int | None = None) -> Iter
     judged = _calls([x for x in own if x.status != "unsupported"][:_MOST_CALLS], seed) if counts else []
     for reason, number in counts.most_common():
         declined = _calls([x for x in own if x.reason == reason][:_MOST_CALLS], seed)
-        keys = _keys(declined, judged)
+        shared = set.intersection(*({*case.arguments} for case in declined)) if declined else set()
+        # If no judged call has an argument that all declined ones have, the others say nothing of it.
+        alone = shared.difference(*(case.arguments for case in judged))
+        keys = _keys(declined, [] if alone else judged)
         said = f"{' and '.join(keys)} describes them" if keys else "no key of attnspec.toml describes them"
         said = said if judged else "no call was judged, which would show what key describes them"
         calls = "call" if number == 1 else "calls"
