@@ -192,8 +192,8 @@ def _never_judged(verdicts: Sequence[Verdict], options: str) -> str:
     judged = {trait for verdict in values if verdict.status != "unsupported" for trait in verdict.traits}
     names = [name for name in options.split(",") if name in declined - judged]
     return (
-        f"it declined every call with {' or '.join(names)}. Declare which of these calls it takes, as the lines "
-        "`declined by` say, or leave the argument out of its signature"
+        f"it declined every call with {' or '.join(names)}. Declare which of these calls it takes, as the "
+        "lines `declined by` say, or leave the argument out of its signature"
         if names
         else ""
     )

@@ -36,6 +36,11 @@ def test_many_ways_to_end_are_few_findings_and_the_best_of_two_traits_is_named()
     assert (cause.rule, cause.common.traits) == ("SCORE-5", ("softcap",))
 
 
+def test_what_only_special_numbers_show_comes_after_what_other_calls_show():
+    causes = found(fail(29, "NUM-11", "special numbers"), fail(9, "SOFT-2", "large scores"), ok(99))
+    assert [cause.rule for cause in causes] == ["SOFT-2", "NUM-11"]
+
+
 @pytest.mark.parametrize(
     ("having", "rule"),
     [

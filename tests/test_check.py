@@ -302,3 +302,14 @@ def test_judged_calls_without_an_argument_say_nothing_of_the_declined_ones_with_
     cases = ("notation-more-keys-float32", "masking-causal-more-keys-float32")
     run = command("check", "./declining.py:attention", *(word for case in cases for word in ("--case", case)))
     assert 'lengths = "equal" describes them' in " ".join(run.output.split())
+
+
+@pytest.mark.usefixtures("here_beside_tests")
+@pytest.mark.parametrize("place", ["declining.py:attention", "./declining.py:attention?SPLITS=3"])
+def test_a_configuration_is_that_of_its_function_however_the_file_is_named(place):
+    of_other_names = DECLINING.replace("CONDITION", "False").replace("query", "x")
+    Path("declining.py").write_text(of_other_names)
+    Path("attnspec.toml").write_text(
+        '[backend]\nfunction = "declining.py:attention"\nnames = { query = "x" }\n'
+    )
+    command("check", place, "--case", "notation-more-keys-float32", status=0)

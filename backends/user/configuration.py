@@ -107,7 +107,8 @@ def configuration_of(place: str) -> Path | None:
     """Find the configuration of a folder, or that of ``module:function`` if it is found from here."""
     if (path := configuration_in(Path(place))) is not None:
         return path
-    here = ":" in place and function_of_configuration(Path.cwd()) == place
+    own, place = (x.removeprefix("./") for x in (function_of_configuration(Path.cwd()), place))
+    here = ":" in place and own == place
     return find_configuration(Path.cwd()) if here else None
 
 

@@ -5,17 +5,19 @@ from math import inf
 
 from attnspec.conformance.attribution.finding import Finding
 from attnspec.conformance.attribution.precision import PRECISE, TRACES, is_slight
+from attnspec.conformance.traits import SPECIAL
 from attnspec.conformance.verdict import Verdict
 
 #: Exceptions of one cause come first if they are so many times as many as all wrong values.
 _FAR_MORE = 4
 
 
-def importance(cause: Finding, wrong_values: int) -> tuple[bool, bool, bool, int, float]:
+def importance(cause: Finding, wrong_values: int) -> tuple[bool, bool, bool, bool, int, float]:
     """Return a sort key: what explains more failures comes first, and of equally many what is off by more.
 
     Exceptions come after wrong values unless they are far more: calls of odd sizes often raise beside a bug.
-    Errors of few budgets and refusals come last.
+    What only calls with NaN or infinity show comes after what other calls show. Errors of few budgets and
+    refusals come last.
     """
     rounds = cause.kind in (PRECISE, TRACES) or (
         cause.rule == "NUM-3" and not (cause.kind or cause.precision)
@@ -24,7 +26,8 @@ def importance(cause: Finding, wrong_values: int) -> tuple[bool, bool, bool, int
     raises = cause.kind == "raised" and len(cause.failures) < _FAR_MORE * wrong_values
     off = cause.verdict.difference
     size = off.share if off and off.kind == "value" else inf
-    return cause.kind == "refused", rounds, raises, -len(cause.failures), -size
+    special = all(SPECIAL in verdict.traits for verdict in cause.failures)
+    return cause.kind == "refused", rounds, raises, special, -len(cause.failures), -size
 
 
 def under_rule_first(failures: Sequence[Verdict], rule: str) -> tuple[Verdict, ...]:
