@@ -68,6 +68,9 @@ def test_with_the_declaration_that_is_printed_it_passes(source, rules, known):
     assert known in run.output
     (begin,) = re.findall(r"(?:to declare|if the).*, add .* begins with (.*) and (.*)\):", run.output)
     entries = re.search(r"^    \[\[backend.*?(?=^\S|^$)", run.output, re.DOTALL | re.MULTILINE)[0]
+    assert source != RAISING or '"CACHE-10"' in entries, (
+        "a rule under which no case of this run has such calls"
+    )
     sources = re.findall(r'source = "(.*)"', entries)
     assert sources, "the source is of the function, and of no library"
     assert all(re.match(r"attnspec check ./added\.py|added\.py:\d+", source) for source in sources)

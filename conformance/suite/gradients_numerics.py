@@ -113,7 +113,7 @@ _CALLS: tuple[tuple[Shape, dict[str, Any], str], ...] = (
 )
 
 
-@chapter.group("GRAD-19", "GRAD-1", operation=_VJP)
+@chapter.group("GRAD-19", "GRAD-1", operation=_VJP, step=1)  # each has another option
 def longer_than_tiles(draw: Draw) -> Iterator[Yielded]:
     """Gradients of 257 to 1025 queries or keys, each element of which is compared with a sum over words."""
     for number, (asked, options, dtype) in enumerate(_CALLS):
