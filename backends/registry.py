@@ -145,7 +145,8 @@ def _portable(name: str, library_name: str) -> Backend:
         if vjp is not None and "return_d_scale" in OPERATIONS[operation].options:
             offered[operation] = _with_scale(vjp, known[operation])
     run = offered.pop("attention")
-    return Backend(name, library, run, library.dtypes, offered, deviations=library.deviations)
+    backend = Backend(name, library, run, library.dtypes, offered)
+    return replace(backend, deviations=library.deviations, versions=library.releases)
 
 
 def _with_scale(vjp: Callable[..., Any], formulas: Callable[..., Any]) -> Callable[..., Any]:

@@ -16,6 +16,7 @@ import numpy as np
 from attnspec import Case, Rule, cases, rules
 from attnspec.backends import NAMES, Backend, Deviation, Unsupported, load
 from attnspec.backends.errors import NotDifferentiable
+from attnspec.backends.names import PORTABLE
 from attnspec.citations import cited
 from attnspec.conformance.judge.call import call
 from attnspec.conformance.judge.dtypes import in_each
@@ -103,8 +104,9 @@ def deviation_table(backends: Sequence[Backend]) -> str:
 
 
 def native_backends() -> list[Backend]:
-    """Load every backend with a declaration. The portable backends have none."""
-    return [backend for backend in map(load, NAMES) if backend.dialect or backend.deviations]
+    """Load every backend with a declaration, but those of the portable code, which is ours."""
+    native = (load(name) for name in NAMES if name not in PORTABLE)
+    return [backend for backend in native if backend.dialect or backend.deviations]
 
 
 def replace_part(text: str, part: str, generated: str) -> str:

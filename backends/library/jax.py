@@ -133,6 +133,7 @@ LIBRARY = Library(
     release=release_sources,
     fit_integers=fit_integers,
     at_call=_at_call,
+    releases=">=0.10,<0.11",
     deviations=(
         Deviation(
             ("SELECT-7",),
@@ -140,7 +141,6 @@ LIBRARY = Library(
             "jax/subnormal_comparison",
             OtherCall(_flush_scores),
             dtypes=("bfloat16", "float32", "float64"),
-            versions=">=0.10,<0.11",
             when=lambda arguments: "scores" in arguments and bool(_is_subnormal(arguments["scores"]).any()),
         ),
     ),

@@ -81,6 +81,8 @@ class Library:
         Takes the arguments of a call, and returns the context in which it is made.
     deviations : tuple of Deviation
         How the reference breaks rules if the library computes it.
+    releases : str
+        The releases of which they are true, as a version specifier.
     accelerator : callable
         Names a device that is there beside the default one; empty if none is.
 
@@ -111,6 +113,7 @@ class Library:
     fit_integers: Callable[[Mapping[str, Any]], Mapping[str, Any]] = _as_they_are
     at_call: Callable[[Iterable[Any]], AbstractContextManager[object]] = nullcontext
     deviations: tuple[Deviation, ...] = ()
+    releases: str = ""
     accelerator: Callable[[], str] = _no_device
 
 
