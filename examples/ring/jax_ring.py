@@ -57,7 +57,7 @@ def sharded_attention(
 def compile_ring(query_shards, key_shards, batch, limits, scale):
     """Compile the whole computation, once for each mesh."""
     own, other = rows_of(query_shards), rows_of(key_shards)
-    ranks, back = len(own), np.flatnonzero(own.ravel() >= 0)
+    ranks, back = len(own), np.flatnonzero(own.ravel() >= 0).astype(np.int32)
     rows = PartitionSpec(*(None,) * (batch + 1), "rank", None)
     places = PartitionSpec(*(None,) * batch, "rank")
     step = jax.shard_map(
@@ -86,7 +86,7 @@ def compile_ring(query_shards, key_shards, batch, limits, scale):
 def rows_of(shards):
     """Return the rows of each shard, filled up with -1 to the size of the largest."""
     spans = list(zip(np.asarray(shards)[:-1], np.asarray(shards)[1:], strict=True))
-    rows = np.full((len(spans), max(1, *(end - first for first, end in spans))), -1)
+    rows = np.full((len(spans), max(1, *(end - first for first, end in spans))), -1, np.int32)
     for row, (first, end) in zip(rows, spans, strict=True):
         row[: end - first] = np.arange(first, end)
     return rows
