@@ -165,7 +165,7 @@ class Run:
             return f"{len(missing)} of {len(self.header.cases)} cases of the plan were not judged"
         if self.header.part not in FEWEST_VALUES:
             return ""
-        return _never_judged(own, subject.options) or few_values(own, self.header.part)
+        return _options_without_calls(own, subject.options) or few_values(own, self.header.part)
 
     def missing(self, subject: Subject) -> tuple[str, ...]:
         """Return the cases of the plan without a verdict on a subject."""
@@ -184,7 +184,7 @@ class Run:
             self.ended, self.unshown = True, thing.unshown
 
 
-def _never_judged(verdicts: Sequence[Verdict], options: str) -> str:
+def _options_without_calls(verdicts: Sequence[Verdict], options: str) -> str:
     """Name the options of which the implementation declined every call; empty if there are none."""
     # A relation may hold although its call with the argument was declined.
     values = [verdict for verdict in verdicts if not verdict.refusal and RELATED not in verdict.traits]

@@ -5,13 +5,14 @@ import sys
 import textwrap
 from dataclasses import replace
 from itertools import takewhile
+from math import inf
 
 import pytest
 from reported import FAIL, PASS
 from tests_support import command
 
 from attnspec.conformance.render.reproduction import check_command, reproduction
-from attnspec.conformance.run.earlier import earlier_call
+from attnspec.conformance.run import pool
 from attnspec.conformance.run.plan import Outline
 
 #: The causal mask of the first call of each number of queries and keys serves the others.
@@ -38,7 +39,8 @@ def outline(name, queries=4):
 
 
 @pytest.mark.parametrize("culprit", ["c0", "c3", "c6", "other-size", "none", "two"])
-def test_one_earlier_call_is_found_by_halves(culprit):
+def test_one_earlier_call_is_found_by_halves(culprit, monkeypatch):
+    monkeypatch.setattr(pool, "_MOST_OF_SEARCH", inf)
     done = [outline("other-size", 9), *(outline(f"c{n}") for n in range(7))]
     wanted = {"c1", "c5"} if culprit == "two" else {culprit}
     trials = []
@@ -47,7 +49,7 @@ def test_one_earlier_call_is_found_by_halves(culprit):
         trials.append(calls)
         return FAILING if wanted <= {case.name for case in calls} else PASS
 
-    found = earlier_call(trial, done, FAILING)
+    found = pool.earlier_call(trial, done, FAILING)
     assert found == (None if culprit in ("none", "two") else (culprit, FAILING))
     assert len(trials) <= 12
 
@@ -55,6 +57,7 @@ def test_one_earlier_call_is_found_by_halves(culprit):
 def test_the_report_makes_the_earlier_call_first(tmp_path, monkeypatch):
     (tmp_path / "cached.py").write_text(KERNEL)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(pool, "_MOST_OF_SEARCH", inf)  # the machine may be busy
     run = command("check", "cached:attention", "--smoke", status=1)
     assert "depends on earlier calls" in run.output
     program = run.output.partition("reproduce:\n")[2].splitlines()

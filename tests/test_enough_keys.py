@@ -98,15 +98,16 @@ def wrong_with_few_keys(query, key, value):
 @pytest.mark.parametrize(
     ("function", "why"),
     [
-        (decode, "with more queries than keys the first ones stand for no token, and give 0"),
-        (of_latent, "with more queries than keys the first ones stand for no token, and give 0"),
-        (refusing, "it raised an error with more queries than keys"),
+        (decode, "; with more queries than keys the first ones give 0: if they stand for no token, write"),
+        (of_latent, "; with more queries than keys the first ones give 0: if they stand for no token, write"),
+        (refusing, 'lengths = "enough"  # it raised an error with more queries than keys\n'),
         (wrong_with_few_keys, ""),
         (plain, ""),
     ],
 )
-def test_init_writes_it_if_calls_show_it(function, why):
+def test_init_writes_it_if_calls_raise_and_names_it_if_they_give_0(function, why):
     sys.modules.setdefault("test_enough_keys", sys.modules[__name__])
     text = infer_configuration(f"{function.__module__}:{function.__name__}")
     assert ('lengths = "enough"' in text) == bool(why)
-    assert not why or f'lengths = "enough"  # {why}\n' in text
+    assert why in text
+    assert ('\nlengths = "enough"' in text) == (function is refusing)

@@ -37,6 +37,7 @@ RIGHT = {
     "flax/nnx_value_depth": {"got": "no error"},
     "iree/deep": {"got": [0.731, 0.731]},
     "iree/dynamic_depth": {"got": [0.731, 0.731]},
+    "jax/constant_of_two_widths": {"got": "float64", "expected": "float64"},
     "jax/empty_row_two_ways": {"one": [6.0, 0.0], "other": [6.0, 0.0]},
     "jax/gradient_of_the_top": {"got": {"eager": True, "jit": True}},
     "jax/jit_float16": {"got": "float16"},

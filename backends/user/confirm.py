@@ -141,3 +141,14 @@ def note_precision(calls: Calls, convention: Convention, limits: Mapping[str, An
     calls.variants["NUM-2"] = "float32"
     calls.why["NUM-2"] = IN_FLOAT32
     return limits
+
+
+#: What is confirmed of a function whose parameters are known, in this order.
+CONFIRMATIONS = (
+    confirm_length,
+    confirm_slopes,
+    with_lse,
+    confirm_axes_of_masks,
+    confirm_causality_in_masks,
+    confirm_masks_of_keys,
+)

@@ -9,7 +9,10 @@ from attnspec.backends.user.calls import LENGTHS, Calls
 from attnspec.backends.user.convention import Convention
 
 _RAISES = "it raised an error with more queries than keys"
-_NO_TOKENS = "with more queries than keys the first ones stand for no token, and give 0"
+_NO_TOKENS = (
+    "; with more queries than keys the first ones give 0: if they stand for no token, "
+    'write lengths = "enough"'
+)
 
 
 class _Companion(Protocol):
@@ -29,10 +32,8 @@ def infer_enough_keys(calls: Calls, convention: Convention, why: dict[str, str])
     arrays = {name: x if name == "query" else x[..., :keys, :] for name, x in calls.arrays.items()}
     arrays = calls.drop_batch(convention, arrays)
     got = calls.run(convention, arrays)
-    if got is not None and not calls.agrees(got, arrays, {"mask": _tokens(queries, np.array(keys))}):
-        return {}
-    why["lengths"] = _RAISES if got is None else _NO_TOKENS
-    return {"lengths": "enough"}
+    tokens = {"mask": _tokens(queries, np.array(keys))}
+    return _limit(raises=got is None, zeros=got is not None and calls.agrees(got, arrays, tokens), why=why)
 
 
 def infer_enough_of_lengths(
@@ -48,10 +49,17 @@ def infer_enough_of_lengths(
     short = {**call, "key_lengths": lengths}
     tokens = _tokens(queries, lengths)[:, None]
     agrees = calls.agrees(convention, short)
-    if agrees or (agrees is False and not calls.agrees(convention, short, {**short, "mask": tokens})):
-        return {}
-    why["lengths"] = _RAISES if agrees is None else _NO_TOKENS
-    return {"lengths": "enough"}
+    zeros = agrees is False and bool(calls.agrees(convention, short, {**short, "mask": tokens}))
+    return _limit(raises=agrees is None, zeros=zeros, why=why)
+
+
+def _limit(*, raises: bool, zeros: bool, why: dict[str, str]) -> dict[str, str]:
+    """Write the limit of a function that raises. A function that gives 0 may be wrong, and has a hint."""
+    if zeros:
+        why["layout"] = why.get("layout", "the results are correct") + _NO_TOKENS
+    if raises:
+        why["lengths"] = _RAISES
+    return {"lengths": "enough"} if raises else {}
 
 
 def _tokens(queries: int, keys: Any) -> Any:

@@ -15,16 +15,7 @@ import numpy as np
 from attnspec import OPERATIONS
 from attnspec.backends.backend import Backend
 from attnspec.backends.user.calls import LENGTHS, B, Calls, H
-from attnspec.backends.user.confirm import (
-    confirm_axes_of_masks,
-    confirm_causality_in_masks,
-    confirm_length,
-    confirm_masks_of_keys,
-    confirm_past,
-    confirm_slopes,
-    note_precision,
-    with_lse,
-)
+from attnspec.backends.user.confirm import CONFIRMATIONS, confirm_past, note_precision
 from attnspec.backends.user.convention import LAYOUTS, OF_FOUR_AXES, OTHER, Convention
 from attnspec.backends.user.defaults import ATTRIBUTES
 from attnspec.backends.user.description import PLACES, Inference, Known, dtypes_of
@@ -209,15 +200,7 @@ class Probe(Calls):
             for parameter in inspect.signature(self.function).parameters.values()
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
         ]
-        confirmations = (
-            confirm_length,
-            confirm_slopes,
-            with_lse,
-            confirm_axes_of_masks,
-            confirm_causality_in_masks,
-            confirm_masks_of_keys,
-        )
-        for confirm in confirmations:
+        for confirm in CONFIRMATIONS:
             convention = confirm(self, convention)
         # Slopes beside a bias cannot be passed.
         ignored += {own for own in self.guesses if own.lower() in SLOPES} - {*convention.slopes.split()}

@@ -103,14 +103,10 @@ def check_wrapped(name: str, function: Callable[..., Any], operation: str, requi
 
 def _class_of(function: Callable[..., Any], own: str) -> type | None:
     """Return the class of named fields that a parameter takes: that it is annotated with, or of a cache."""
-    parameter, module = (
-        inspect.signature(function).parameters[own],
-        sys.modules.get(getattr(function, "__module__", "")),
-    )
-    classes = (
-        {name: x for name, x in vars(module).items() if isinstance(x, type) and _fields(x)} if module else {}
-    )
-    annotated = parameter.annotation
+    annotated = inspect.signature(function).parameters[own].annotation
+    module = sys.modules.get(getattr(function, "__module__", ""))
+    things = vars(module) if module else {}
+    classes = {name: x for name, x in things.items() if isinstance(x, type) and _fields(x)}
     if known := classes.get(annotated if isinstance(annotated, str) else getattr(annotated, "__name__", "")):
         return known
     caches = [x for x in classes.values() if any("cache" in field or meant(field) for field in _fields(x))]

@@ -321,8 +321,8 @@ def check(
 
     The exit status is 0 if all planned cases were judged and no value is wrong, 1 if a case
     fails, 2 if the command is wrong, 3 if a backend cannot be loaded, and 4 if some planned cases
-    were not judged, or hardly any by its values. If several apply, the status is the first of 3, 1
-    and 4.
+    were not judged, hardly any by its values, or none with an argument of the function, because it
+    declined them. If several apply, the status is the first of 3, 1 and 4.
     """
     from attnspec.backends.names import add_options, check_options, expand, expand_matrix, name_program
     from attnspec.backends.user import configuration

@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
+from itertools import chain
 from math import isfinite
 
 from attnspec import OPERATIONS
@@ -110,10 +111,8 @@ _LIMITS = {traits.SHARED: 'heads = "equal"', traits.OTHER_DEPTH: 'value_depth = 
 def finding_details(finding: Finding, most: int | None = None) -> str:
     """Describe a finding without its title."""
     named = [diagnosis_text(finding.diagnosis)] if finding.diagnosis else []
-    declared = [
-        x for lines in (declaration_lines, raising_lines, dtype_lines) for x in lines(finding.failures)
-    ]
-    others = [*other_lines(finding, most), *declared]
+    declared = (lines(finding.failures) for lines in (declaration_lines, raising_lines, dtype_lines))
+    others = [*other_lines(finding, most), *chain.from_iterable(declared)]
     text = details(finding.verdict, finding.seed, [*named, *cause_lines(finding)], others)
     for pair in filter(None, finding.names.split(",")):
         ours, _, own = pair.partition("=")

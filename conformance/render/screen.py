@@ -39,7 +39,7 @@ _MOST_LINES, _MOST_SHORT = 40, 6
 #: The largest number of rules that the block of a cause names. A line below it names all.
 _MOST_RULES = 8
 #: The number of rules with a command that judges a case about another rule, which breaks them.
-_MOST_ELSEWHERE = 3
+_MOST_COMMANDS = 3
 #: The number of lines of a report that are blank, or say that there are more causes.
 _BLANK = 5
 
@@ -164,7 +164,7 @@ def _end(report: Report, *, every: bool) -> Iterator[tuple[str, str]]:
     """Yield what was run, what was counted, errors, and where the rest is."""
     # With only one backend, each line is about it.
     alone = len(report.results.subjects) == 1
-    yield from () if _only_raises(report) else _elsewhere(report)
+    yield from () if _only_raises(report) else _commands_of_other_cases(report)
     yield from () if _only_raises(report) else _unmet(report, every=every)
     ended = f", in {report.seconds:.1f} s from start to end" if report.seconds else ""
     yield run_line(report.results) + ended, ""
@@ -189,7 +189,7 @@ def _end(report: Report, *, every: bool) -> Iterator[tuple[str, str]]:
         yield f"pages: {report.pages}", ""
 
 
-def _elsewhere(report: Report) -> Iterator[tuple[str, str]]:
+def _commands_of_other_cases(report: Report) -> Iterator[tuple[str, str]]:
     """Name a case for each rule that only cases about other rules break, since -k selects none of them."""
     about: set[tuple[str, str]] = set()
     others: dict[tuple[str, str], Verdict] = {}
@@ -198,7 +198,7 @@ def _elsewhere(report: Report) -> Iterator[tuple[str, str]]:
         others.setdefault(key, verdict)
         about |= {key} if verdict.main_rule in verdict.rules else set()
     left = [verdict for key, verdict in others.items() if key not in about]
-    for verdict in left[:_MOST_ELSEWHERE]:
+    for verdict in left[:_MOST_COMMANDS]:
         rule, command = verdict.main_rule, check_command(verdict, report.seed)
         yield f"{rule} fails in cases about other rules, which -k {rule} leaves out: {command}", ""
 

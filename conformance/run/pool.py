@@ -5,7 +5,7 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
@@ -14,7 +14,6 @@ from typing import Self
 from attnspec import SpecError
 from attnspec.backends.errors import BackendError
 from attnspec.conformance.attribution.finding import Diagnosis
-from attnspec.conformance.run.earlier import earlier_call
 from attnspec.conformance.run.events import Abandoned, Loaded
 from attnspec.conformance.run.plan import Outline, Selection, is_indexed, plan_of
 from attnspec.conformance.run.worker import Ended, InternalError, Worker
@@ -33,6 +32,15 @@ SLOW_LIMIT = 900.0
 _NOT_ALONE = {RELATED, REFUSED, ARBITRARY}
 #: Number of failures, of different groups, that a fresh process repeats.
 _MOST_ALONE = 3
+#: The largest number of earlier calls that are made again: the last ones before the call that fails.
+_MOST_EARLIER = 400
+#: Seconds after which no further process is started.
+_MOST_OF_SEARCH = 60.0
+#: The places of the numbers of queries and of keys among the sizes of a call.
+_QUERIES_AND_KEYS = slice(3, 5)
+
+#: Makes calls in a new process and then the failing one. Returns its verdict.
+Trial = Callable[[Sequence[Outline]], Verdict]
 
 
 @dataclass
@@ -319,3 +327,26 @@ def verdict_of_end(backend: str, case: Outline, end: Ended, returns: tuple[str, 
         refusal=case.refusal,
         code="hung" if end.hung else "ended",
     )
+
+
+def earlier_call(trial: Trial, done: Sequence[Outline], failing: Verdict) -> tuple[str, Verdict] | None:
+    """Return the name of one earlier call after which a call fails, and how it fails then.
+
+    What is remembered often has the sizes of the call, so calls of as many queries and keys come first.
+    Halves are tried by turns. If only several calls together make it fail, none is found.
+    """
+    began = time.monotonic()
+    own = failing.sizes[_QUERIES_AND_KEYS]
+    alike = [case for case in done if case.sizes[_QUERIES_AND_KEYS] == own]
+    for calls in (alike, done):
+        part, found = [*calls[-_MOST_EARLIER:]], None
+        halves = [part]
+        while halves and time.monotonic() - began < _MOST_OF_SEARCH:
+            half = halves.pop()
+            if half and (verdict := trial(half)).status == "fail" and verdict.difference:
+                part, found = half, verdict
+                middle = len(half) // 2
+                halves = [half[:middle], half[middle:]] if middle else []
+        if found and len(part) == 1:
+            return part[0].name, found
+    return None
