@@ -29,9 +29,11 @@ LISTS = ("levels", "dtypes", "constraints", "variants", "deviations", "claims")
 #: The forms of fields, those of the others being lists.
 _ITEMS = r"none|[A-Za-z0-9:_-]+(?:,[A-Za-z0-9:_-]+)*"
 _LIST = re.compile(_ITEMS)
+#: A character of a name, or an escape.
+_CHAR = r"(?:[!-:<-\[\]-~]|\\x[0-9a-f]{2}|\\u[0-9a-f]{4}|\\U[0-9a-f]{8})"
 _FORMS = {
     "attnspec": re.compile(r"[0-9]{4}\.[0-9]{1,2}\.[0-9]{1,2}(?:\.[0-9]+|\.dev[0-9]+)?"),
-    "product": re.compile(r"[ -:<-~]*[!-:<-~]"),
+    "product": re.compile(rf"(?: |{_CHAR})*{_CHAR}"),
     "declined": re.compile(rf"(0|[1-9][0-9]*)/(0|[1-9][0-9]*) ({_ITEMS})"),
 }
 CLASSES = ("function", "adapted", "program", "files")

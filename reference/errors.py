@@ -146,6 +146,8 @@ def integers(call: Call, name: str, given: Any, batch: Shape, rule: str) -> int 
     need(name, dtype_name(given).startswith(("int", "uint")), "integers", given.dtype, rule)
     if not given.shape and call.steps.compiler is not None:
         return given  # made above, of the integer that an operation was given that calls this one
+    if not given.shape and batch:
+        return int(given)  # an array without axes is the integer that it holds
     need(name, tuple(given.shape) == batch, f"shape {batch}", tuple(given.shape), rule)
     return call.xp.astype(given, call.xp.int64)
 

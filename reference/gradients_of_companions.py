@@ -13,7 +13,7 @@ from attnspec.reference.heads import merge_heads_of, split_heads_of
 from attnspec.reference.masking import key_position, position
 from attnspec.reference.multi_head import check_multi_head
 from attnspec.reference.notation import Attention, largest, narrow, out_dtype, wide
-from attnspec.reference.positions import Rotary, check_alibi, check_rotary, penalty, rotate
+from attnspec.reference.positions import Rotary, check_alibi, check_rotary, check_slopes, penalty, rotate
 from attnspec.reference.projection import check_projection, project
 
 
@@ -137,7 +137,8 @@ def alibi_bias_vjp_of(
     >>> alibi_bias_vjp(one, one, np.array([[1.0, 2.0], [4.0, 8.0]]), slopes=[0.5]).tolist()
     [-6.0]
     """
-    checked = check_alibi(Attention(call.steps, call.xp, call.dtype, query, key, key, **positions), slopes)
+    checked = check_alibi(Attention(call.steps, call.xp, call.dtype, query, key, key, **positions), None)
+    check_slopes(checked, slopes)
     check_cotangent(call, "d_bias", d_bias, query, checked.shape)
     return _d_slopes(checked, d_bias, slopes)
 

@@ -39,7 +39,7 @@ def _of_zero(letter: Letter) -> str:
     if letter.may_be_empty:
         return "yes"
     rule = letter.empty or letter.zero
-    return f"see [{rule}]" if rule else "its result is not defined"
+    return f"see [{rule}]" if rule else "no result is defined"
 
 
 def arguments(*operations: str) -> str:

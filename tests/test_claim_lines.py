@@ -164,6 +164,7 @@ def test_a_function_that_requires_a_scale_is_one_and_reaches_core():
         (" none", " MASK-1,MASK-1", "claim: declined: expected each once"),
         ("product=m", "product=\u044f", "claim: product: expected the form"),
         ("product=m", "product=\t", "claim: product: expected the form"),
+        ("product=m", "product=a\\qm", "claim: product: expected the form"),
         ("=2026.11.25;", "=2026.111.25;", "claim: attnspec: expected the form"),
         ("=2026.11.25;", "=2026.13.25;", "claim: attnspec: expected a date"),
         ("=2026.11.25;", "=2026.11.45;", "claim: attnspec: expected a date"),

@@ -32,7 +32,7 @@ COPIES = {"CACHE-1", "CACHE-4", "HEAD-3", "HEAD-4"}
 def test_to_the_last_bit_leaves_the_sign_of_a_zero_open():
     assert {rule.id for rule in rules() if "to the last bit" in rule.sentence} == COPIES
     words = " ".join((PAGES / "README.md").read_text("utf-8").split())
-    assert "*to the last bit* is the same number, where a zero may have either sign" in words
+    assert "*to the last bit* requires the same number; a zero may have either sign" in words
     one, other = np.array([0.0, 5e-324]), np.array([-0.0, 5e-324])
     assert compare("split", one, other, np.zeros(2), "float64") == 0
 
@@ -370,3 +370,12 @@ def test_a_decoded_number_that_rounds_to_the_largest_is_not_infinite(scale, dtyp
     assert np.isfinite(right.astype(float)).tolist() == [[True, False]]
     for given, status in ((right, "pass"), (np.full_like(right, np.inf), "fail"), (-right, "fail")):
         assert judge_outputs(load("numpy-portable"), case, {"dequantized": given}).status == status
+
+
+@pytest.mark.parametrize("name", ["query_offset", "query_lengths", "key_lengths"])
+def test_an_array_without_axes_is_the_integer_that_it_holds(name):
+    """Kinds of the chapter notation: a call takes it as such, or rejects it."""
+    x = np.arange(24.0).reshape(2, 1, 3, 4)
+    call = {"query": x, "key": x, "value": x, "is_causal": True}
+    taken = [attention(**(call | {name: given})) for given in (np.array(2), 2)]
+    np.testing.assert_array_equal(*taken)

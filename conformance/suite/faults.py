@@ -250,7 +250,6 @@ def _of_entries(argument: Argument, sizes: Mapping[str, int]) -> Iterator[Fault]
         (f"{several} for each query", (entries, sizes["L"])),
     ):
         yield Fault(words, "shape", np.ones(shape, np.int64))
-    yield Fault(f"{noun} in an array without axes", "shape", np.ones((), np.int64), own=True)
     if argument.bounds is not None:
         least, most = _limits(argument, sizes)
         letter = LETTERS[str(argument.bounds.most).partition("-")[0].partition("*")[0]]
