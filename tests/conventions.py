@@ -326,3 +326,13 @@ def rope(features, *, offset=None, base=10000.0, interleaved=False, rotary_depth
     options = {"base": base, "interleaved": interleaved, "rotary_depth": rotary_depth}
     start = 0 if offset is None else offset
     return reference.rotary(features, offset=start, **options).astype(features.dtype)
+
+
+def of_even_heads(q, k, v, softmax_scale=None):
+    if q.shape[2] % 2:
+        raise ValueError(f"expected pairs of heads, got {q.shape[2]}")
+    return _swapped(_attend(*_swapped(q, k, v), scale=softmax_scale))[0]
+
+
+def of_odd_heads(q, k, v, softmax_scale=None):
+    return _swapped(_attend(*_swapped(q, k, v), scale=softmax_scale))[0]

@@ -131,3 +131,40 @@ def test_lists_that_differ_in_a_group_are_declined():
         describe(kernel, operation="listed_attention", lists="L, Hkv")
     with pytest.raises(BackendError, match="lists: expected 'Hq, L' or"):
         describe(kernel, operation=operation, lists="Hkv")
+
+
+#: It takes no axis of batch entries in the mask of blocks, and as many keys as queries where it is causal.
+OF_A_LAYOUT = """
+import numpy as np
+from attnspec.reference import block_sparse_attention as blocks
+
+
+def kernel(q, k, v, layout, block_q=32, block_k=32, *, causal=False, sm_scale=None):
+    shape = (q.shape[1], -(-q.shape[2] // block_q), -(-k.shape[2] // block_k))
+    if q.ndim != 4 or layout.shape != shape or causal and q.shape[2] != k.shape[2]:
+        raise ValueError(f"expected a layout of {shape}")
+    options = {"is_causal": causal, "scale": sm_scale, "dtype": q.dtype}
+    return blocks(q, k, v, query_block=block_q, key_block=block_k, block_mask=layout, **options)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "broken", "rules"),
+    [
+        ("block_sparse_attention", ("causal,", "causal,"), set()),
+        (
+            "of_another_name",
+            ('"is_causal": causal', '"is_causal": causal and block_q == block_k'),
+            {"SPARSE-4"},
+        ),
+    ],
+)
+def test_a_mask_of_blocks_without_a_batch_is_described_and_causality_beside_it_judged(name, broken, rules):
+    Path("kernels.py").write_text(OF_A_LAYOUT.replace("kernel", name).replace(*broken))
+    text = command("init", f"./kernels.py:{name}", status=0).stdout
+    assert "mask_axes = 3" in text
+    assert 'lengths = "equal"  # with causal it raised an error where these are not equal' in text
+    found = check(load("."), rules=["SPARSE-4", "SPARSE-5", "SHAPE-7"], dtypes=["float32"])
+    assert {verdict.rules[0] for verdict in found.report.results.verdicts if verdict.bad} == rules
+    judged = [x for x in found.report.results.verdicts if x.status in ("pass", "fail")]
+    assert any("is_causal" in verdict.traits for verdict in judged)

@@ -22,6 +22,8 @@ from attnspec.reference import attention
 _OPERATION = OPERATIONS["attention"]
 #: Batch entries, heads, queries and keys: all different, and none is a depth.
 B, H, L, S = 2, 3, 5, 7
+#: The numbers of heads to try where no call with those returns: a power of two, and both of a pair.
+OTHER_HEADS = (4, 2)
 #: Queries and keys of calls: those, as many of both, and numbers that fill a tile.
 LENGTHS = ((L, S), (S, S), (64, 128), (128, 128))
 #: The sizes of attention that functions need as arguments.
@@ -40,8 +42,10 @@ class Calls:
         depth: int,
         dtype: str,
         lengths: tuple[int, int] = (L, S),
+        heads: int = H,
     ) -> None:
         self.backend, self.function, self.known, self.depth = backend, function, known, depth
+        self.heads = heads
         self.lengths = queries, keys = lengths
         #: The numbers of axes to try; None for any.
         self.axes: tuple[int | None, ...] = (None, 3)
@@ -53,9 +57,9 @@ class Calls:
         random = np.random.default_rng(0)
         sizes = {"query": queries, "key": keys, "value": keys}
         self.arrays = {
-            name: random.normal(size=(B, H, size, depth)).astype(dtype) for name, size in sizes.items()
+            name: random.normal(size=(B, heads, size, depth)).astype(dtype) for name, size in sizes.items()
         }
-        mask = random.random((B, H, queries, keys)) < 0.5
+        mask = random.random((B, heads, queries, keys)) < 0.5
         mask[..., 0], mask[..., 1] = True, False  # no row is empty, with either meaning of True
         self.inputs = Inputs(mask, random.normal(size=mask.shape).astype(dtype))
         #: The scale of the call without options, and the options that the function always applies.

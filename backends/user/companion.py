@@ -1,7 +1,7 @@
 """Adapts a function of another operation than attention to its signature."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -83,6 +83,8 @@ def adapt_companion(
         if not alone and convention.axes not in (None, axes):
             raise Unsupported(f"the function takes only arrays of {convention.axes} axes, got {axes}")
         call = _with_batch(call, form) if alone else call
+        if len(entries := _entries(call, form, convention.mask_axes)) > 1:
+            return _stacked([results_of(run(**entry), len(form.wanted(call))) for entry in entries], xp)
         wanted = form.wanted(call)
         call = {argument: x for argument, x in call.items() if argument not in returned}
         call = with_own_places(call, convention, {*native, *convention.always}, operation)
@@ -136,6 +138,25 @@ def _with_batch(call: Mapping[str, Any], form: Operation) -> dict[str, Any]:
         x for x in call if BATCH in shapes[x] and len(getattr(call[x], "shape", ())) == len(shapes[x]) - 1
     }
     return {name: x[None] if name in whole and hasattr(x, "shape") else x for name, x in call.items()}
+
+
+def _stacked(results: Sequence[Sequence[Any]], xp: Any) -> Any:
+    """Put the results of calls with one batch entry into those of one call."""
+    stacked = tuple(xp.stack([x[0] for x in outputs]) for outputs in zip(*results, strict=True))
+    return stacked[0] if len(stacked) == 1 else stacked
+
+
+def _entries(call: Mapping[str, Any], form: Operation, axes: int | None) -> list[dict[str, Any]]:
+    """Return a call for each batch entry, if the mask of blocks has an axis more than the function takes."""
+    blocks: Any = getattr(call.get("block_mask"), "shape", ())
+    if axes is None or len(blocks) != axes + 1:
+        return []
+    whole = {x for x, y in call.items() if len(getattr(y, "shape", ())) == len(form.parameters[x].shape)}
+    split = {x for x in whole if BATCH in form.parameters[x].shape}
+    return [
+        {x: y[place : place + 1] if x in split and y.shape[0] > 1 else y for x, y in call.items()}
+        for place in range(blocks[0])
+    ]
 
 
 def _without_query(array: Any, axis: int) -> Any:

@@ -17,6 +17,7 @@ from attnspec.backends.user.companion import adapt_companion
 from attnspec.backends.user.companion_trials import (
     PARTNERS,
     first_entry,
+    infer_option,
     is_on,
     name_parameters,
     trials_of_form,
@@ -32,13 +33,18 @@ from attnspec.backends.user.scales import ENCODINGS, FLAT, FLOAT8, GRANULARITIES
 from attnspec.backends.user.shapes import shapes_to_try
 from attnspec.backends.user.signature import required_parameters
 from attnspec.backends.user.slopes import linear_bias
-from attnspec.backends.user.small_calls import Call, cast, option_values, scales_of, small_call
+from attnspec.backends.user.small_calls import (
+    Call,
+    cast,
+    option_values,
+    scales_of,
+    shared_by_batch,
+    small_call,
+)
 from attnspec.backends.user.trials import (
     UNCONFIRMED,
-    is_clear,
     nearest_layout,
     note_ignored,
-    number_of_open_sides,
 )
 from attnspec.operations.aliases import SLOPES
 from attnspec.operations.operation import primal
@@ -61,21 +67,11 @@ def infer_companion(
         convention = replace(convention, axes=4)
         why["axes"] = "without an axis of batch entries it did not compute attention"
     for option in (name for name in names if name not in convention.names or name in on):
-        taken: list[tuple[Convention, dict[str, str], float]] = []
         partner = {other: names[other] for other in (PARTNERS.get(option, ""),) if other in names}
         there = {**partner, option: names[option]}
-        opens = number_of_open_sides(function, names[option])
-        for trial, options, meaning, variants in trials_of_form(convention, option, there, call, opens):
-            distance = calls.distance(trial, call | options, call | meaning)
-            if distance == 0:
-                convention, dialect = trial, dialect | variants
-                break
-            taken += [] if distance is None else [(trial, variants, distance)]
-        else:
-            if taken and (calls.by_distance or is_clear(option, names[option])):
-                nearest = min(taken, key=lambda guess: (guess[0].open_side != opens, guess[2]))
-                convention, dialect = nearest[0], dialect | nearest[1]
-                why |= dict.fromkeys((option, *nearest[1]), UNCONFIRMED)
+        if (found := infer_option(calls, convention, option, there, call)) is not None:
+            convention, variants, reasons, limited = found
+            dialect, why, limits = dialect | variants, why | reasons, limits | limited
     convention = calls.confirm_lengths(convention, call, why)
     convention = calls.confirm_scales(convention, fit, why)
     at_end = replace(convention, from_end="bottom-right" in dialect.values())
@@ -216,15 +212,17 @@ class _Calls:
         codes = known.choices("codes", ("", FLOAT8))
         whole = "query_block" in names or "query_block" not in self.form.arguments
         lists = known.choices("lists", ("",) if whole else tuple(reversed([*LISTS])))
+        of_all = known.choices("mask_axes", (None, 3) if "block_mask" in named.names else (None,))
         causal = () if "is_causal" in names or not is_of_attention(self.operation) else ({"is_causal": True},)
         always = known.choices("always", ({}, *causal))
-        for listed, each, encoding, as_codes, order, kind, one, layout in product(
-            lists, always, encodings, codes, orders, kinds, singles, layouts
+        for listed, each, encoding, as_codes, order, kind, one, number, layout in product(
+            lists, always, encodings, codes, orders, kinds, singles, of_all, layouts
         ):
             if as_codes and encoding not in ENCODINGS and "codes" not in known.keys:
                 continue
             own = {**named.names, **(scales if kind else {})}
             stored = replace(named, encoding=encoding, codes=as_codes, always=each, lists=listed)
+            stored = replace(stored, mask_axes=number)
             yield replace(stored, layout=layout, one_query=one, scales=kind, shapes=order, names=own)
 
     def draw(self, convention: Convention, heads: int, dtype: str) -> Call:
@@ -236,6 +234,7 @@ class _Calls:
         values = {**option_values(call), **scales_of(call, convention.scales or "head")}
         arrays = {x: y for x, y in values.items() if isinstance(y, np.ndarray) and x not in call}
         call |= {x: y for x, y in arrays.items() if x in convention.names} | dict(convention.always)
+        call = shared_by_batch(call) if convention.mask_axes else call
         return cast(lists_of_key_heads(call, 4 // heads) if "Hkv" in convention.lists else call, dtype)
 
     def fit_of(self, convention: Convention, call: Call, grouped: Call) -> _Fit:
@@ -270,6 +269,8 @@ class _Calls:
             why["encoding"] = "it has no other" if convention.encoding == "int8" else other
         if convention.codes:
             why["codes"] = "it takes codes as numbers of this dtype, not as integers"
+        if convention.mask_axes:
+            why["mask_axes"] = "it takes a mask of blocks without an axis of batch entries"
         if convention.shapes:
             why["shapes"] = "the results are right with the axes of these arrays in this order"
         limits |= infer_enough_of_lengths(self, convention, call, why)

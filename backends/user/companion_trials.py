@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -11,8 +11,16 @@ from attnspec import OPERATIONS, Operation
 from attnspec.backends.user.convention import OTHER, Convention
 from attnspec.backends.user.description import Known
 from attnspec.backends.user.scales import SCALES
-from attnspec.backends.user.small_calls import KEYS, QUERIES, option_values, scales_of
-from attnspec.backends.user.trials import NUMBERS, right_side
+from attnspec.backends.user.small_calls import (
+    KEYS,
+    QUERIES,
+    Call,
+    option_values,
+    scales_of,
+    shared_by_batch,
+    squared,
+)
+from attnspec.backends.user.trials import NUMBERS, UNCONFIRMED, is_clear, number_of_open_sides, right_side
 from attnspec.operations.aliases import SIZES, meant_in
 from attnspec.operations.letters import BATCH
 
@@ -66,13 +74,65 @@ def trials_of_form(
                 ends = np.diff(call["key_starts"]) - np.diff(call["query_starts"])
                 yield there, shown, shown | {"query_offset": ends}, {"PACK-5": "bottom-right"}
             elif "block_table" not in call:
-                yield there, shown, shown | {"query_offset": KEYS - QUERIES}, {"MASK-3": "bottom-right"}
+                yield there, shown, shown | {"query_offset": _at_end(call)}, {"MASK-3": "bottom-right"}
     elif ours.endswith(SCALES):
         for kind in ("head", "token", "tensor"):
             scales = {ours: scales_of(call, kind)[ours]}
             yield named, scales, scales, {}
     else:
         yield named, given, given, {}
+        yield from _of_a_batch(named, given) if ours == "block_mask" else ()
+
+
+def _of_a_batch(named: Convention, given: Call) -> Iterator[tuple[Convention, Call, Call, dict[str, str]]]:
+    """Yield the guess that a mask of blocks has no axis of batch entries."""
+    shared = shared_by_batch(given)
+    yield replace(named, mask_axes=3), shared, shared, {}
+
+
+def _at_end(call: Mapping[str, Any]) -> int:
+    """Return the offset at which the last query is at the last key."""
+    keys, queries = (call[name].shape[-2] if name in call else 0 for name in ("key", "query"))
+    return int(keys - queries) if keys and queries else KEYS - QUERIES
+
+
+class _Calls(Protocol):
+    """Calls of one function of an operation, compared with the reference."""
+
+    function: Callable[..., Any]
+    by_distance: bool
+
+    def distance(
+        self, convention: Convention, call: Mapping[str, Any], meaning: Mapping[str, Any] | None = None
+    ) -> float | None: ...
+
+
+def infer_option(
+    calls: _Calls, convention: Convention, option: str, own: Mapping[str, str], call: Mapping[str, Any]
+) -> tuple[Convention, dict[str, str], dict[str, str], dict[str, str]] | None:
+    """Return the convention with an option, the variants that it shows, the reasons, and limits; or None.
+
+    A function may take causality and windows only with as many keys as queries.
+    """
+    opens = number_of_open_sides(calls.function, own[option])
+    square = squared(dict(call)) if option in ("is_causal", "window") else {}
+    taken: list[tuple[float, bool, Convention, dict[str, str]]] = []
+    for drawn in filter(None, (call, shared_by_batch(square) if convention.mask_axes else square)):
+        for trial, options, meaning, variants in trials_of_form(convention, option, own, drawn, opens):
+            distance = calls.distance(trial, {**drawn, **options}, {**drawn, **meaning})
+            taken += [] if distance is None else [(distance, trial.open_side != opens, trial, variants)]
+            if distance == 0:
+                break
+        if taken:
+            break
+    nearest = min(taken, key=lambda x: (x[0] != 0, x[1], x[0]), default=None)
+    if nearest is None or (nearest[0] and not (calls.by_distance or is_clear(option, own[option]))):
+        return None
+    distance, _, trial, variants = nearest
+    why: dict[str, str] = dict.fromkeys((option, *variants), UNCONFIRMED) if distance else {}
+    limits = {} if drawn is call else {"lengths": "equal"}
+    why |= dict.fromkeys(limits, f"with {own[option]} it raised an error where these are not equal")
+    return trial, variants, why, limits
 
 
 def widen(array: Any) -> Any:

@@ -25,7 +25,7 @@ SIZES = ("batch", "query_heads", "key_heads", "queries", "keys", "depth", "value
 #: Those that a function of packed rows or of pages may take too.
 OF_FORMS = ("longest_queries", "longest_keys", "page")
 #: What describes attention alone.
-_OF_ATTENTION = ("loop", "mask_axes", "mask_of_keys", "past", "output_layout", "module", "causal_in_mask")
+_OF_ATTENTION = ("loop", "mask_of_keys", "past", "output_layout", "module", "causal_in_mask")
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,8 @@ class Convention:
     loop: bool = False
     #: A size of the call, in `SIZES`, to the parameter that takes it, such as the number of heads.
     sizes: Mapping[str, str] = field(default_factory=dict)
-    #: The number of axes of its mask and bias, which get leading axes of length one.
+    #: The number of axes of its mask and bias, which get leading axes of length one; or of its mask of
+    #: blocks, whose axes are whole. One of blocks with an axis more is passed in a call for each batch entry.
     mask_axes: int | None = None
     #: Whether its mask has one boolean for each key, `(*B, S)`, or may ``also`` have one.
     mask_of_keys: bool | Literal["also"] = False
@@ -140,6 +141,7 @@ def check_convention(name: str, convention: Convention, operation: str = "attent
     check_shapes(name, convention.shapes, form)
     alone = [key for key in _OF_ATTENTION if getattr(convention, key) != getattr(Convention(), key)]
     alone += ["layout"] if convention.layout in OF_FOUR_AXES else []
+    alone += ["mask_axes"] if convention.mask_axes and "block_mask" not in form.arguments else []
     if operation != "attention" and alone:
         raise BackendError(
             f"backend {name}: {operation}: expected no key of attention alone, got {', '.join(alone)}"

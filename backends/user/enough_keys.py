@@ -25,7 +25,7 @@ class _Companion(Protocol):
 
 def infer_enough_keys(calls: Calls, convention: Convention, why: dict[str, str]) -> dict[str, str]:
     """Infer it from a call of attention with fewer keys; other results are for the suite to judge."""
-    if calls.lengths not in LENGTHS[:2] or calls.by_distance or calls.base or convention.past:
+    if calls.lengths not in LENGTHS[:2] or calls.by_distance or convention.past:
         return {}
     queries = calls.arrays["query"].shape[-2]
     keys = queries - 2
@@ -33,7 +33,8 @@ def infer_enough_keys(calls: Calls, convention: Convention, why: dict[str, str])
     arrays = calls.drop_batch(convention, arrays)
     got = calls.run(convention, arrays)
     tokens = {"mask": _tokens(queries, np.array(keys))}
-    return _limit(raises=got is None, zeros=got is not None and calls.agrees(got, arrays, tokens), why=why)
+    zeros = got is not None and not calls.base and calls.agrees(got, arrays, tokens)
+    return _limit(raises=got is None, zeros=zeros, why=why)
 
 
 def infer_enough_of_lengths(

@@ -1,5 +1,6 @@
 """Describes a function as an ``attnspec.toml``, for ``attnspec init``."""
 
+import inspect
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -13,6 +14,7 @@ from attnspec.backends.check import check_device
 from attnspec.backends.errors import BackendError
 from attnspec.backends.library import LIBRARIES, imported_by, library_of, load_library
 from attnspec.backends.user.companion_probe import infer_companion
+from attnspec.backends.user.companion_trials import name_parameters
 from attnspec.backends.user.configuration import FILE
 from attnspec.backends.user.convention import Convention
 from attnspec.backends.user.description import Inference, Known
@@ -27,14 +29,14 @@ from attnspec.backends.user.few_calls import has_names, takes_a_call
 from attnspec.backends.user.flags import flags_of_causality
 from attnspec.backends.user.function import as_function, attribute_of
 from attnspec.backends.user.place import find
-from attnspec.backends.user.probe import probe
 from attnspec.backends.user.progress import NoCallReturns, count_calls
+from attnspec.backends.user.search import probe
 from attnspec.backends.user.settings import settings_of_table
 from attnspec.backends.user.signature import (
     check_pages,
     form_of,
     form_of_codes,
-    operation_by_name,
+    operation_by_aliases,
     required_parameters,
     without_ignored,
 )
@@ -93,7 +95,7 @@ def _infer_configuration(
     head = {"function": place, "array": library.name} | ({"device": device} if device else {})
     package = package_of(module, library.name)
     head |= {"library": package} if package else {}
-    named = "" if keys else operation_by_name(attribute_of(place), function)
+    named = "" if keys else operation_by_aliases(attribute_of(place), function)
     backend = Backend(place, library, function, settings.dtypes or library.default_dtypes, device=device)
     check_device(backend)
     convention = settings.convention or Convention()
@@ -118,7 +120,9 @@ def _infer_configuration(
                 return _infer_configuration(place, array, keys, accelerator, say)
         if named:  # a call of it may need what no small call has
             seen = f"it has the name and the arguments; {_seen(error, place)}"
-            table = {"operation": named, "guesses": ["operation"]}
+            names, _ = name_parameters(named, inspect.signature(function).parameters, known)
+            differ = {ours: own for ours, own in names.items() if ours != own}
+            table = {"operation": named, "names": differ, "guesses": ["operation"]}
             return _text(head | table, {"operation": seen})
         if not isinstance(error, BackendError):
             raise

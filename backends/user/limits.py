@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from attnspec import OPERATIONS
-from attnspec.backends.user.calls import LENGTHS, B, Calls, H
+from attnspec.backends.user.calls import LENGTHS, B, Calls
 from attnspec.backends.user.convention import Convention
 from attnspec.backends.user.description import infer_dtypes
 from attnspec.backends.user.enough_keys import infer_enough_keys
@@ -48,7 +48,7 @@ def infer_shared_heads(calls: Calls, convention: Convention, why: dict[str, str]
 def infer_limits(calls: Calls, convention: Convention, why: dict[str, str]) -> Mapping[str, Any]:
     """Infer from calls that raise which heads, depths of values and dtypes it takes."""
     random = np.random.default_rng(1)
-    dtype, depth = str(calls.arrays["query"].dtype), calls.depth
+    dtype, depth, heads = str(calls.arrays["query"].dtype), calls.depth, calls.heads
 
     def misfit(heads: int, key_heads: int, value_depth: int, dtype: str) -> str:
         """Return what a call shows that the function does not take; empty if it takes the call."""
@@ -73,7 +73,7 @@ def infer_limits(calls: Calls, convention: Convention, why: dict[str, str]) -> M
 
     def takes(dtype: str, *, right: bool = False) -> bool:
         if not right:
-            return not misfit(H, H, depth, dtype)
+            return not misfit(heads, heads, depth, dtype)
         arrays = {x: y.astype(dtype) for x, y in calls.drop_batch(convention, calls.arrays).items()}
         got = calls.run(convention, arrays)
         return got is not None and got["output"].dtype == np.dtype(dtype) and calls.agrees(got, arrays)
@@ -83,13 +83,13 @@ def infer_limits(calls: Calls, convention: Convention, why: dict[str, str]) -> M
         limits["heads"] = "equal"
         why["heads"] = f"it {shown} with two key heads for four query heads"
     others = (depth + 2, depth - 2) if depth == _PLAINEST else (2 * depth,)
-    if shown := next(filter(None, (misfit(H, H, other, dtype) for other in others)), ""):
+    if shown := next(filter(None, (misfit(heads, heads, other, dtype) for other in others)), ""):
         limits["value_depth"] = "key"
         why["value_depth"] = f"it {shown} with values of another depth"
-    lengths = _infer_lengths(calls, convention, lambda: misfit(H, H, depth, dtype), why)
+    lengths = _infer_lengths(calls, convention, lambda: misfit(heads, heads, depth, dtype), why)
     limits |= lengths or infer_enough_keys(calls, convention, why)
     if calls.lengths[1] == LENGTHS[-1][1]:
-        limits |= _infer_multiple(calls, lambda: bool(misfit(H, H, depth, dtype)), why)
+        limits |= _infer_multiple(calls, lambda: bool(misfit(heads, heads, depth, dtype)), why)
     limits |= infer_dtypes(calls.backend, dtype, takes, why)
     return limits
 

@@ -40,7 +40,9 @@ def with_own_mask(
     if "mask" in taken and taken["mask"] == taken.get("bias"):
         call = _merge_mask_and_bias(call, xp)
     blocks = call.get("block_mask")
-    if convention.axes and blocks is not None:
+    if convention.mask_axes and blocks is not None:
+        call = call | {"block_mask": _of_all_entries(call, convention.mask_axes, xp)}
+    elif convention.axes and blocks is not None:
         ones = (1,) * (convention.axes - blocks.ndim)
         call = call | {"block_mask": reshape(blocks, (*ones, *blocks.shape))}
     call = _with_causality(call, convention, xp) if convention.causal_in_mask else call
@@ -50,6 +52,22 @@ def with_own_mask(
         add = convention.mask == "add"
         return call | {"mask": _as_bias(call, xp) if add else _inverted(call["mask"])}
     return call
+
+
+def _of_all_entries(call: Mapping[str, Any], axes: int, xp: Any) -> Any:
+    """Return a mask of whole blocks with a number of axes, if those before them are axes of 1."""
+    shape, query = tuple(call["block_mask"].shape), call["query"]
+    blocks = np.asarray(call["block_mask"].tolist(), dtype=None if 0 not in shape else bool).reshape(shape)
+    if max(shape[:-axes], default=1) > 1:
+        raise Unsupported(f"the function takes a mask of blocks of {axes} axes, got {shape}")
+    sizes = ((query, "query_block"), (call["key"], "key_block"))
+    sized = (*query.shape[:-2], *(-(-x.shape[-2] // call[name]) for x, name in sizes))[-axes:]
+    try:
+        of_one = np.ones(sized, bool) if 0 in shape[:-axes] else blocks.reshape(shape[-axes:])
+        whole = np.broadcast_to(of_one, sized)
+    except ValueError:
+        return call["block_mask"]  # for the function to refuse
+    return xp.asarray(np.ascontiguousarray(whole), **device_of(query))
 
 
 def _as_bias(call: Mapping[str, Any], xp: Any) -> Any:

@@ -5,7 +5,7 @@ tolerance is large, because the suite tests accuracy.
 """
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -13,12 +13,11 @@ from typing import Any
 import numpy as np
 
 from attnspec import OPERATIONS
-from attnspec.backends.backend import Backend
-from attnspec.backends.user.calls import LENGTHS, B, Calls, H
+from attnspec.backends.user.calls import B, Calls
 from attnspec.backends.user.confirm import CONFIRMATIONS, confirm_past, note_precision
 from attnspec.backends.user.convention import LAYOUTS, OF_FOUR_AXES, OTHER, Convention
 from attnspec.backends.user.defaults import ATTRIBUTES
-from attnspec.backends.user.description import PLACES, Inference, Known, dtypes_of
+from attnspec.backends.user.description import PLACES, Inference
 from attnspec.backends.user.empty_rows import note_empty_rows
 from attnspec.backends.user.flags import infer_flags
 from attnspec.backends.user.gradients import note_gradients
@@ -35,7 +34,6 @@ from attnspec.backends.user.trials import (
     number_of_open_sides,
     trials,
     turn_of,
-    unknown_required,
 )
 from attnspec.operations.aliases import SLOPES
 
@@ -43,7 +41,7 @@ _OPERATION = OPERATIONS["attention"]
 #: The depths to try: the others only if the first fails.
 DEPTHS = (4, 8, 16, 32, 64, 96, 128, 256)
 FEW_DEPTHS = (16, 64)
-_RETURNS = (
+RETURNS = (
     (),
     ("output", "lse"),
     ("output", "weights"),
@@ -55,60 +53,6 @@ _RETURNS = (
 _POWERS = {"1 / sqrt(D)": -0.5, "1": 0.0, "1 / D": -1.0, "sqrt(D)": 0.5}
 #: Arguments that may have a number for each batch entry.
 _COUNTS = (("query_lengths",), ("key_lengths",), ("query_offset",))
-#: What a required parameter with an unknown name may be. A call has to show it.
-_CANDIDATES = ("sinks", "bias", "mask", "scale", "is_causal", "key_lengths", "query_lengths")
-
-
-def probe(backend: Backend, function: Callable[..., Any], known: Known) -> Inference:
-    """Infer how a function is called."""
-    named = {*known.convention.names.values(), *known.convention.others}
-    unknown = unknown_required(function, named)
-    candidates = [{unknown[0]: ours} for ours in _CANDIDATES] if len(unknown) == 1 else []
-    dtypes: dict[str, str] = {}  # a dtype does not depend on the number of positions
-
-    def maker(names: Mapping[str, str], lengths: tuple[int, int]) -> Callable[[int], Probe]:
-        dtype = dtypes[str(names)] = dtypes.get(str(names)) or _first_dtype(backend, function, known, names)
-        return lambda depth: Probe(backend, function, known, names, depth, dtype, lengths)
-
-    plainest = maker({}, LENGTHS[0])((known.depths or DEPTHS)[0])
-    # Three axes come last: a function of four may take them and read a depth as a number of positions.
-    tried = product(candidates or [{}], (None, 3), LENGTHS[:1] if candidates else LENGTHS)
-    for names, axes, lengths in tried:
-        depths = known.depths or (DEPTHS if lengths == LENGTHS[0] else FEW_DEPTHS)
-        make = maker(names, lengths)
-        probes = {depth: make(depth) for depth in depths}
-        for deeper in probes.values():
-            deeper.axes = (axes,)
-        called = {depths[0]: probes[depths[0]].call_without_options()}
-        if called[depths[0]] is None and not names:
-            called = {depth: deeper.call_without_options() for depth, deeper in probes.items()}
-        conventions = {depth: convention for depth, convention in called.items() if convention is not None}
-        shown = {depth: x for depth, x in conventions.items() if not names or probes[depth].shows(x, names)}
-        if not shown:
-            continue
-        inference = probes[first := min(shown)].infer(shown[first])
-        # A depth whose results are wrong is taken, and the suite judges it.
-        refused = [depth for depth in depths if depth not in shown and not probes[depth].takes(shown[first])]
-        if first == depths[0] or not refused:
-            return inference
-        why = f"with depths {', '.join(map(str, refused))} it raised an error"
-        taken = tuple(depth for depth in depths if depth not in refused)
-        return replace(inference, depths=taken, why={**inference.why, "depths": why})
-    if not candidates and plainest.call_without_options() is None and plainest.nearest:
-        return plainest.infer(plainest.take_nearest(*plainest.nearest))
-    raise plainest.error_of_no_call(known.depths or DEPTHS, taken=plainest.is_taken())
-
-
-def _first_dtype(
-    backend: Backend, function: Callable[..., Any], known: Known, names: Mapping[str, str]
-) -> str:
-    """Return the first dtype in which a call returns, or the first of all."""
-    dtypes = dtypes_of(backend, known)
-    pairs = product(dtypes, known.depths or DEPTHS)
-    taken = (
-        dtype for dtype, depth in pairs if Probe(backend, function, known, names, depth, dtype).is_taken()
-    )
-    return next(taken, dtypes[0])
 
 
 class Probe(Calls):
@@ -223,7 +167,7 @@ class Probe(Calls):
 
     def call_without_options(self) -> Convention | None:
         """Infer layout, results, causality and scale from a call without options; None if none fits."""
-        layouts, returns = self.known.choices("layout", LAYOUTS), self.known.choices("returns", _RETURNS)
+        layouts, returns = self.known.choices("layout", LAYOUTS), self.known.choices("returns", RETURNS)
         axes = self.known.choices("axes", self.axes)
         shifts = (0, 1) if "query_positions" in self.names() else (0,)  # 0 may be treated wrongly
         raising: list[tuple[int, Convention]] = []
@@ -245,7 +189,7 @@ class Probe(Calls):
                     self.plain = self.depth**power
                     if self.agrees(got, arrays):
                         return self.note_reasons(self.note_causality(convention), words)
-                self.plain = (H * self.depth) ** -0.5  # a mistake, which the suite is to find
+                self.plain = (self.heads * self.depth) ** -0.5  # a mistake, which the suite is to find
                 if self.agrees(got, arrays):
                     return self.note_reasons(self.note_causality(convention), "1 / sqrt(D)")
         return None

@@ -1,13 +1,11 @@
 """Kernels that rotate queries and keys themselves, which no key describes: by angles, or by their base."""
 
 import inspect
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
-from pathlib import Path
 from typing import Any
 
-from attnspec.backends.library import LIBRARIES, library_of
+from attnspec.backends.user.wrappers import fill_wrapper
 from attnspec.operations.aliases import BASES, meant
 from attnspec.reference import rotary
 
@@ -71,24 +69,10 @@ def wrapper_of_angles(
     name: str, function: Callable[..., Any], native: Mapping[str, str], angles: Sequence[str]
 ) -> str:
     """Return a wrapper that rotates queries and keys backwards before a function rotates them."""
-    place, _, attribute = name.partition("?")[0].rpartition(":")
-    module = sys.modules.get(getattr(function, "__module__", ""))
-    library = library_of(module) if module else "numpy"
-    parameters = inspect.signature(function).parameters.values()
+    parameters = inspect.signature(function).parameters
     given = {own: ours for ours, own in native.items()}
-    guesses = {x.name: meant(x.name) for x in parameters if x.name not in (*given, *angles)}
+    guesses = {own: meant(own) for own in parameters if own not in (*given, *angles)}
     given |= {own: ours[0] for own, ours in guesses.items() if ours and ours[0] not in native}
     given |= {own: "sin" if "sin" in own and "cos" not in own else "cos" for own in angles}
     given |= {own: "(cos, sin)" for own in angles if not {"cos", "sin"} & {*own.split("_")}}
-    return _WRAPPER.format(
-        package={"jax": "jax.numpy"}.get(library, LIBRARIES.get(library, library)),
-        module=Path(place).stem if place.endswith(".py") else place,
-        first=attribute.partition(".")[0],
-        signature=", ".join(
-            given[x.name] if x.default is x.empty else f"{given[x.name]}={x.default!r}"
-            for x in parameters
-            if x.name in given and x.name not in angles
-        ),
-        function=attribute,
-        arguments=", ".join(f"{own}={ours}" for own, ours in given.items()),
-    )
+    return fill_wrapper(_WRAPPER, name, function, given, without=angles)

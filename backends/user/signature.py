@@ -196,6 +196,14 @@ def operation_by_name(attribute: str, function: Callable[..., Any]) -> str:
     return "" if _missing(attribute, function) else attribute
 
 
+def operation_by_aliases(attribute: str, function: Callable[..., Any]) -> str:
+    """Return the operation whose name a function has, if its parameters may be all that this needs."""
+    form, names = OPERATIONS.get(attribute), inspect.signature(function).parameters
+    found = {ours for own in names for ours in (own, *meant_in(attribute, own))} if form else set()
+    needed = {x.name for x in form.arguments.values() if x.required} if form else {""}
+    return attribute if attribute != "attention" and needed <= found else ""
+
+
 def check_companion(name: str, operation: str, function: Callable[..., Any]) -> None:
     """Check a function that is another operation than attention."""
     if missing := _missing(operation, function):
@@ -242,7 +250,7 @@ def form_of(function: Callable[..., Any], *, optional: bool = False) -> tuple[st
     }
     # Beside the size of a block, a mask of blocks is none of pairs.
     sized = {"key_block", *OF_COMPANIONS["key_block"]} & {*every}
-    words["block_sparse"] |= {"block_mask"} if sized else set()
+    words["block_sparse"] |= {"block_mask", *({*OF_COMPANIONS["block_mask"]} & {*needed})} if sized else set()
     if words["block_sparse"] & {*every}:  # lists of blocks, not of pages
         words["paged"] -= {"block_indices", *OF_COMPANIONS["block_indices"]}
     # Keys of codes may have no name of their own, beside scales that the function needs.

@@ -44,6 +44,22 @@ def small_call(operation: str, key_heads: int, *, full: bool = False, encoding: 
     return call
 
 
+def squared(call: Call) -> Call:
+    """Return a call with as many queries as keys, of rows with one length; empty for another call."""
+    if not {"query", "key", "value"} <= call.keys() or "query_starts" in call:
+        return {}
+    keys, random = call["key"].shape[-2], np.random.default_rng(2)
+    shape = (*call["query"].shape[:-2], keys, call["query"].shape[-1])
+    square = call | {"query": random.normal(0, 0.7, shape).astype(call["query"].dtype)}
+    return square | {name: x for name, x in _blocks_of(square).items() if name in call}
+
+
+def shared_by_batch(call: Call) -> Call:
+    """Return a call whose mask of blocks is that of the first batch entry in each."""
+    blocks = call.get("block_mask")
+    return call if blocks is None else call | {"block_mask": np.repeat(blocks[:1], len(blocks), axis=0)}
+
+
 def option_values(call: Mapping[str, Any]) -> dict[str, Any]:
     """Return a value for each option that changes the result."""
     heads = call["key_pages"].shape[-3] if "key_pages" in call else 0
@@ -69,7 +85,8 @@ def _blocks_of(call: Mapping[str, Any]) -> Call:
     """Return a mask of blocks, and lists of them, for a call whose sequences do not lie in one row."""
     if "key_block" not in call or "query_starts" in call or "key" not in call:
         return {}
-    rows, columns = -(-QUERIES // call["query_block"]), -(-KEYS // call["key_block"])
+    queries = max(QUERIES, call["query"].shape[-2])
+    rows, columns = -(-queries // call["query_block"]), -(-KEYS // call["key_block"])
     order = np.random.default_rng(1).random((2, 4, rows, columns))
     order[..., 0] = 0  # a causal call has no empty row
     lists = np.argsort(order).astype(np.int32)

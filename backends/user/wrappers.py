@@ -3,7 +3,7 @@
 import inspect
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +65,36 @@ def merge_partials(outputs, lses, *, return_lse=False):  # (M, *B, H, L, Dv), (M
     output, lse = output.reshape(shape).swapaxes(-3, -2), lse.reshape(shape[:-1]).swapaxes(-2, -1)
     return (output, lse) if return_lse else output
 """
+
+
+def fill_wrapper(
+    wrapper: str,
+    name: str,
+    function: Callable[..., Any],
+    given: Mapping[str, str],
+    without: Container[str] = (),
+    **more: str,
+) -> str:
+    """Return a wrapper that takes the arguments in `given`, those in `without` apart, and passes each.
+
+    `given` has the expression of each parameter of the function, and `more` what else the wrapper needs.
+    """
+    place, _, attribute = name.partition("?")[0].rpartition(":")
+    module = sys.modules.get(getattr(function, "__module__", ""))
+    library = library_of(module) if module else "numpy"
+    return wrapper.format(
+        package={"jax": "jax.numpy"}.get(library, LIBRARIES.get(library, library)),
+        module=Path(place).stem if place.endswith(".py") else place,
+        first=attribute.partition(".")[0],
+        signature=", ".join(
+            given[x.name] if x.default is x.empty else f"{given[x.name]}={x.default!r}"
+            for x in inspect.signature(function).parameters.values()
+            if x.name in given and x.name not in without
+        ),
+        function=attribute,
+        arguments=", ".join(f"{own}={ours}" for own, ours in given.items()),
+        **more,
+    )
 
 
 def check_wrapped(name: str, function: Callable[..., Any], operation: str, required: Sequence[str]) -> None:
