@@ -254,6 +254,9 @@ def _gradients_of(function: Callable[..., Any], library: Library, operation: str
         fixed = {name: value for name, value in every.items() if name not in of}
         if d_lse is not None:
             fixed["return_lse"] = True
+            dtypes = [str(getattr(x, "dtype", "")) for x in (d_first, d_lse)]
+            if dtypes[0].endswith("float64") and dtypes[1].endswith("float32"):
+                raise Unsupported("differentiation casts a cotangent to the dtype of its output")
 
         def run(*differentiated: Any) -> Any:
             call = {**fixed, **dict(zip(of, differentiated, strict=True))}

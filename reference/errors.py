@@ -158,7 +158,10 @@ def within(call: Call, name: str, given: int | Array, least: int, most: int, rul
     if isinstance(given, int):
         need(name, least <= given <= most, expected, given, rule)
     elif 0 not in given.shape:
-        lowest, highest = int(call.xp.min(given)), int(call.xp.max(given))
+        wide = call.xp.astype(given, call.xp.int64)  # PyTorch has no minimum of unsigned integers
+        lowest, highest = int(call.xp.min(wide)), int(call.xp.max(wide))
+        if lowest < 0 and dtype_name(given) == "uint64":
+            highest = lowest + 2**64
         need(name, least <= lowest and highest <= most, expected, f"{lowest} to {highest}", rule)
 
 
@@ -262,7 +265,8 @@ def _check_bounds(call: Call, argument: Argument, x: Any, most: int) -> None:
     within(call, argument.name, x, least, most, rule)
     if argument.ascending:
         need(argument.name, int(x[0]) == least, f"{least} as the first boundary", int(x[0]), rule)
-        falls = bool(call.xp.any(x[1:] < x[:-1]))
+        starts = call.xp.astype(x, call.xp.int64)
+        falls = bool(call.xp.any(starts[1:] < starts[:-1]))
         need(argument.name, not falls, "boundaries that do not decrease", "some that do", rule)
     if argument.covers:
         need(argument.name, int(x[-1]) == most, f"{most} as the last boundary", int(x[-1]), rule)

@@ -1,5 +1,6 @@
 """The keys that a query may attend to: the chapter `masking`."""
 
+import itertools
 import math
 from typing import Any
 
@@ -8,7 +9,7 @@ from numpy.typing import NDArray
 
 from attnspec.operations import OPERATIONS
 from attnspec.reference.call import Array, Call, Mask, step
-from attnspec.reference.errors import booleans, describe, flag, integers, is_integer, need, within
+from attnspec.reference.errors import booleans, describe, dtype_name, flag, integers, is_integer, need, within
 from attnspec.reference.functions import evaluate
 from attnspec.reference.notation import Attention, align_batch, enter
 from attnspec.reference.scores import check_bias
@@ -115,14 +116,24 @@ def check_segments(call: Attention) -> Attention:
     """Check that both segment ids are given, and hold one integer for each position (ERR-10)."""
     if call.query_segment_ids is None and call.key_segment_ids is None:
         return call
-    taken = {}
-    for name, positions in (("query_segment_ids", call.queries), ("key_segment_ids", call.keys)):
+    own, other = call.query_segment_ids, call.key_segment_ids
+    sides = {"query_segment_ids": (own, call.queries), "key_segment_ids": (other, call.keys)}
+    for name, (given, positions) in sides.items():
         shape = (*call.batch, positions)
-        given = getattr(call, name)
         need(name, given is not None, "ids as for the other side", None, "ERR-10")
         need(name, not is_integer(given), f"integers of shape {shape}", given, "ERR-10")
-        taken[name] = integers(call, name, given, shape, "ERR-10")
-    return call.but(**taken)
+        integers(call, name, given, shape, "ERR-10")
+    taken = as_ids(call.xp, own, other)
+    return call.but(query_segment_ids=taken, key_segment_ids=as_ids(call.xp, other, own))
+
+
+def as_ids(xp: Any, own: Array, other: Array) -> Array:
+    """Return segment ids in int64. Beside signed ids, one from 2^63 up becomes an id that these lack."""
+    ids = xp.astype(own, xp.int64)
+    if dtype_name(own) != "uint64" or dtype_name(other) == "uint64":
+        return ids
+    free = next(number for number in itertools.count(-(2**63)) if not bool(xp.any(other == number)))
+    return xp.where(ids < 0, free, ids)
 
 
 @step

@@ -13,6 +13,7 @@ from attnspec.reference.call import Arguments, Array, Call, step
 from attnspec.reference.errors import Shape, check_declared
 from attnspec.reference.functions import declare
 from attnspec.reference.latent import latent_keys, latent_scale, latent_values
+from attnspec.reference.masking import as_ids
 from attnspec.reference.notation import by_name, count, in_storage, out_dtype, wide
 from attnspec.reference.packing import Packed, attend_packed, place_in_sequence, sequence_of_row
 from attnspec.reference.paging import as_attention, check_entries_read
@@ -152,6 +153,11 @@ def entries_of_rows(call: Call, arguments: Arguments) -> Arguments:
         none = xp.zeros((1, *array.shape[1:]), dtype=xp.int64, device=device(query))
         return xp.take(xp.concat([array, none]), own, axis=0)
 
+    ids = {name: arguments[name] for name in ("query_segment_ids", "key_segment_ids")}
+    if all(x is not None for x in ids.values()):
+        arguments |= {
+            name: as_ids(xp, ids[name], ids[other]) for name, other in zip(ids, reversed(ids), strict=True)
+        }
     names = ("block_table", "key_lengths", "left_padding", "key_segment_ids", "key_positions")
     entries = {name: entry_of_row(arguments[name]) for name in names if arguments[name] is not None}
     lengths, offset = arguments["query_lengths"], arguments["query_offset"]

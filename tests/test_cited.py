@@ -42,6 +42,7 @@ MIXED = {
     "every digit of an argument": None,
     "two batch axes of operations": None,
     **dict.fromkeys(("forms of sizes", "companions of sizes", "axes that broadcast", "shared memory")),
+    **dict.fromkeys(("arrays of no axes", "array without axes", "places apart by 32 bits")),
     "scale of zero in companions": None,
     "options together": None,
     "lse": None,

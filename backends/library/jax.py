@@ -19,10 +19,12 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from attnspec import OPERATIONS
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.library import array_properties
 from attnspec.backends.library.library import FROM_HOST, Library, fit_integers, has_64_bits
-from attnspec.backends.outcome import OtherCall
+from attnspec.backends.outcome import OtherCall, Special
+from attnspec.reference import function
 
 jax.config.update("jax_enable_x64", True)
 
@@ -63,6 +65,24 @@ def _is_subnormal(x: NDArray[Any]) -> NDArray[np.bool_]:
 def _flush_scores(arguments: Mapping[str, Any]) -> dict[str, Any]:
     scores = arguments["scores"]
     return {**arguments, "scores": np.where(_is_subnormal(scores), np.zeros((), scores.dtype), scores)}
+
+
+def _subnormal_products(arguments: Mapping[str, Any]) -> Mapping[str, NDArray[np.bool_]]:
+    """Mean the decoded numbers that are subnormal, or whose scale is."""
+    operation = "dequantize_blocks" if "packed" in arguments else "dequantize"
+    given = {name: x for name, x in arguments.items() if x is not None}
+    arrays = [given.pop(name) for name in OPERATIONS[operation].arrays]
+    numbers, scales = function(operation)(*arrays, **given), arguments["scales"]
+    least = float(jnp.finfo(scales.dtype).tiny)
+    flushed = (numbers != 0) & (np.abs(numbers) < least)
+    if operation == "dequantize_blocks":
+        flushed |= np.repeat(_is_subnormal(scales), 32, axis=-1)
+    return {"dequantized": flushed}
+
+
+def _has_subnormal_products(arguments: Mapping[str, Any]) -> bool:
+    decodes = "scales" in arguments and not {"codes", "packed"}.isdisjoint(arguments)
+    return decodes and bool(_subnormal_products(arguments)["dequantized"].any())
 
 
 def _prepare_eager() -> None:
@@ -142,6 +162,14 @@ LIBRARY = Library(
             OtherCall(_flush_scores),
             dtypes=("bfloat16", "float32", "float64"),
             when=lambda arguments: "scores" in arguments and bool(_is_subnormal(arguments["scores"]).any()),
+        ),
+        Deviation(
+            ("QUANT-1", "QUANT-6", "QUANT-7"),
+            "subnormal products are 0",
+            "jax/subnormal_product",
+            Special(_subnormal_products, (0.0,)),
+            dtypes=("bfloat16", "float32", "float64"),
+            when=_has_subnormal_products,
         ),
     ),
 )

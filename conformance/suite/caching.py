@@ -232,6 +232,15 @@ def parts_that_are_not_numbers(draw: Draw, number: float) -> Iterator[Yielded]:
         yield arguments
 
 
+@chapter.group("CACHE-9", "CACHE-7", operation="merge_partials", each=(np.nan, np.inf, -np.inf))
+def one_part_that_is_no_number(draw: Draw, number: float) -> Iterator[Yielded]:
+    """The lse of the only part is NaN or infinite in one row."""
+    for random, dtype in draw.generators(1):
+        arguments = {name: x[:1].copy() for name, x in _parts(random, dtype).items()}
+        arguments["lses"][0, 1, 2] = number
+        yield Call(arguments, ("CACHE-7" if number < 0 else "CACHE-9",))
+
+
 @chapter.group("CACHE-10", "CACHE-6", "CACHE-7", "SOFT-6", "SOFT-7", each=tuple(_PARTS))
 def parts_of_its_own(draw: Draw, cuts: str) -> Iterator[Yielded]:
     """Attention over parts of the keys, merged by the lse that it gave, is attention over all of them."""

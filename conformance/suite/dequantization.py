@@ -135,6 +135,16 @@ def blocks_of_heads_and_entries(draw: Draw) -> Iterator[Yielded]:
             yield {"scales": draw_scales(random, "int8", shape, dtype), "codes": codes}
 
 
+@chapter.group("QUANT-5", "QUANT-2", operation="dequantize")
+def zero_points_of_blocks(draw: Draw) -> Iterator[Yielded]:
+    """Several tokens, heads or entries have one zero point, or all codes do. The scale has no axes."""
+    for shape in ((2, 1), (2, 1, 1), (2, 2, 6, 1), ()):
+        for random, dtype in draw.generators(1):
+            codes = draw_codes(random, "int8", (4, 4, 6, 3))
+            points = np.asarray(random.integers(-9, 10, shape))
+            yield {"scales": np.array(2.0**-8, dtype), "codes": codes, "zero_points": points}
+
+
 @chapter.group("QUANT-5", operation="dequantize", each=tuple(_GRANULARITIES))
 def granularities(draw: Draw, granularity: str) -> Iterator[Yielded]:
     """Scales belong to a tensor, a head, a token, a channel or a block."""
@@ -165,6 +175,28 @@ def products_beyond_the_largest_number(_draw: Draw) -> Iterator[Yielded]:
     for dtype, scale, code in (("float16", 636.0, 103), ("bfloat16", 135 * 2.0**114, 121)):
         codes = [[code, -code, code + 1, -code - 1]]
         yield {"scales": np.array([scale], dtype), "codes": np.array(codes, np.int8)}
+
+
+@chapter.group("QUANT-1", operation="dequantize")
+def products_below_the_normal_numbers_of_each_dtype(draw: Draw) -> Iterator[Yielded]:
+    """The product of a normal scale and a code is a subnormal number, or rounds to one."""
+    for index, (dtype, form) in enumerate(FORMATS.items()):
+        random = np.random.default_rng(draw.number(index))
+        codes: Any = draw_codes(random, "e4m3fn", (4, 8)) & 0xBF  # numbers below 2
+        scales = (form.normal * random.uniform(1, 2, (4, 1))).astype(dtype)
+        yield {"scales": scales, "codes": codes, "encoding": "e4m3fn"}
+
+
+@chapter.group("QUANT-6", "QUANT-7", each=tuple(BLOCKS))  # no source of calls of other groups
+def blocks_at_the_ends_of_each_dtype(draw: Draw, blocks: str) -> Iterator[Yielded]:
+    """The products of blocks are subnormal numbers, or above the largest number."""
+    for index, (dtype, form) in enumerate(FORMATS.items()):
+        random = np.random.default_rng(draw.number(index))
+        packed = random.integers(0, 256, (2, 2, BLOCKS[blocks])).astype(np.uint8)
+        scales = [[3 * form.subnormal, form.normal / 4], [form.largest / 4, -form.largest / 64]]
+        rule = "QUANT-6" if blocks == "q8_0" else "QUANT-7"
+        call = {"scales": np.array(scales, dtype), "packed": packed, "blocks": blocks}
+        yield Call(call, (rule,), operation="dequantize_blocks")
 
 
 @chapter.group("QUANT-6", "QUANT-7", operation="dequantize_blocks", each=tuple(BLOCKS))

@@ -30,24 +30,26 @@ _NO_QUERIES = Sizes(queries=(0, 0), keys=(5, 2), encoding="int8")
 _NO_ENTRIES = Sizes(queries=(), keys=(), encoding="int8")
 
 
-@chapter.group("SHAPE-7", "SOFT-7", "SOFT-9", "GRAD-7", each=("sinks", "many options"), step=4)
+@chapter.group("SHAPE-7", "SOFT-7", "SOFT-9", "GRAD-7", each=("sinks", "many options", "positions"), step=4)
 def no_keys_beside(draw: Draw, options: str) -> Iterator[Yielded]:
     """There is no key position at all: the lse of a row is its sink, whose gradient is the sum of `d_lse`."""
     # Each operation that is no stack, and each stack of served models, has a call in float32.
-    alone = options == "sinks"
-    turns = [(1, _SINGLE)] if alone else [(0, _WITH_SINKS), (1, (*SERVED[::2], *SERVED[1::2]))]
+    many = options == "many options"
+    turns = [(0, _WITH_SINKS), (1, (*SERVED[::2], *SERVED[1::2]))] if many else [(1, _SINGLE)]
+    turns += [(0, ("attention",))] if options == "positions" else []  # in float32 too
+    given = {"sinks": ("sinks",), "positions": ("sinks", "bias", "positions")}.get(options, MANY)
     for turn, names in turns:
         calls = (replace(_NO_KEYS, name=name) for name in names)
         for random, dtype, sizes in draw_in_turn(draw, *calls, turn=turn):
             own = ("GRAD-7",) if sizes.name.endswith("_vjp") else ("SOFT-7", "SOFT-9")
-            call = _draw(random, dtype, sizes, ("sinks",) if alone else MANY)
+            call = _draw(random, dtype, sizes, given)
             yield Call(call, (*own, "SHAPE-7"), operation=sizes.name)
 
 
 @chapter.group("SHAPE-7", each=("queries", "entries"), step=4)
 def nothing_beside_options(draw: Draw, nothing: str) -> Iterator[Yielded]:
     """There are no queries, or no batch entries or sequences, and the call has many options."""
-    names = _SINGLE[::2] if nothing == "queries" else _SINGLE[1::2]
+    names = _SINGLE[::2] if nothing == "queries" else (*_SINGLE[1::2], "attention")
     for random, dtype, sizes in draw_in_turn(draw, *(replace(_NO_QUERIES, name=name) for name in names)):
         packed = "packed" in layers_of(sizes.name)
         own = replace(_NO_ENTRIES, name=sizes.name) if packed and nothing == "entries" else sizes

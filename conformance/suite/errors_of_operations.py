@@ -2,18 +2,19 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from attnspec import OPERATIONS
+from attnspec import OPERATIONS, find_rule
 from attnspec.case import Misuse
 from attnspec.conformance.judge.dtypes import in_dtype
 from attnspec.conformance.relations.memory import each_in_turn, in_any_surroundings
 from attnspec.conformance.suite.drawn_stacks import Arguments
-from attnspec.conformance.suite.faults import SIZES, with_needs
+from attnspec.conformance.suite.faults import SIZES, fitting, with_needs
 from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
-from attnspec.conformance.suite.malformed import further, options_in_turn
+from attnspec.conformance.suite.malformed import further, make_calls, malformed, options_in_turn
 from attnspec.conformance.suite.malformed_call import Malformed, make_call
 from attnspec.conformance.suite.whole_calls import ATTENDING, OTHERS, draw_with, whole_calls
 from attnspec.operations import Argument
@@ -109,6 +110,34 @@ def refused_besides(_draw: Draw, operation: str) -> Iterator[Yielded]:
 def options_refused_in_turn(_draw: Draw) -> Iterator[Yielded]:
     """An option of a form or of gradients without another one, or with a rarer fault, raises an error."""
     yield from map(_refused, options_in_turn())
+
+
+@chapter.group("ERR-3", step=6)
+def gradients_of_refused_calls(_draw: Draw) -> Iterator[Yielded]:
+    """What an operation rejects, its gradients reject: each kind of fault, and each number out of range."""
+    asked = chain(malformed(), *further().values(), options_in_turn())
+    met = {(call.operation, call.argument, call.rule, call.kind) for call in asked}
+    for operation in (
+        name for name, form in OPERATIONS.items() if name.endswith("_vjp") and not form.stacked
+    ):
+        forward = OPERATIONS[primal(operation)].arguments.keys() - OPERATIONS["attention"].arguments.keys()
+        for call in make_calls(operation):
+            kind = operation, call.argument, call.rule, call.kind
+            must = call.required and find_rule(call.rule).level == "MUST"
+            if must and call.argument in forward and (kind not in met or call.kind == "bounds"):
+                met.add(kind)
+                yield _refused(call)
+
+
+@chapter.group("ERR-16", step=6)
+def arrays_shorter_than_an_lse(_draw: Draw) -> Iterator[Yielded]:
+    """An array of the dtype of an lse has float32 beside float64."""
+    for operation, form in OPERATIONS.items():
+        for argument in (x for x in form.arguments.values() if x.numbers == "lse" and not form.stacked):
+            call = in_dtype(fitting(operation) | with_needs(operation, argument), "float64")
+            call |= {argument.name: call[argument.name].astype(np.float32)}
+            first = (form.results[0].name,)
+            yield Call(call, operation=operation, misuse=Misuse(argument.name), outputs=first)
 
 
 @chapter.group("QUANT-15", step=6)

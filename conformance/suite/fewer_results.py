@@ -6,6 +6,7 @@ A kernel often has a path of its own for calls without an lse, such as those of 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import combinations
 
 from attnspec import OPERATIONS, Case
 from attnspec.backends import Backend
@@ -33,9 +34,10 @@ _OPTIONS = ("nothing", "causality", "all together", "window")
 
 
 def results_to_ask(operation: str) -> tuple[tuple[str, ...], ...]:
-    """List the results that calls of an operation ask for: none, and each of several alone."""
+    """List the results that calls of an operation ask for: none, each of several alone, and not all."""
     names = tuple(x.name for x in OPERATIONS[operation].results if x.option and not x.of)
-    return ((), *((name,) for name in names if len(names) > 1))
+    alone = tuple((name,) for name in names if len(names) > 1)
+    return ((), *alone, *(combinations(names, 2) if len(names) > 2 and operation not in STACKS else ()))
 
 
 #: The operations that may be asked for more. Gradients of a scale have groups of their own.
@@ -44,7 +46,7 @@ ASKED = tuple(name for name, form in OPERATIONS.items() if form.names("asks") an
 
 @chapter.group("SHAPE-10", each=ASKED, step=6)
 def fewer_results(draw: Draw, operation: str) -> Iterator[Yielded]:
-    """The output is the same if no other result is asked for, or one alone."""
+    """The output is the same if no other result is asked for, or not all."""
     if operation not in ATTENDING:
         for call in whole_calls(draw, operation, "float32"):
             yield _relation(Call(call, _rules(operation), operation), ())
@@ -60,7 +62,7 @@ def fewer_results(draw: Draw, operation: str) -> Iterator[Yielded]:
     ):
         option = "offsets" if size == "empty rows" else _OPTIONS[turn % len(_OPTIONS)]
         call = of_operation(random, operation, draw_call(random, dtype, layers_of(operation), fit, option))
-        call |= {"return_max": True} if asked == ("max",) else {}
+        call |= {"return_max": True} if "max" in asked else {}
         rules = (*_rules(operation), *(OPTIONS[option][0] if option != "nothing" else ()))
         yield _relation(Call(call, rules, operation, outputs=("output", *asked)), asked)
 
@@ -68,7 +70,7 @@ def fewer_results(draw: Draw, operation: str) -> Iterator[Yielded]:
 def _sizes(operation: str, asked: Sequence[str], place: int) -> tuple[str, ...]:
     """Choose the sizes of the calls of an operation: one, or all if it is no stack. Weights have few."""
     sizes = tuple(name for name in _SIZES if name != "tiles" or "weights" not in asked)
-    if operation not in STACKS or (operation in SERVED and not asked):
+    if len(asked) < 2 and (operation not in STACKS or (operation in SERVED and not asked)):
         return sizes
     return (sizes[(place + len(operation)) % len(sizes)],)
 

@@ -101,13 +101,14 @@ def frequencies_of(draw: Draw, scaling: str) -> Iterator[Yielded]:
             yield Call(arguments, (*_SCALING_RULES[scaling], *depth))
 
 
-@chapter.group("POS-22", "POS-21", operation="rotary_frequencies", each=("both", "one", "none"))
+@chapter.group("POS-22", "POS-21", operation="rotary_frequencies", each=("both", "one", "none", "zero"))
 def attention_factor_of_yarn(draw: Draw, given: str) -> Iterator[Yielded]:
-    """Two numbers that cancel or not, one number alone, and neither."""
+    """Two numbers that cancel or not, one number alone, neither, and one that is 0."""
     own: dict[str, Any] = {
         "both": {"mscale": 1.25, "mscale_all_depth": 0.5},
         "one": {"mscale_all_depth": 1.0},
         "none": {},
+        "zero": {"mscale": 0.0, "mscale_all_depth": 1.0},
     }[given]
     for _, dtype in draw.generators(1):
         arguments = {"features": np.ones((1, 16), dtype), "scaling": "yarn", "factor": 16.0}

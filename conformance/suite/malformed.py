@@ -24,11 +24,11 @@ from attnspec.conformance.suite.faults import (
     with_needs,
 )
 from attnspec.conformance.suite.malformed_call import Malformed, make_call, speaks_of
+from attnspec.conformance.suite.malformed_positions import calls_of_positions
 from attnspec.dtypes import numpy_dtype
 from attnspec.operations import LETTERS, Operation
 from attnspec.operations.attention import ATTENTION
 from attnspec.operations.operation import primal
-from attnspec.operations.positions import NEEDED
 from attnspec.sizes import bound, misfits
 
 #: The generated name of a call, and the name to use instead.
@@ -96,8 +96,7 @@ def every(sizes: Sizes = (), *, stacks: bool = True) -> tuple[Malformed, ...]:
         if form.stacked and not stacks:
             continue
         fit = {**SIZES, **dict(sizes if primal(operation) == "attention" else ())}
-        made = (make(operation, fit) for make in (_from_declaration, _alone, _with_other_sizes, _by_hand))
-        for call in chain.from_iterable(made):
+        for call in make_calls(operation, fit):
             of_forward = _is_of_forward(call)
             if of_forward and not (call.asked and find_rule(call.rule).level == "MUST"):
                 continue
@@ -114,6 +113,12 @@ def every(sizes: Sizes = (), *, stacks: bool = True) -> tuple[Malformed, ...]:
             calls[name] = replace(call, name=name, asked=call.asked and own and not again)
             before.append(calls[name])
     return tuple(calls.values())
+
+
+def make_calls(operation: str, sizes: Mapping[str, int] = SIZES) -> Iterator[Malformed]:
+    """Make each call of an operation that has a fault."""
+    made = (make(operation, sizes) for make in (_from_declaration, _alone, _with_other_sizes, _by_hand))
+    return chain.from_iterable(made)
 
 
 @cache
@@ -297,12 +302,7 @@ def _by_hand(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed]:
         split = changes | {"head_shards": np.array([0, 3, 4])}
         call = make_call(operation, known["head_shards"], "heads of two groups in one part", "", split, sizes)
         yield replace(call, rule="SHARD-12", asked=True)
-    if operation == "rotary":
-        changes = _arrays_of_sizes(operation, form, sizes, {"D": 5})
-        yield make_call(operation, known["rotary_depth"], "depth that is odd", "bounds", changes, sizes)
-        yield from _of_tables(operation, sizes)
-    if operation == "rotary_frequencies":
-        yield from _of_scalings(operation, sizes)
+    yield from calls_of_positions(operation, sizes)
     yield from _of_codes(operation, sizes)
 
 
@@ -347,41 +347,3 @@ def _of_codes(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed]:
             changes = {name: value_for(operation, argument, sizes), "encoding": "e4m3fn"}
             words = f"{argument.noun} of floating-point codes"
             yield make_call(operation, argument, words, "alone", changes, sizes)
-
-
-def _of_tables(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed]:
-    """Make calls with positions that a table of cosines and sines does not have."""
-    known = OPERATIONS[operation].arguments
-    table = with_needs(operation, known["cosines"], sizes)
-    last = table["cosines"].shape[0]
-    below = table | {"base": -1.0}
-    unused = make_call(operation, known["base"], "base below 0 beside a table", "unused", below, sizes)
-    yield replace(unused, rule="POS-9", asked=False, required=True)
-    for words, name, value in (
-        ("position past the table", "positions", np.full((*BATCHES, sizes["N"]), last)),
-        ("position before the table", "positions", np.full((*BATCHES, sizes["N"]), -1)),
-        ("offset past the table", "offset", last),
-    ):
-        past = make_call(operation, known[name], words, "", table | {name: value}, sizes)
-        yield replace(past, rule="POS-13", asked=True)
-
-
-def _of_scalings(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed]:
-    """Make calls without an argument that the scaling needs, or with numbers that it does not take."""
-    known = OPERATIONS[operation].arguments
-    factors = {name: np.ones(sizes["D"] // 2) for name in ("short_factors", "long_factors")}
-    whole = {"factor": 2.0, "original_length": 64, "length": 65, **factors}
-    for scaling, names in NEEDED.items():
-        for missing in names:
-            changes = {"scaling": scaling, **{name: whole[name] for name in names if name != missing}}
-            words = f"{scaling} without {known[missing].noun}"
-            yield replace(
-                make_call(operation, known[missing], words, "", changes, sizes), rule="POS-25", asked=True
-            )
-    for scaling, name, value, words in (
-        ("yarn", "base", 1.0, "yarn with a base of 1"),
-        ("longrope", "original_length", 1, "longrope with an original length of 1"),
-        ("llama3", "high_frequency_factor", 1.0, "llama3 with no frequencies between low and high"),
-    ):
-        changes = {"scaling": scaling, **{own: whole[own] for own in NEEDED[scaling]}, name: value}
-        yield replace(make_call(operation, known[name], words, "", changes, sizes), rule="POS-25", asked=True)

@@ -9,13 +9,15 @@ from attnspec import OPERATIONS
 from attnspec.case import Alternative, Misuse
 from attnspec.conformance.judge.dtypes import in_dtype, is_real
 from attnspec.conformance.judge.expected import exact
-from attnspec.conformance.suite.drawn_stacks import with_batch_axes
 from attnspec.conformance.suite.faults import SIZES, fitting, with_needs
 from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
 from attnspec.conformance.suite.problem import GROUPED, SHAPES, Shape, grid
 from attnspec.conformance.suite.sizes_of_operations import is_valid
-from attnspec.conformance.suite.whole_calls import draw_with, whole_calls
-from attnspec.operations.letters import LETTERS, value_of
+from attnspec.conformance.suite.whole_calls import whole_calls
+from attnspec.operations.letters import BATCH, LETTERS, value_of
+from attnspec.operations.operation import primal
+from attnspec.operations.stacks import STACKS
+from attnspec.sizes import bound
 
 chapter = Chapter("notation")
 
@@ -180,28 +182,33 @@ def _ones(*shapes: Any) -> dict[str, Any]:
     return {name: np.ones(shape, np.float32) for name, shape in zip(_ARRAYS, shapes, strict=True)}
 
 
-#: Arguments that are an array of shape `(*B)`, and their rules.
-_OF_ENTRIES: Mapping[str, tuple[str, str]] = {
-    "attention_vjp": ("query_lengths", "MASK-10"),
-    "paged_attention": ("key_lengths", "PAGE-1"),
-    "listed_attention": ("key_lengths", "MASK-9"),
-    "append_cache": ("lengths", "CACHE-1"),
-    "rotary": ("offset", "POS-5"),
-}
+#: The operations with an integer of each batch entry.
+_OF_ENTRIES = tuple(
+    name
+    for name, form in OPERATIONS.items()
+    if any(x.kind == "integers" and x.shape == (BATCH,) for x in form.arguments.values())
+    and primal(name) not in STACKS
+)
 
 
-@chapter.group("SHAPE-1", each=tuple(_OF_ENTRIES))
+@chapter.group("SHAPE-1", each=_OF_ENTRIES, step=6)
 def array_without_axes(draw: Draw, operation: str) -> Iterator[Yielded]:
     """Without batch axes, an integer of each batch entry is in an array without axes."""
-    name, rule = _OF_ENTRIES[operation]
-    option = name.replace("_", " ") if operation in ("attention_vjp", "listed_attention") else "nothing"
-    ((random, dtype), *_) = draw.generators(1)
-    drawn = [grid(random, (2, size, 4), 1.0).astype(dtype) for size in (6, 2)]
-    if operation == "append_cache":
-        call = dict(zip(("cache", "new"), drawn, strict=True)) | {name: 3}
-    elif operation == "rotary":
-        call = {"features": drawn[0], name: 3}
-    else:
-        call = with_batch_axes(operation, draw_with(draw, operation, dtype, option), 0)
-        call.pop("d_lse", None)
-    yield Call(call | {name: np.array(call[name])}, ("SHAPE-1", rule), operation=operation)
+    known, met = OPERATIONS[operation].arguments, set[str]()
+    for drawn in whole_calls(draw, operation, "float32"):
+        call = _first_entry(operation, drawn)
+        own = {name: np.array(x) for name, x in call.items() if known[name].shape == (BATCH,)}
+        if not {*own} <= met:
+            met |= {*own}
+            rules = (known[name].rule for name in own)
+            yield Call(call | own, ("SHAPE-1", *dict.fromkeys(rules)), operation=operation)
+
+
+def _first_entry(operation: str, call: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the first batch entry of a call, whose arrays have no batch axes."""
+    first, changed = (0,) * len(bound(operation, call)[0].batch or ()), dict(call)
+    for name, x in call.items():
+        shape = OPERATIONS[operation].arguments[name].shape
+        if first and BATCH in shape and np.ndim(x) == len(shape) - 1 + len(first):
+            changed[name] = x[(slice(None),) * shape.index(BATCH) + first]
+    return changed

@@ -172,7 +172,7 @@ def _reaches_rows(operation: str, call: Arguments) -> bool:
 _OF_ONE_AXIS = (
     *("projection", "self_attention", "multi_head_attention", "multi_head_attention_vjp"),
     *("append_cache", "gather_pages", "alibi_bias", "alibi_bias_vjp", "dequantize_blocks"),
-    *("sharded_attention", "sharded_attention_vjp", "low_precision_attention"),
+    *("sharded_attention", "sharded_attention_vjp", "low_precision_attention", "attention_vjp"),
 )
 
 

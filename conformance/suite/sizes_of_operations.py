@@ -52,6 +52,8 @@ _KEPT = 0.7
 _FIXED = ("Y", "A", "Z", "X")
 #: Letters that are alike in a call with the same tokens or heads.
 _TOGETHER = ({"Hq", "Hkv"}, {"E", "E'"})
+#: The ends of the names of arrays with an axis of entries.
+_LISTS = ("counts", "indices")
 #: The quick part has one in so many cases, as each is of another operation or axis.
 _STEP = 5
 #: As many numbers of problems as the calls of one operation have.
@@ -189,6 +191,20 @@ def _narrow(operation: str, wide: Arguments, batch: tuple[int, ...]) -> Iterator
         ones = {name: [1] * (len(OPERATIONS[operation].arguments[name].shape) - 2) for name in rows}
         entries = {name: [np.roll(x, index) for index in range(prod(batch))] for name, x in rows.items()}
         yield {name: np.stack(x).reshape(*batch, *ones[name], -1) for name, x in entries.items()}
+
+
+@chapter.group("MASK-1", "SCORE-4", "DROP-1", "SPARSE-1", "QUANT-5", step=_STEP)
+def arrays_of_no_axes(draw: Draw) -> Iterator[Yielded]:
+    """A mask, a bias, scales or zero points are one number in an array without axes."""
+    for place, operation in enumerate(name for name in OPERATIONS if primal(name) not in STACKS):
+        known, met = OPERATIONS[operation].arguments, set[str]()
+        for call in whole_calls(draw, operation, "float32", _TURNS * place):
+            wide = {name: x for name, x in call.items() if known[name].broadcasts}
+            single = {name: np.asarray(x.max()) for name, x in wide.items() if not name.endswith(_LISTS)}
+            if not {*single} <= met:
+                met |= {*single}
+                rules = tuple(dict.fromkeys(known[name].rule for name in single))
+                yield Call(call | single, rules, operation=operation)
 
 
 @chapter.group("SCORE-3")

@@ -85,7 +85,7 @@ def _positions(features: Budget, arguments: Mapping[str, Any]) -> Any:
     starts = np.asarray(arguments.get("offset", 0), np.int64)  # a narrow dtype may not hold the sums
     starts = starts.reshape(starts.shape + (1,) * (features.ndim - starts.ndim))
     if "axis_positions" in arguments:
-        axis = np.repeat(np.arange(len(arguments["sections"])), arguments["sections"])
+        axis = np.repeat(np.arange(len(arguments["sections"])), np.asarray(arguments["sections"], np.int64))
         own = np.moveaxis(np.asarray(arguments["axis_positions"], np.int64)[axis], 0, -1)  # (*B, N, R / 2)
     elif "positions" in arguments:
         own = np.asarray(arguments["positions"], np.int64)[..., None]
