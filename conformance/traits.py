@@ -15,8 +15,12 @@ TILES = {TILED, TILED_32, TILED_64}
 RISING, RISING_32, RISING_64 = "rising past 16 keys", "rising past 32 keys", "rising past 64 keys"
 #: Sequences of packed rows that do not all have the same length, and a length that fills its last page.
 UNEQUAL, WHOLE_PAGES = "unequal sequences", "whole pages"
-#: A window without one of its bounds.
-OPEN_LEFT, OPEN_RIGHT = "open on the left", "open on the right"
+#: A window without one of its bounds, and one that closes at its query on the left.
+OPEN_LEFT, OPEN_RIGHT, CLOSED_LEFT = "open on the left", "open on the right", "closed on the left"
+#: Blocks of queries of another size than those of keys.
+UNEQUAL_BLOCKS = "blocks of two sizes"
+#: A finite number near the largest of its dtype, and an integer that 32 bits hardly hold.
+HUGE, FAR = "huge numbers", "integers of 31 bits"
 #: A bias that falls with the distance by a slope of each head, as a function that takes slopes has it.
 LINEAR = "linear bias"
 #: A score so large, or a row of scores so low, that the exponential is outside the range of float32.
@@ -71,7 +75,7 @@ def repeated_inside(option: str) -> str:
 
 def option_of(trait: str) -> str:
     """Return the option of such a trait. Other traits do not change."""
-    if trait in (OPEN_LEFT, OPEN_RIGHT):
+    if trait in (OPEN_LEFT, OPEN_RIGHT, CLOSED_LEFT):
         return "window"
     trait = trait.partition(_OF_ONE)[0].removesuffix(_INSIDE)
     return trait.removeprefix("negative ").removesuffix(" of 0").removesuffix(" by entry")

@@ -10,15 +10,25 @@ from reported import ERROR, FAIL, PASS
 
 from attnspec import Case, find_case
 from attnspec.conformance.attribution.causes import findings
+from attnspec.conformance.attribution.common import traits_of
 from attnspec.conformance.attribution.exceptions import message_words
 from attnspec.conformance.attribution.finding import Diagnosis, Twin
 from attnspec.conformance.judge.budget import budgets_of
+from attnspec.conformance.judge.dtypes import is_real
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.judge.traits import describe, numbers, traits
 from attnspec.conformance.render.finding import finding_text
 from attnspec.conformance.run.plan import index
 from attnspec.conformance.suite import find
-from attnspec.conformance.traits import FEWER_QUERIES, TILED, repeated_inside
+from attnspec.conformance.traits import (
+    CLOSED_LEFT,
+    FAR,
+    FEWER_QUERIES,
+    HUGE,
+    TILED,
+    UNEQUAL_BLOCKS,
+    repeated_inside,
+)
 from attnspec.conformance.verdict import Verdict, from_json, to_json
 
 
@@ -34,6 +44,31 @@ def test_many_ways_to_end_are_few_findings_and_the_best_of_two_traits_is_named()
     assert [(cause.kind, len(cause.failures)) for cause in causes] == [("ended", n) for n in (87, 1, 1, 1)]
     (cause,) = found(fail(6, "SCORE-5", "bias", "softcap"), ok(20))
     assert (cause.rule, cause.common.traits) == ("SCORE-5", ("softcap",))
+
+
+@pytest.mark.parametrize(
+    ("name", "trait"),
+    [
+        ("masking-finite-garbage-bias-and-largest-1-float32", HUGE),
+        ("masking-window-wider-than-any-sequence-left-1-float32", FAR),
+        ("errors-option-past-every-tile-window-1-float32", CLOSED_LEFT),
+        ("sparsity-blocks-and-masks-is-causal-1-float32", UNEQUAL_BLOCKS),
+    ],
+)
+def test_the_ends_of_ranges_and_unequal_blocks_are_traits(name, trait):
+    case = next(case for case in find(name).calls if trait in traits(case))
+    ordinary = {"window": (3, 0), "query_block": 4, "key_block": 4}
+    given = {x: ordinary.get(x, np.clip(y, -9, 9) if is_real(y) else y) for x, y in case.arguments.items()}
+    assert trait not in traits(replace(case, arguments=given))
+
+
+def test_the_case_that_is_shown_has_the_traits_that_are_said():
+    wide = fail(1, "GRAD-1", "gradient", "large scores", name="of wide")
+    short = fail(2, "GRAD-1", "gradient", dtype="bfloat16")
+    right = [ok(5, "gradient", dtype="bfloat16"), ok(84, dtype="bfloat16"), ok(60, "gradient"), ok(300)]
+    (cause,) = found(wide, short, *right)
+    assert {*cause.common.traits} <= traits_of(cause.failures[0])
+    assert not cause.further
 
 
 def test_what_only_special_numbers_show_comes_after_what_other_calls_show():

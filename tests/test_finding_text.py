@@ -15,8 +15,9 @@ from attnspec.conformance.attribution.levels import count_by_rule
 from attnspec.conformance.attribution.report import Report
 from attnspec.conformance.judge.failure import own_place
 from attnspec.conformance.judge.traits import traits_of_call
-from attnspec.conformance.render.finding import cause_lines, diagnosis_text, finding_text, trait_text
+from attnspec.conformance.render.finding import cause_lines, diagnosis_text, finding_text
 from attnspec.conformance.render.screen import screen
+from attnspec.conformance.render.words import trait_text
 from attnspec.conformance.results import Header, Results, Subject
 from attnspec.conformance.verdict import Difference
 

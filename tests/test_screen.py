@@ -245,6 +245,27 @@ def test_the_headline_names_the_edge_that_all_failures_share(failing, edge):
         assert line(*others, *at_the_edge).startswith("does not conform: ")
 
 
+HUGE, FAR = (replace(FAIL, case=name, traits=("mask", name)) for name in (traits.HUGE, traits.FAR))
+
+
+@pytest.mark.parametrize(
+    ("failing", "ends"),
+    [
+        ([HUGE], "with numbers near the largest of their dtype"),
+        ([FAR], "with an integer from 2**31 - 1 on"),
+        ([FAR, EMPTY_ROW, AGAIN], f"with an integer from 2**31 - 1 on or {A_ROW}"),
+        ([replace(HUGE, traits=("mask", "softcap", traits.HUGE))], ""),  # no other call has both options
+        ([HUGE, replace(FAIL, case="other")], ""),
+    ],
+)
+def test_the_headline_says_that_calls_far_from_the_ends_of_ranges_conform(failing, ends):
+    passing = [replace(PASS, case=str(number), traits=("mask", "bias")) for number in range(3)]
+    text = summary.headline(Report(replace(RESULTS, verdicts=(*failing, *passing))))
+    assert text.startswith(f"conforms but for calls {ends}: " if ends else "does not conform: ")
+    at_the_end = [replace(one, traits=(*one.traits, traits.HUGE)) for one in passing]
+    assert summary.headline(Report(replace(RESULTS, verdicts=(*failing, *at_the_end)))).startswith("does not")
+
+
 def test_one_bad_backend_leaves_the_other_its_levels_and_a_wrong_value_is_no_refusal():
     report = Report(replace(TWO, verdicts=(*TWO.verdicts, FAIL)))
     assert summary.backend_headline(report, OTHER_SUBJECT).startswith("reaches levels core")

@@ -51,12 +51,26 @@ def attention(query, key, value, *, scale=None):
 """
 
 
+OF_32_BITS = """
+import numpy as np
+from attnspec.reference import attention as right
+
+
+def attention(query, key, value, *, window=None):
+    sides = [side + 1 for side in window or () if side is not None]
+    if any(side >= 2**31 for side in sides):
+        raise OverflowError("Python int too large to convert to C long")
+    return right(query, key, value, window=window, dtype=query.dtype)
+"""
+
+
 @pytest.mark.usefixtures("here_beside_tests")
 @pytest.mark.parametrize(
     ("source", "rules", "known"),
     [
         (ADDED, ["MASK-12", "MASK-6"], "known: torch-sdpa, torch-math, torch-flash"),
         (RAISING, ["SHAPE-7"], "SHAPE-7 requires a result"),
+        (OF_32_BITS, ["MASK-8"], "ERR-1 requires a result"),
         (WIDE, ["NUM-1"], "if the function documents this dtype"),
     ],
 )

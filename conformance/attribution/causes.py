@@ -105,8 +105,18 @@ def findings(
             outputs = right_outputs(cause.failures, cause.common, judged.get(backend, []))
             probed = (probes or {}).get(backend, {}).get(cause.rule, "") if cause in diagnosed[:1] else ""
             named = _with_rule_of_bug(replace(described, right=outputs, probed=probed))
-            found.append(named.with_variant_first())
+            found.append(_with_traits_first(named.with_variant_first()))
     return found
+
+
+def _with_traits_first(cause: Finding) -> Finding:
+    """Put a call with the common traits first if the first one lacks them, or leave out traits of others."""
+    kind, having = cause.failures[0], {*cause.common.traits}
+    alike = [x for x in cause.failures if (x.main_rule, x.variant) == (kind.main_rule, kind.variant)]
+    if having <= traits_of(kind) or not any(having <= traits_of(verdict) for verdict in alike):
+        return cause if having <= traits_of(kind) else replace(cause, common=Common())
+    shown = put_first(alike, lambda verdict: having <= traits_of(verdict))
+    return replace(cause, failures=put_first(cause.failures, shown[0].__eq__))
 
 
 def _with_rule_of_bug(cause: Finding) -> Finding:

@@ -4,7 +4,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from attnspec.conformance import traits
-from attnspec.conformance.attribution.common import calls_of, common_of_sizes, traits_of
+from attnspec.conformance.attribution.common import (
+    calls_of,
+    common_of_sizes,
+    common_traits,
+    if_evident,
+    traits_of,
+)
 from attnspec.conformance.attribution.finding import Common, Finding
 from attnspec.conformance.attribution.precision import PRECISE, TRACES, empty_rows
 from attnspec.conformance.verdict import Verdict
@@ -41,8 +47,10 @@ def _merged_by_rule(causes: Iterable[Finding], passing: Sequence[Verdict]) -> li
             failures, further = (*first.failures, *cause.failures), (*first.further, cause.common)
             both = replace(first, failures=failures, further=further, mixed=first.mixed or cause.mixed)
             # The traits of one call are its own, so that those of all are looked for.
-            if all(common.failing < 2 for common in (first.common, *further)):
-                both = replace(both, common=common_of_sizes(calls_of(failures), passing), further=())
+            if first.common.failing < 2:
+                common = common_of_sizes(calls_of(failures), passing)
+                common = common if common.traits else common_traits(calls_of(failures), passing, {})
+                both = replace(both, common=if_evident(common), further=())
             kept[kept.index(first)] = both
     return kept
 

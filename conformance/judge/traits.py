@@ -14,8 +14,11 @@ from attnspec.conformance.judge.dtypes import is_real
 from attnspec.conformance.judge.judge import Judgeable
 from attnspec.conformance.traits import (
     AXES_OF_PAIRS,
+    CLOSED_LEFT,
     EMPTY,
+    FAR,
     GRADIENT,
+    HUGE,
     LARGE,
     LINEAR,
     MORE_QUERIES,
@@ -37,6 +40,7 @@ from attnspec.conformance.traits import (
     TILED_32,
     TILED_64,
     UNEQUAL,
+    UNEQUAL_BLOCKS,
     VIEWED,
     WHOLE_PAGES,
     by_entry,
@@ -46,12 +50,15 @@ from attnspec.conformance.traits import (
     repeated_inside,
     zero,
 )
+from attnspec.dtypes import FORMATS, name_of
 from attnspec.operations.operation import primal
 from attnspec.reference.masking import allowed_keys
 from attnspec.sizes import bound
 
 #: A score above this, or a row of scores all below its negative, counts as large.
 _LARGE = 80.0
+#: From this share of the largest number of its dtype on, or from this integer on, a number is near the end.
+_NEAR, _FAR = 1 / 16, 2**31 - 1
 #: Leaves room for what is rounded in a bound.
 _ROUNDED = 0.999
 #: More keys, or queries, than these fill a tile.
@@ -113,6 +120,7 @@ def traits_of_call(case: Case) -> set[str]:
         return found | {REFUSED}
     if any(is_real(x) and not _is_plain(name, x) for name, x in case.arguments.items()):
         found.add(SPECIAL)
+    found |= _ends(case.arguments)
     if case.layout:
         found.add(VIEWED)
     found |= {GRADIENT} if operation.differentiates else set()
@@ -120,6 +128,16 @@ def traits_of_call(case: Case) -> set[str]:
         return found | _attention_traits(case.arguments)
     reduces = OPERATIONS[primal(case.operation)].reduces == "attention"
     return found | _form_traits(case) if reduces else found
+
+
+def _ends(arguments: Mapping[str, Any]) -> set[str]:
+    """Return the traits of numbers near the ends of what arguments hold."""
+    real = ((x, FORMATS[name_of(x.dtype)].largest) for x in arguments.values() if is_real(x))
+    found = {
+        HUGE for x, most in real if (np.isfinite(x) & (np.abs(x).astype(np.float64) > _NEAR * most)).any()
+    }
+    numbers = (number for x in arguments.values() for number in (x if isinstance(x, tuple) else (x,)))
+    return found | {FAR for x in numbers if type(x) is int and abs(x) >= _FAR}
 
 
 def _dtypes(case: Case) -> set[str]:
@@ -174,6 +192,7 @@ def _form_traits(case: Case) -> set[str]:
     has = {
         SHARED: letters.get("Hkv", 0) not in (0, letters.get("Hq")),
         ONE_QUERY: queries == 1,
+        UNEQUAL_BLOCKS: len({arguments[x] for x in ("query_block", "key_block") if x in arguments}) > 1,
         UNEQUAL: any(counts.size > 1 and counts.min() < counts.max() for counts in rows),
         LINEAR: _has_linear_bias(arguments),
         WHOLE_PAGES: bool(((lengths > 0) & (lengths % (letters.get("K") or 1) == 0)).any()),
@@ -197,7 +216,8 @@ def _has_linear_bias(arguments: Mapping[str, Any]) -> bool:
 def _number_traits(arguments: Mapping[str, Any]) -> dict[str, bool]:
     """Return the traits of the numbers in options and of the bounds of a window."""
     left, right = arguments.get("window", (0, 0))
-    found = {OPEN_LEFT: left is None, OPEN_RIGHT: right is None}
+    there = "window" in arguments
+    found = {OPEN_LEFT: left is None, OPEN_RIGHT: right is None, CLOSED_LEFT: there and left == 0}
     for name, x in arguments.items():
         numbers = np.asarray(x)
         if numbers.dtype.kind in "iu" or (numbers.dtype.kind == "f" and not numbers.ndim):

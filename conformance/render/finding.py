@@ -17,8 +17,8 @@ from attnspec.conformance.outside import one_line, plain
 from attnspec.conformance.render.reproduction import check_command
 from attnspec.conformance.render.shared import declaration_lines, dtype_lines, raising_lines
 from attnspec.conformance.render.text import details, exception, title, with_title
+from attnspec.conformance.render.words import INTEGERS, trait_text
 from attnspec.conformance.verdict import BATCH, Raise, Verdict
-from attnspec.dtypes import DTYPES
 
 #: The largest number of rules that have a line of their own, and of calls in it.
 _MOST_RULES, _MOST_CALLS = 8, 3
@@ -32,37 +32,6 @@ _REFUSED = "refused: "
 _KINDS = {
     "repeated": "not repeatable: failing calls were repeated, and some of them had another result",
     "earlier": "depends on earlier calls: a call that failed passes as the first call of a process",
-}
-#: The dtypes of integers that are named where an argument has them.
-_INTEGERS = ("int8", "int16", "uint8", "uint16", "uint32", "uint64")
-#: What calls have in common, in words. An option has its own name.
-TRAITS = {
-    traits.NO_SCALE: "without a scale",
-    traits.SHARED: "with shared key heads",
-    traits.NOTHING: "with no queries, keys or batch entries",
-    traits.EMPTY: "with a row that has nothing to attend to",
-    traits.SPECIAL: "with NaN or infinity",
-    traits.LARGE: "with large scores",
-    traits.MORE_QUERIES: "with more queries than keys (L > S)",
-    traits.FEWER_QUERIES: "with fewer queries than keys (L < S)",
-    traits.OTHER_QUERIES: "with another number of queries than keys (L != S)",
-    traits.BATCHED: "with several batch entries",
-    traits.HEADS: "with several heads",
-    traits.OTHER_DEPTH: "with values of another depth than the queries",
-    traits.TILED: "with more than 16 keys or queries",
-    traits.TILED_32: "with more than 32 keys or queries",
-    traits.TILED_64: "with more than 64 keys or queries",
-    traits.RISING: "with a row whose largest score comes after its first 16 keys",
-    traits.RISING_32: "with a row whose largest score comes after its first 32 keys",
-    traits.RISING_64: "with a row whose largest score comes after its first 64 keys",
-    traits.UNEQUAL: "with sequences of several lengths",
-    traits.WHOLE_PAGES: "with a length that fills its last page",
-    traits.ONE_QUERY: "with one query",
-    traits.OPEN_LEFT: "with a window open on the left",
-    traits.OPEN_RIGHT: "with a window open on the right",
-    traits.VIEWED: "with arrays that do not lie in rows",
-    traits.GRADIENT: "for gradients",
-    **{dtype: f"in {dtype}" for dtype in DTYPES},
 }
 
 
@@ -104,6 +73,8 @@ def finding_title(finding: Finding) -> str:
     return title(finding.verdict)
 
 
+#: Properties of the numbers and the sizes of one failing call that may be the cause.
+_TELLING = (traits.LARGE, traits.HUGE, traits.FAR, traits.SPECIAL, traits.EMPTY, traits.UNEQUAL_BLOCKS)
 #: What an `attnspec.toml` says of a function that offers no calls with a trait.
 _LIMITS = {traits.SHARED: 'heads = "equal"', traits.OTHER_DEPTH: 'value_depth = "key"'}
 
@@ -132,8 +103,8 @@ def cause_lines(finding: Finding) -> Iterator[str]:
     # A wrong implementation with the same results explains them; that they are small is chance then.
     if finding.precision and not (finding.diagnosis and finding.diagnosis.twins):
         yield f"all failures are within the budget of {finding.precision}: some step may be computed in it"
-    for common in (finding.common, *finding.further):
-        yield from _common_line(common)
+    for number, common in enumerate((finding.common, *finding.further)):
+        yield from _common_line(common, finding.failures, "others fail" if number else "fails")
     yield from _single_line(finding)
     if finding.probed:
         yield finding.probed
@@ -151,8 +122,10 @@ def _single_line(finding: Finding) -> Iterator[str]:
     verdict = finding.verdict
     if len(finding.failures) != 1 or not verdict.sizes or verdict.operation not in OPERATIONS:
         return
-    options = [trait for trait in verdict.traits if trait in OPERATIONS[verdict.operation].options]
-    given = " and ".join(map(trait_text, options)) or "without options"
+    known = OPERATIONS[verdict.operation].arguments
+    options = [trait for trait in verdict.traits if trait in known and not known[trait].required]
+    telling = [trait_text(trait) for trait in (*options, *_TELLING) if trait in verdict.traits]
+    given = " and ".join(telling) or "without options"
     queries, keys = verdict.sizes[3:5]
     yield f"fails: one call {given}, of {queries} queries and {keys} keys"
 
@@ -162,7 +135,7 @@ def _dtype_line(found: Iterable[str]) -> Iterator[str]:
     pairs = [trait.rpartition(" of ") for trait in sorted(found)]
     names: dict[str, list[str]] = {}
     for name, _, dtype in pairs:
-        if name and dtype in _INTEGERS:
+        if name and dtype in INTEGERS:
             names.setdefault(dtype, []).append(f"`{name}`")
     for dtype, own in names.items():
         yield f"{' and '.join(own)} {'is' if len(own) == 1 else 'are'} of {dtype}"
@@ -295,40 +268,20 @@ def _names_text(names: Sequence[str]) -> str:
     return f"{names[0]} (or of {', '.join(number for (number,) in numbers[1:])})"
 
 
-def trait_text(trait: str) -> str:
-    """Describe what calls have in common, for use after the word "calls"."""
-    option = traits.option_of(trait)
-    for axis in traits.AXES_OF_PAIRS:
-        if trait == traits.repeated(option, axis):
-            return f"with a `{option}` that has one {axis} for several"
-    numbers = {
-        traits.repeated_inside(option): f"with a `{option}` that has an axis of 1 inside a longer one",
-        traits.negative(option): f"with a negative `{option}`",
-        traits.zero(option): f"with `{option}` of 0",
-        traits.by_entry(option): f"with `{option}` that differ between batch entries",
-    }
-    argument, _, dtype = trait.rpartition(" of ")
-    if argument and dtype in _INTEGERS:
-        return f"with a `{argument}` of {dtype}"
-    name, multiple, unit = trait.partition(traits.NOT_A_MULTIPLE)
-    if multiple:
-        return f"with a number of {name} that is no multiple of {unit}"
-    if trait.startswith(traits.MORE_THAN):
-        return f"with {trait}"
-    return TRAITS.get(trait) or numbers.get(trait, f"with `{trait}`")
-
-
-def _common_line(common: Common) -> Iterator[str]:
+def _common_line(common: Common, failures: Sequence[Verdict], fails: str) -> Iterator[str]:
+    related = sum(traits.RELATED in verdict.traits for verdict in failures)
+    beside = f"; and {related} comparison{'s' * (related > 1)} of calls" if related < len(failures) else ""
+    beside = beside if related else ""
     if not common.traits and 1 < common.failing < common.judged:
         trait, passing = common.lacked
         everywhere = common.failing >= max(_FEW, _NEARLY * common.judged)
         none = f", none of {passing} calls {trait_text(trait)}" if trait else ""
         more = ", of every kind" if everywhere else none
-        yield f"fails: {common.failing} of {common.judged} calls{more}"
+        yield f"{fails}: {common.failing} of {common.judged} calls{more}{beside}"
     if common.traits and common.failing > 1:  # of one call any traits are its own
         calls = " and ".join(map(trait_text, common.traits))
         others = f", {common.others} of {common.of_others} others" if common.of_others else ""
-        yield f"fails: {common.failing} of {common.judged} calls {calls}{others}"
+        yield f"{fails}: {common.failing} of {common.judged} calls {calls}{others}{beside}"
 
 
 def _largest_errors(finding: Finding) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import attnspec
 from attnspec.conformance.attribution.known_failures import quote
-from attnspec.conformance.traits import NOTHING
+from attnspec.conformance.traits import FAR, NOTHING
 from attnspec.conformance.verdict import Verdict
 from attnspec.operations.operation import primal
 
@@ -18,6 +18,11 @@ _SHARED = (
     ("MASK-12", "finite-garbage", "_overflow", "elements_with_overflow"),
     ("MASK-6", "query-that-is-none", "masked_nan_query", "elements_of_nan"),
 )
+#: The edges at which a function may raise: the rule that requires a result, and the reason of a deviation.
+_RAISING = {
+    NOTHING: ("SHAPE-7", "a call with an empty axis raises an error"),
+    FAR: ("ERR-1", "a call with an integer that 32 bits hardly hold raises an error"),
+}
 _ROW = re.compile(r"\| \d+ \| \[([A-Z]+-\d+)\] \| ([^|]+) \| ([^|]+) \| \[([^\]]+)\]")
 
 
@@ -41,31 +46,33 @@ def declaration_lines(failures: Sequence[Verdict]) -> Iterator[str]:
 
 
 def raising_lines(failures: Sequence[Verdict]) -> Iterator[str]:
-    """Yield the declaration of failures that are, all of them, exceptions in calls with an empty axis."""
-    raised = [verdict.raised for verdict in failures if verdict.raised and NOTHING in verdict.traits]
-    if len(raised) < len(failures) or any(x.valid or x.conversion or not x.type for x in raised):
+    """Yield the declaration of failures that are, all of them, exceptions in calls at one edge."""
+    edges = (edge for edge in _RAISING if all(x.raised and edge in x.traits for x in failures))
+    edge, raised = next(edges, ""), [x.raised for x in failures if x.raised]
+    if not edge or any(x.valid or x.conversion or not x.type for x in raised):
         return
     texts = [re.split(r"[\d\n]", x.message)[0] for x in raised]
     message = texts[0] if len({*texts}) == 1 else ""
     outcome = {"type": " or ".join(dict.fromkeys(x.type for x in raised)), "message": message}
     fields = ", ".join(f"{key} = {quote(x)}" for key, x in outcome.items())
     # Another part of the suite has such calls under other rules.
-    rules = dict.fromkeys(verdict.main_rule for verdict in failures) | _rules_of_empty(failures[0].operation)
+    rules = dict.fromkeys(verdict.main_rule for verdict in failures) | _rules_at(edge, failures[0].operation)
     named = ", ".join(map(quote, rules))
-    yield f"SHAPE-7 requires a result; to declare that there is none, {_add_to(failures[0])}"
+    rule, reason = _RAISING[edge]
+    yield f"{rule} requires a result; to declare that there is none, {_add_to(failures[0])}"
     yield "    [[backend.deviations]]"
     yield f"    rules = [{named}]"
-    yield '    reason = "a call with an empty axis raises an error"'
+    yield f'    reason = "{reason}"'
     yield f"    source = {quote(f'{Path(raised[0].file).name}:{raised[0].line}')}"
     yield f'    outcome = {{ kind = "Raises", {fields} }}'
 
 
 @cache
-def _rules_of_empty(operation: str) -> dict[str, None]:
-    """Return the rules of the calls with an empty axis, of an operation and its gradients."""
+def _rules_at(edge: str, operation: str) -> dict[str, None]:
+    """Return the rules of the calls at an edge, of an operation and its gradients."""
     from attnspec.conformance.run.plan import index  # which reads a file
 
-    called = ((outline, outline.calls[0].operation) for outline in index() if NOTHING in outline.traits)
+    called = ((outline, outline.calls[0].operation) for outline in index() if edge in outline.traits)
     own = (outline for outline, its in called if primal(its) == primal(operation) and not outline.refusal)
     return dict.fromkeys(sorted({outline.rules[0] for outline in own}))
 

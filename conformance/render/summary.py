@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from math import isfinite
 
-from attnspec import levels
+from attnspec import OPERATIONS, levels
 from attnspec.conformance.attribution.declined import declined_lines
 from attnspec.conformance.attribution.exceptions import never_returns
 from attnspec.conformance.attribution.finding import Finding
@@ -25,10 +25,10 @@ from attnspec.conformance.render.counts import (
     unsupported_line,
     unsupported_lines,
 )
-from attnspec.conformance.render.finding import TRAITS
 from attnspec.conformance.render.text import brief
+from attnspec.conformance.render.words import TRAITS
 from attnspec.conformance.results import Results, Subject
-from attnspec.conformance.traits import EMPTY, NOTHING
+from attnspec.conformance.traits import EMPTY, FAR, HUGE, NOTHING
 from attnspec.conformance.verdict import Verdict, shown_declarations
 
 #: The largest number of rules that are named as missing for a level.
@@ -41,6 +41,8 @@ _FEW_VALUES = 0.02
 _MOST_OF_UNMET = 70
 #: One failing call may fail for another reason than its edge.
 _SEVERAL = 2
+#: The ends of ranges, which ordinary calls are far from.
+_ENDS = (HUGE, FAR)
 #: The edges at which a kernel that is right otherwise may fail, and both of them.
 _EDGES = ((NOTHING,), (EMPTY,), (EMPTY, NOTHING))
 
@@ -98,13 +100,30 @@ def _values_verdict(report: Report, subject: Subject) -> str:
         return f"does not conform to level {report.level}{more}"
     if failing:
         rules = {verdict.main_rule for verdict in failing}
-        edge = _edge_of(failing, report.verdicts(subject))
+        edge = _limits_of(failing, report.verdicts(subject))
         result = f"conforms but for calls {edge}" if edge else "does not conform"
         return f"{result}: {_fail(len(failing))} under {number_of(len(rules), 'rule')}{more}"
     known = sum(verdict.backend == subject.name for verdict, _ in report.failures.known)
     if report.failures.stale and not new:  # the run fails because of this, and not because of the backend
         return "does not fail, but entries of known failures no longer apply: remove them"
     return _good(report, reached, known, good=report.good or bool(new)) + lacking
+
+
+def _limits_of(failing: Sequence[Verdict], verdicts: Sequence[Verdict]) -> str:
+    """Say at which ends of ranges, or beside these at which edge, all failing cases are.
+
+    A call with the options of each one at an end, and with other numbers, has to pass.
+    """
+    at_end = [verdict for verdict in failing if {*_ENDS} & {*verdict.traits}]
+    judged = [{*x.traits} for x in verdicts if x.status in ("pass", "deviation")]
+    right = [having for having in judged if not {*_ENDS} & having]
+    options = [{*OPERATIONS[x.operation or "attention"].options} & {*x.traits} for x in at_end]
+    if not all(any(given <= having for having in right) for given in options):
+        return ""
+    others = [verdict for verdict in failing if verdict not in at_end]
+    edge = _edge_of(others, verdicts) if others else ""
+    ends = [TRAITS[end] for end in _ENDS if any(end in verdict.traits for verdict in at_end)]
+    return " or ".join([*ends, *filter(None, [edge])]) if edge or not others else ""
 
 
 def _edge_of(failing: Sequence[Verdict], verdicts: Iterable[Verdict]) -> str:
