@@ -124,7 +124,10 @@ def gradients_of_refused_calls(_draw: Draw) -> Iterator[Yielded]:
         for call in make_calls(operation):
             kind = operation, call.argument, call.rule, call.kind
             must = call.required and find_rule(call.rule).level == "MUST"
-            if must and call.argument in forward and (kind not in met or call.kind == "bounds"):
+            own = (
+                call.argument in forward or call.rule == "ERR-5"
+            )  # a depth of 0 is that of an array of attention
+            if must and own and (kind not in met or call.kind == "bounds"):
                 met.add(kind)
                 yield _refused(call)
 
