@@ -27,9 +27,7 @@ def quantized_attention_of(call: Call, **arguments: Any) -> Any:
     [[2.0]]
     """
     coded, options = split(call, check_declared(call, "quantized_attention", arguments))
-    query = options.pop("query")
-    key, value = keys_and_values(call, query, coded["key"], coded["value"], options.pop("encoding"))
-    return attend_by_codes(call, wide(call, query), key, value, out_dtype(call, query), options)
+    return attend_coded(call, options.pop("query"), coded, options)
 
 
 quantized_attention = public(quantized_attention_of)
@@ -46,6 +44,13 @@ def split(call: Call, arguments: Arguments) -> tuple[dict[str, Quantised], Argum
             check_zero_points(call, f"{name}_zero_points", zero_points, arguments["encoding"])
             coded[name] = (codes, scales, zero_points)
     return coded, rest
+
+
+@step
+def attend_coded(call: Call, query: Array, coded: dict[str, Quantised], options: Arguments) -> Any:
+    """Decode keys and values, and attend to them (QUANT-8)."""
+    key, value = keys_and_values(call, query, coded["key"], coded["value"], options.pop("encoding"))
+    return attend_by_codes(call, wide(call, query), key, value, out_dtype(call, query), options)
 
 
 @step

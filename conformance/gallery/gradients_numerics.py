@@ -6,7 +6,7 @@ import numpy as np
 
 from attnspec.conformance.gallery.entry import After, Array, base, rows, wrong
 from attnspec.conformance.gallery.numerics import in_half, truncate
-from attnspec.reference.call import Mask
+from attnspec.reference.call import Mask, Step, Steps
 from attnspec.reference.gradients import Gradients
 
 
@@ -265,3 +265,21 @@ LAST = rows(
          else _resize(call.d_lse, call.query.shape[:-1])),
      "Take a cotangent of the lse of any shape."),
 )  # fmt: skip
+
+
+def _exponentials_of_all(call: Gradients) -> Any:
+    """Compute exponentials of all scores again, and multiply those of disallowed pairs by 0."""
+    p, lse, seen = base.forward_again(call)
+    most = np.where(lse == -np.inf, 0, lse)[..., None]
+    return np.where(seen, p, 0 * np.exp(base.score(call) - most)), lse, seen
+
+
+@wrong("backward", "GRAD-9", "C")
+def exponentials_of_disallowed_scores(call: Gradients) -> Any:
+    """Multiply exponentials of disallowed scores by 0 in the backward pass, where they may be infinite."""
+    changed: dict[str, Step] = {
+        "forward_again": _exponentials_of_all,
+        "d_scores": lambda call, p, r, delta, _allowed: p * (r - delta + call.d_lse),
+        "d_value": lambda call, p, allowed: base.d_value(call, p, allowed | np.isnan(p)),
+    }
+    return base.backward(call.but(steps=Steps({**call.steps.replaced, **changed})))

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery.entry import After, Array, alter, base, first, rows, wrong
+from attnspec.conformance.gallery.entry import After, Array, alter, base, family, first, rows, wrong
 from attnspec.reference.call import Mask, Step, Steps
 from attnspec.reference.gradients import Gradients, sum_to
 
@@ -331,3 +331,25 @@ LAST = rows(
      After(lambda u, call, _t: np.where(call.j // 4 > call.i // 4, 0, u) if call.is_causal else u),
      "Skip tiles of 4 queries and keys past the diagonal, without the offset of the queries."),
 )  # fmt: skip
+
+
+def _reach_of(tile: int) -> tuple[str, str, Step]:
+    def replaced(call: Gradients) -> Any:
+        left = (call.window or (None, None))[0]
+        if left is None:
+            return base.backward(call)
+        near = call.i // tile - call.j // tile <= left // tile
+        steps: dict[str, Step] = {
+            "d_key": lambda call, u, allowed: base.d_key(call, np.where(near, u, 0), allowed),
+            "d_value": lambda call, p, allowed: base.d_value(call, np.where(near, p, 0), allowed),
+        }
+        return base.backward(call.but(steps=Steps({**call.steps.replaced, **steps})))
+
+    return (
+        f"last_tile_of_{tile}_queries_in_a_window_left_out",
+        f"Count the tiles of {tile} queries that look back at a tile of keys by rounding down.",
+        replaced,
+    )
+
+
+SHORT_REACH = family(_reach_of, "backward", "GRAD-19", "E", 16, 32, 64)

@@ -156,6 +156,24 @@ def pairs_never_neighbours(call: Call, depth: int, *, interleaved: bool) -> Any:
     return base.pairs(call, depth, interleaved=False)
 
 
+@wrong("turn", "POS-2", "Q")
+def angles_of_neighbours_for_halves(call: Rotary, a: Array, b: Array, cosine: Array, sine: Array) -> Any:
+    """Repeat each angle for two neighbours, and turn features half the depth apart by these."""
+    if call.interleaved:
+        return base.turn(call, a, b, cosine, sine)
+    (c, d), (s, t) = (np.split(np.repeat(x, 2, axis=-1), 2, axis=-1) for x in (cosine, sine))
+    return a * c - b * s, a * t + b * d
+
+
+@wrong("turn", "POS-3", "Q")
+def angles_of_halves_for_neighbours(call: Rotary, a: Array, b: Array, cosine: Array, sine: Array) -> Any:
+    """Repeat all angles for the second half of the features, and turn neighbours by these."""
+    if not call.interleaved:
+        return base.turn(call, a, b, cosine, sine)
+    c, s = (np.concatenate([x, x], axis=-1) for x in (cosine, sine))
+    return a * c[..., ::2] - b * s[..., ::2], a * s[..., 1::2] + b * c[..., 1::2]
+
+
 @wrong("angles", "POS-4", "Q")
 def angles_of_the_whole_depth(call: Rotary) -> Any:
     """Take the angles of the whole depth where part of it is turned."""

@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 
 from attnspec.conformance.gallery.entry import After, Array, alter, base, rows, wrong
-from attnspec.reference.call import Mask
+from attnspec.reference.call import Arguments, Call, Mask, Steps
 from attnspec.reference.notation import Attention
+from attnspec.reference.quantized_attention import Quantised
 
 #: The keys of a tile.
 _TILE = 16
@@ -305,6 +306,25 @@ def sink_with_the_bias(call: Attention) -> Any:
     seen = base.allowed_pairs(call)
     p, lse = base.softmax_of(call.but(sinks=None), s, seen)
     return base.weighted_sum(call, base.drop(call, p), seen), lse, base.drop(call, p)
+
+
+@wrong("attend_coded", "QUANT-8", "Z")
+def value_scales_in_the_denominator(
+    call: Call, query: Array, coded: dict[str, Quantised], options: Arguments
+) -> Any:
+    """Multiply exponentials by the scales of the values before they are summed."""
+    codes, scales, _ = coded["value"]
+    if scales is None:
+        return base.attend_coded(call, query, coded, options)
+    each = np.broadcast_to(base.by_blocks(call, scales, codes.shape), codes.shape)[..., 0]  # (*B, Hkv, S)
+
+    def total(inner: Any, e: Array, top: Array) -> Any:
+        of_heads = np.repeat(each, e.shape[-3] // each.shape[-2], axis=-2) if each.ndim > 1 else each[None]
+        return base.total(inner, e * of_heads[..., None, :].astype(e.dtype), top)
+
+    return base.attend_coded(
+        call.but(steps=Steps({**call.steps.replaced, "total": total})), query, coded, options
+    )
 
 
 LAST = rows(

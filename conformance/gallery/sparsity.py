@@ -84,6 +84,20 @@ def blocks_moved_by_the_offset(call: Sparse, blocks: Array) -> Any:
     return np.repeat(blocks[..., row, :], call.key_block, axis=-1)[..., : call.keys]
 
 
+@wrong("attend_sparse", "SPARSE-4", "A")
+def diagonal_in_blocks_of_one_index(call: Sparse) -> Any:
+    """Look for keys after a query only in the block whose index is that of its block of queries."""
+    placed = call.query_positions is not None or call.key_positions is not None
+    if not call.is_causal or call.key_indices is not None or placed or np.ndim(call.query_offset):
+        return base.attend_sparse(call)
+    i, j = np.arange(call.queries)[:, None], np.arange(call.keys)
+    row, column = i // call.query_block, j // call.key_block
+    last = np.minimum((row + 1) * call.query_block, call.queries) - 1
+    at = np.where(row == column, j, column * call.key_block) - call.query_offset
+    seen = at <= np.where(row == column, i, last)
+    return base.attend_sparse(call.but(is_causal=False, mask=seen if call.mask is None else seen & call.mask))
+
+
 @wrong("elements", "SPARSE-2", "G", "flashinfer-ai/flashinfer#4951")
 def last_keys_without_a_block(call: Sparse, blocks: Array) -> Any:
     """Pass over the last block of keys if it is not full."""
