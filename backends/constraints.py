@@ -321,7 +321,7 @@ def _option_misfit(constraints: Constraints, arguments: Mapping[str, Any]) -> st
 def _slope_misfit(constraints: Constraints, arguments: Mapping[str, Any]) -> str:
     from attnspec.backends.user.slopes import slopes_of
 
-    if not constraints.slopes or arguments.get("bias") is None:
+    if not constraints.slopes or arguments.get("bias") is None or "query" not in arguments:
         return ""
     try:
         slopes_of(arguments, from_end=constraints.slopes == "end")

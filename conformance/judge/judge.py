@@ -10,6 +10,7 @@ from attnspec.backends import DTYPES, Backend, Broken, Deviation, Unsupported
 from attnspec.backends.backend import in_one_dtype
 from attnspec.backends.constraints import ANY, fits, other_encoding
 from attnspec.backends.errors import NotApplicable
+from attnspec.conformance.judge.approximate import approximate_values
 from attnspec.conformance.judge.budget import budgets_of, required_accuracy, without_overflow
 from attnspec.conformance.judge.call import observe
 from attnspec.conformance.judge.cause import cause_of, outputs_to_judge
@@ -268,7 +269,8 @@ def _judge_values(backend: Backend, case: Case, verdict: Verdict, observed: Outp
     """Compare the outputs of a backend with the exact values, in its dialect."""
     budgets = budgets_of(backend, case)
     outputs = outputs_to_judge(observed, case)
-    values, shown_rules = _expected_values(backend, case, budgets, outputs)
+    near = approximate_values(backend, case, budgets, outputs)
+    values, shown_rules = (near, ()) if near else _expected_values(backend, case, budgets, outputs)
     deviates = next(iter(shown_rules), "")
     if not outputs:
         lacks = [f"output {name}" for name in values]
