@@ -10,7 +10,7 @@ from reported import ERROR, FAIL, PASS
 
 from attnspec import Case, find_case
 from attnspec.conformance.attribution.causes import findings
-from attnspec.conformance.attribution.common import traits_of
+from attnspec.conformance.attribution.common import common_of_sizes, traits_of
 from attnspec.conformance.attribution.exceptions import message_words
 from attnspec.conformance.attribution.finding import Diagnosis, Twin
 from attnspec.conformance.judge.budget import budgets_of
@@ -307,3 +307,12 @@ def test_a_golden_vector_is_a_matter_of_precision_too():
     few = 4 * float(np.max(budgets_of(PORTABLE, case)["output"])) / float(np.finfo(np.float32).eps)
     assert slightly_off(case, few).rule == case.rules[0], "a few budgets are no float32"
     assert slightly_off(case, 1e5).rule == case.rules[0]
+
+
+def test_more_ways_than_a_float_holds_are_compared():
+    """A kernel that is wrong in hundreds of calls of hundreds has its condition on sizes."""
+    failing = [replace(FAIL, case=f"f{n}", sizes=(1, 1, 1, 9, 9, 4, 4)) for n in range(800)]
+    passing = [replace(PASS, case=f"p{n}", sizes=(1, 1, 1, 9, 4, 4, 4)) for n in range(800)]
+    few = [replace(verdict, sizes=(1, 1, 1, 9, 4, 4, 4)) for verdict in failing[:20]]
+    found = common_of_sizes(failing[20:] + few, passing)
+    assert (found.failing, found.judged) == (780, 780)

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from itertools import combinations
 from math import comb
 
@@ -25,7 +26,7 @@ _PREDICTS = 0.5
 _SOME = 0.15
 _USUALS = tuple((trait,) for trait in traits.USUAL)
 #: That all failing calls have a usual trait is no chance if it has a smaller probability than this.
-_CHANCE = 0.05
+_CHANCE = Fraction(1, 20)  # which compares with integers that no float holds
 #: Properties that the sizes and the numbers of calls happen to have, and how many are taken to be tried.
 _ACCIDENTAL = {traits.WHOLE_PAGES, traits.RISING, traits.RISING_32, traits.RISING_64, *traits.TILES}
 _TRIED = 10
