@@ -190,6 +190,11 @@ def with_a_bias_of_four_axes(q, k, v, position_bias=None):
     return _attend(q, k, v, bias=position_bias)
 
 
+def with_a_bias_of_all_pairs(q, k, v, position_bias=None):
+    assert position_bias is None or position_bias.shape[-2:] == (q.shape[-2], k.shape[-2])
+    return with_a_bias_of_four_axes(q, k, v, position_bias)
+
+
 def that_reads_past_the_end(q, k, v):
     """As code in C that takes the number of heads from the query."""
     _four(q, k, v)

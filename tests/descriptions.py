@@ -58,6 +58,13 @@ CONVENTIONS = {
         "mask_axes": 4,
         "names": QKV | {"bias": "position_bias"},
     },
+    "with_a_bias_of_all_pairs": {
+        "layout": "BHSD",
+        "axes": 4,
+        "mask_axes": 4,
+        "mask_pairs": True,
+        "names": QKV | {"bias": "position_bias"},
+    },
     "with_padding": {
         "layout": "BHSD",
         "axes": 4,

@@ -73,7 +73,7 @@ def adapt(name: str, function: Callable[..., Any], convention: Convention, xp: A
         call = for_each_entry(call, xp) if convention.per_entry else call
         call = _split_past(call, convention.past, required)
         call = with_own_mask(call, convention, native, xp)
-        call = _add_mask_axes(call, convention.mask_axes, but=("mask",) if convention.mask_of_keys else ())
+        call = _fit_masks(call, convention, xp)
         heads = (1, 1, *call["query"].shape)[-3]  # an array of one axis is for the function to refuse
         for array in (*_OPERATION.arrays, *([] if packed else convention.past)):
             if array in call:
@@ -235,15 +235,19 @@ def _remove_axes(array: Any, outer: tuple[int, ...], axes: int | None) -> Any:
     return reshape(array, tuple(array.shape[added:]))
 
 
-def _add_mask_axes(call: dict[str, Any], axes: int | None, but: Container[str]) -> dict[str, Any]:
-    """Add leading axes to the arrays of pairs of a query and a key."""
+def _fit_masks(call: dict[str, Any], convention: Convention, xp: Any) -> dict[str, Any]:
+    """Add leading axes to the arrays of pairs of a query and a key, and copies for each pair."""
+    but, axes = ("mask",) if convention.mask_of_keys else (), convention.mask_axes
     arrays = {name: call[name] for name in _OF_PAIRS if call.get(name) is not None and name not in but}
-    if axes is None or not arrays:
-        return call
-    most = max(array.ndim for array in arrays.values())
-    if most > axes:
+    shape = call["query"].shape[-2], call["key"].shape[-2]
+    for name, array in arrays.items() if convention.mask_pairs else ():
+        # A sum, because a view has no memory of its own for the copies.
+        none = xp.zeros(shape, dtype=array.dtype, **device_of(array))
+        arrays[name] = array | none if array.dtype == xp.bool else array + none
+    most = max((array.ndim for array in arrays.values()), default=0)
+    if axes is not None and most > axes:
         raise Unsupported(f"the function takes only masks of {axes} axes, got {most}")
-    return call | {name: _with_leading(array, axes) for name, array in arrays.items()}
+    return call | {name: _with_leading(array, axes or array.ndim) for name, array in arrays.items()}
 
 
 def _with_leading(array: Any, axes: int) -> Any:

@@ -40,6 +40,7 @@ KEYS: Mapping[str, tuple[Any, str]] = {
     "axes": (int, "3 or 4"),
     "loop": (bool, "true or false"),
     "mask_axes": (int, "an integer"),
+    "mask_pairs": (bool, "true or false"),
     "mask_of_keys": ((bool, str), 'true, false or "also"'),
     "sizes": _TABLE,
     "open_side": (int, "an integer"),

@@ -65,17 +65,20 @@ def confirm_length(calls: Calls, convention: Convention) -> Convention:
 
 
 def confirm_axes_of_masks(calls: Calls, convention: Convention) -> Convention:
-    """Find out whether a mask or a bias needs as many axes as the arrays."""
+    """Find out whether a mask or a bias needs as many axes as the arrays, or an entry for each pair too."""
     inputs = {"mask": calls.inputs.mask, "bias": calls.inputs.bias}
     arrays, axes = calls.drop_batch(convention, calls.arrays), convention.axes
     taken = {*convention.names, *inspect.signature(calls.function).parameters}
-    whole = replace(convention, mask_axes=axes)
+    whole, of_keys = replace(convention, mask_axes=axes), convention.mask_of_keys
     for name in (name for name in inputs if name in taken):
         fewer = [{name: inputs[name][place]} for place in (0, (0, 0), (0, 0, 0))]
-        fitting = [all(calls.confirms(x, arrays, y, y) for y in fewer) for x in (whole, convention)]
-        if axes and not convention.mask_of_keys and fitting == [True, False]:
+        trials = (convention, whole, replace(whole, mask_pairs=True))[: 3 if axes and not of_keys else 1]
+        trial = next((x for x in trials if all(calls.confirms(x, arrays, y, y) for y in fewer)), convention)
+        if trial != convention:
             calls.why["mask_axes"] = f"with a {name} of fewer axes it did not compute attention"
-            return whole
+            if trial.mask_pairs:
+                calls.why["mask_pairs"] = f"with a {name} of one query it did not compute attention"
+            return trial
     return convention
 
 

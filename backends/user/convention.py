@@ -25,7 +25,7 @@ SIZES = ("batch", "query_heads", "key_heads", "queries", "keys", "depth", "value
 #: Those that a function of packed rows or of pages may take too.
 OF_FORMS = ("longest_queries", "longest_keys", "page")
 #: What describes attention alone.
-_OF_ATTENTION = ("loop", "mask_of_keys", "past", "output_layout", "module", "causal_in_mask")
+_OF_ATTENTION = ("loop", "mask_of_keys", "mask_pairs", "past", "output_layout", "module", "causal_in_mask")
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,8 @@ class Convention:
     #: The number of axes of its mask and bias, which get leading axes of length one; or of its mask of
     #: blocks, whose axes are whole. One of blocks with an axis more is passed in a call for each batch entry.
     mask_axes: int | None = None
+    #: Whether its mask and bias must have an entry for each query and key, and get copies along these axes.
+    mask_pairs: bool = False
     #: Whether its mask has one boolean for each key, `(*B, S)`, or may ``also`` have one.
     mask_of_keys: bool | Literal["also"] = False
     #: The parameters for the keys and the values before the queries. A query offset is passed as these.

@@ -227,6 +227,7 @@ def _table(inference: Inference, operation: str) -> dict[str, Any]:
         "mask": convention.mask if "mask" in why else "",
         "mask_of_keys": convention.mask_of_keys,
         "mask_axes": convention.mask_axes,
+        "mask_pairs": convention.mask_pairs,
         "per_entry": convention.per_entry,
         "one_query": convention.one_query,
         "at_length": convention.at_length,

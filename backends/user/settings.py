@@ -154,6 +154,7 @@ def settings_of_table(where: str, name: str, table: Mapping[str, Any]) -> Settin
         loop=table.get("loop", False),
         sizes=table.get("sizes", {}),
         mask_axes=table.get("mask_axes"),
+        mask_pairs=table.get("mask_pairs", False),
         mask_of_keys=table.get("mask_of_keys", False),
         past=tuple(table.get("past", ())),
         returns=tuple(table.get("returns", ())),

@@ -128,7 +128,7 @@ def queries_without_blocks(draw: Draw, by: str) -> Iterator[Yielded]:
     for problem in draw.problems(SHAPES):
         sizes = _sizes((2, 2))
         if by == "block_counts":
-            lists = _block_lists(problem, sizes)
+            lists = _block_lists(problem, sizes, distinct=True)
             lists["block_counts"][..., ::2] = 0
             yield problem.arguments | sizes | lists
             continue
@@ -210,12 +210,15 @@ def _mask(problem: Problem, sizes: Options) -> NDArray[np.bool_]:
     return shown
 
 
-def _block_lists(problem: Problem, sizes: Options) -> Options:
-    """Draw lists of blocks, not in order and with repetitions; what follows the count is no block."""
+def _block_lists(problem: Problem, sizes: Options, *, distinct: bool = False) -> Options:
+    """Draw lists of blocks, not in order and maybe with repetitions; what follows the count is no block."""
     *rows, columns = _shape(problem, sizes)
     width = columns + 2
     indices = problem.random.integers(0, columns, (*rows, width), dtype=np.int64)
     counts = problem.random.integers(1, width, tuple(rows), dtype=np.int64)
+    if distinct:
+        indices[..., :columns] = problem.random.random((*rows, columns)).argsort(axis=-1)
+        counts = np.minimum(counts, columns)
     unused = np.arange(width) >= counts[..., None]
     wrong = problem.random.choice(np.array([-1, -7, 0, columns, 2**31 - 1]), indices.shape)
     dtype = problem.choice(np.int32, np.int64)
