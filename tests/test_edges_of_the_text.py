@@ -32,7 +32,10 @@ COPIES = {"CACHE-1", "CACHE-4", "HEAD-3", "HEAD-4"}
 def test_to_the_last_bit_leaves_the_sign_of_a_zero_open():
     assert {rule.id for rule in rules() if "to the last bit" in rule.sentence} == COPIES
     words = " ".join((PAGES / "README.md").read_text("utf-8").split())
-    assert "*to the last bit* requires the same number; a zero may have either sign" in words
+    assert (
+        "*to the last bit* requires the same number, NaN and infinity included; a zero may have either"
+        in words
+    )
     one, other = np.array([0.0, 5e-324]), np.array([-0.0, 5e-324])
     assert compare("split", one, other, np.zeros(2), "float64") == 0
 
@@ -358,6 +361,13 @@ def test_the_least_weight_of_an_infinite_value_is_that_of_its_row(profile, share
     call |= {"dropout_mask": np.ones((2, 200), bool), "dropout_rate": rate} if rate else {}
     allowed = budget("attention", call, "float32", profile=profile)["output"]
     assert np.isfinite(allowed[1, 0]) == defined
+
+
+def test_half_the_least_number_is_decoded_as_either_neighbour():
+    """QUANT-1: both 0 and the least number are nearest."""
+    call = {"scales": np.array([2.0**-24], np.float16), "codes": np.array([[1]]), "encoding": "e2m1fn"}
+    allowed = budget("dequantize", call, "float16")["dequantized"]
+    assert allowed.tolist() == [[2.0**-25]]
 
 
 @pytest.mark.parametrize(

@@ -45,8 +45,10 @@ def once(value: Budget, storage: Format) -> Budget:
     """Return half the distance to the next number of a format. Zero where the value becomes 0 or infinite."""
     infinite = np.abs(value) >= storage.largest + storage.unit * 2.0 ** storage.exponents[1]
     finite = np.where(infinite | np.isnan(value), 0, value)
-    exponent = np.maximum(np.frexp(finite)[1] - 1, storage.exponents[0])
-    below = np.where(np.abs(np.frexp(finite)[0]) == 0.5, 0.5, 1.0)  # numbers are nearer below a power of 2
+    part, power = np.frexp(finite)
+    exponent = np.maximum(power - 1, storage.exponents[0])
+    # Numbers are nearer below a power of 2, unless they are subnormal there.
+    below = np.where((np.abs(part) == 0.5) & (power - 1 > storage.exponents[0]), 0.5, 1.0)
     return np.where(finite == 0, 0.0, np.ldexp(storage.unit * below, exponent))
 
 
