@@ -133,7 +133,7 @@ class _Storage:
             several = results if isinstance(results, tuple | list) else (results,)
             named = dict(zip(form.wanted(call), several, strict=True))
             return latent.restore(named) if latent else named
-        raise declined or AssertionError("calls: expected some, got none")
+        raise declined or Unsupported("the function takes no encoding that holds the keys and the values")
 
     def _calls(self, rows: Rows, latent: Latent | None, given: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """Yield the calls that stand for one of attention: one, or one for each encoding of codes."""

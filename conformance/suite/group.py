@@ -209,7 +209,7 @@ def with_always(item: Item, constraints: Constraints, *, beside: bool = False) -
     own = item.expected or item.misuse or item.alternatives
     if not is_of_attention(item.operation) or own or constraints.always.keys() <= item.arguments.keys():
         return item
-    arrays = (item.arguments[name] for name in ("query", "key", "value") if name in item.arguments)
+    arrays = (item.arguments[name] for name in OPERATIONS[item.operation].arrays if name in item.arguments)
     if not all(np.isfinite(array).all() for array in arrays):
         return item
     return replace(item, arguments={**constraints.always, **item.arguments})
