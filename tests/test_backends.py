@@ -13,7 +13,7 @@ import pytest
 from tests_support import can_compile, converted
 
 from attnspec import OPERATIONS, find_case, reference
-from attnspec.backends import NAMES, BackendError, Unsupported, expand, load, registry
+from attnspec.backends import NAMES, BackendError, Unsupported, expand, load, load_library, registry
 from attnspec.backends.adapters.conditions import with_masked_rows_open
 from attnspec.backends.check import check_backend
 from attnspec.backends.names import ADAPTERS, SEPARATE
@@ -372,3 +372,12 @@ def test_a_row_that_a_mask_leaves_empty_attends_to_the_keys_of_other_arguments()
 )
 def test_the_class_of_a_product(name, kind):
     assert class_of(name, load("numpy-portable")) == kind
+
+
+def test_pytorch_gets_integers_that_it_compares():
+    pytest.importorskip("torch")
+    fit = load_library("torch").fit_integers
+    given = {"lengths": np.array([3], np.uint32), "codes": np.array([3], np.uint8), "scale": 0.5}
+    assert [getattr(x, "dtype", None) for x in fit(given).values()] == ["int64", "uint8", None]
+    with pytest.raises(Unsupported, match="ids: PyTorch compares no integers past int64"):
+        fit({"ids": np.array([2**63], np.uint64)})

@@ -1,6 +1,6 @@
 """PyTorch."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import array_api_compat.torch as xp
@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from attnspec.backends.errors import NotDifferentiable
+from attnspec.backends.errors import NotApplicable, NotDifferentiable
 from attnspec.backends.library import array_properties
 from attnspec.backends.library.library import Library
 
@@ -30,6 +30,19 @@ def _to_numpy(array: Any, device: str) -> NDArray[Any]:
     if array.dtype == torch.bfloat16:
         return np.asarray(array.view(torch.int16)).copy().view("bfloat16")
     return np.asarray(array).copy()
+
+
+def _fit_integers(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the arguments with long unsigned integers as int64, as PyTorch compares only those of a byte."""
+    return {name: _signed(name, x) for name, x in arguments.items()}
+
+
+def _signed(name: str, x: Any) -> Any:
+    if not isinstance(x, np.ndarray) or x.dtype.kind != "u" or x.dtype.itemsize == 1:
+        return x
+    if x.max(initial=0) > np.iinfo(np.int64).max:
+        raise NotApplicable(f"{name}: PyTorch compares no integers past int64")
+    return x.astype(np.int64)
 
 
 def _differentiate(
@@ -69,5 +82,6 @@ LIBRARY = Library(
     capture=_capture,
     differentiate=_differentiate,
     constant=torch.Tensor.detach,
+    fit_integers=_fit_integers,
     accelerator=_accelerator,
 )
