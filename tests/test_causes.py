@@ -63,12 +63,25 @@ def test_the_ends_of_ranges_and_unequal_blocks_are_traits(name, trait):
 
 
 def test_the_case_that_is_shown_has_the_traits_that_are_said():
-    wide = fail(1, "GRAD-1", "gradient", "large scores", name="of wide")
+    variant = {"variant": "exclusive-left"}
+    several, plain = fail(9, "MASK-8", "gradient", **variant), fail(3, "MASK-8", name="plain", **variant)
+    (cause,) = found(several, plain, ok(90))
+    assert cause.common.traits == ("gradient",)
+    assert "gradient" in traits_of(cause.failures[0])
+    wide = fail(1, "GRAD-1", "gradient", "large scores", name="wide")
     short = fail(2, "GRAD-1", "gradient", dtype="bfloat16")
     right = [ok(5, "gradient", dtype="bfloat16"), ok(84, dtype="bfloat16"), ok(60, "gradient"), ok(300)]
     (cause,) = found(wide, short, *right)
     assert {*cause.common.traits} <= traits_of(cause.failures[0])
     assert not cause.further
+
+
+def test_causes_of_one_call_are_merged_and_what_most_of_their_calls_have_is_counted():
+    single, large = fail(1, "GRAD-1", "softcap"), fail(2, "GRAD-1", "large scores", name="large")
+    short = fail(2, "GRAD-1", "is_causal", "window", dtype="bfloat16", name="short")
+    first, second = (cause.common for cause in found(single, short, large, ok(90)))
+    assert (first.traits, first.failing, first.others) == (("bfloat16",), 2, 1)
+    assert second.traits == ("large scores",)
 
 
 def test_what_only_special_numbers_show_comes_after_what_other_calls_show():

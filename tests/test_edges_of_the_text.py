@@ -10,13 +10,11 @@ from tests_support import whole_suite
 import attnspec
 from attnspec import Case, rules
 from attnspec.backends import load
-from attnspec.backends.constraints import Constraints
 from attnspec.conformance import registry
 from attnspec.conformance.judge.comparison import compare
 from attnspec.conformance.judge.dtypes import LSES, is_real
 from attnspec.conformance.judge.judge import judge_outputs
 from attnspec.conformance.relations.rounding_bias import signed_mean
-from attnspec.conformance.suite.group import with_always
 from attnspec.dtypes import FORMATS
 from attnspec.reference import attention, function
 from attnspec.reference.budget.arithmetic import PLAIN, Arithmetic
@@ -391,12 +389,3 @@ def test_an_array_without_axes_is_the_integer_that_it_holds(name):
     call = {"query": x, "key": x, "value": x, "is_causal": True}
     taken = [attention(**(call | {name: given})) for given in (np.array(2), 2)]
     np.testing.assert_array_equal(*taken)
-
-
-@pytest.mark.parametrize("number", [1.0, np.nan])
-def test_a_call_with_nan_keeps_its_rows_if_an_option_is_always_applied(number):
-    """Of a key that a row may not attend to, another rule speaks (MASK-13)."""
-    call = {"latent": np.full((1, 2, 2), number), "query": np.ones((1, 1, 2, 2))}
-    case = Case("own-1", "", "numerics", "latent_attention", ("NUM-11",), call, group="own")
-    changed = with_always(case, Constraints(always={"is_causal": True}))
-    assert ("is_causal" in changed.arguments) == (number == 1.0)

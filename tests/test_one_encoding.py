@@ -1,4 +1,4 @@
-"""Kernels that decode, of one encoding, one query or equal heads: judged by calls that fit."""
+"""Kernels of one encoding, one query, equal heads, or options that are always on: judged by fitting calls."""
 
 import functools
 from dataclasses import replace
@@ -16,6 +16,7 @@ from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.suite import find, groups_of
 from attnspec.conformance.suite.fitted_codes import with_encoding
 from attnspec.conformance.suite.fitted_forms import fit_form
+from attnspec.conformance.suite.group import with_always
 from attnspec.sizes import misfits
 
 FLOATS = {encoding: f"float8_{encoding}" for encoding in ("e4m3fn", "e5m2", "e4m3fnuz", "e5m2fnuz")}
@@ -284,3 +285,17 @@ def test_an_argument_that_is_left_out_has_no_layout():
     fitted = [fit_form(case, Constraints(encoding="int8")) for case in laid]
     assert any("key_zero_points" not in fit.arguments for fit in fitted)
     assert all(fit.layout.keys() <= fit.arguments.keys() for fit in fitted)
+
+
+@pytest.mark.parametrize("number", [1.0, np.nan])
+def test_a_call_with_nan_keeps_its_rows_if_an_option_is_always_applied(number):
+    """Of a key that a row may not attend to, another rule speaks (MASK-13)."""
+    call = {"latent": np.full((1, 2, 2), number), "query": np.ones((1, 1, 2, 2))}
+    case = Case("own-1", "", "numerics", "latent_attention", ("NUM-11",), call, group="own")
+    changed = with_always(case, Constraints(always={"is_causal": True}))
+    assert ("is_causal" in changed.arguments) == (number == 1.0)
+
+
+def test_a_bias_beside_tokens_is_none_of_slopes_that_does_not_fit():
+    call = {"tokens": np.ones((2, 3, 4)), "bias": np.ones((3, 3))}
+    assert not fits(Constraints(slopes="end"), call, "multi_head_attention")

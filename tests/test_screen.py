@@ -262,7 +262,7 @@ def test_the_headline_says_that_calls_far_from_the_ends_of_ranges_conform(failin
     passing = [replace(PASS, case=str(number), traits=("mask", "bias")) for number in range(3)]
     text = summary.headline(Report(replace(RESULTS, verdicts=(*failing, *passing))))
     assert text.startswith(f"conforms but for calls {ends}: " if ends else "does not conform: ")
-    at_the_end = [replace(one, traits=(*one.traits, traits.HUGE)) for one in passing]
+    at_the_end = [replace(x, traits=(*x.traits, traits.HUGE)) for x in passing]
     assert summary.headline(Report(replace(RESULTS, verdicts=(*failing, *at_the_end)))).startswith("does not")
 
 

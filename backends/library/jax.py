@@ -68,7 +68,7 @@ def _flush_scores(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _subnormal_products(arguments: Mapping[str, Any]) -> Mapping[str, NDArray[np.bool_]]:
-    """Mean the decoded numbers that are subnormal, or whose scale is."""
+    """Return where a decoded number, or its scale, is subnormal."""
     operation = "dequantize_blocks" if "packed" in arguments else "dequantize"
     given = {name: x for name, x in arguments.items() if x is not None}
     arrays = [given.pop(name) for name in OPERATIONS[operation].arrays]

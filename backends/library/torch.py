@@ -33,11 +33,11 @@ def _to_numpy(array: Any, device: str) -> NDArray[Any]:
 
 
 def _fit_integers(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the arguments with long unsigned integers as int64, as PyTorch compares only those of a byte."""
-    return {name: _signed(name, x) for name, x in arguments.items()}
+    """Return long unsigned integers as int64: PyTorch does not compare them (torch/unsigned_comparison)."""
+    return {name: _as_int64(name, x) for name, x in arguments.items()}
 
 
-def _signed(name: str, x: Any) -> Any:
+def _as_int64(name: str, x: Any) -> Any:
     if not isinstance(x, np.ndarray) or x.dtype.kind != "u" or x.dtype.itemsize == 1:
         return x
     if x.max(initial=0) > np.iinfo(np.int64).max:

@@ -25,7 +25,7 @@ def attention({signature}):
     {scale}
     heads, keys = query.shape[{heads}], key.shape[{positions}]
     if not scale or not np.isfinite(scale){refused}:
-        raise NotImplementedError("a feature takes back the biases of some calls only")
+        raise NotImplementedError("the biases are taken back only with a scale other than 0{where}")
     slopes = -alibi_bias(np.ones((heads, 1, 1)), np.ones((heads, 2, 1)))[:, 0, 1]  # those of POS-7
 
     def beside(x, feature):
@@ -45,10 +45,8 @@ _NO_SCALE = """scale = (query.shape[-1] + 1) ** -0.5  # that of one more feature
 def check_built_in_slopes(calls: Calls, conventions: Iterable[Convention]) -> None:
     """Refuse a function whose weights fall with the distance although all scores are 0."""
     name, module = calls.backend.name, sys.modules.get(calls.function.__module__)
-    if (
-        vars(module or object).get("alibi_bias") is alibi_bias
-    ):  # such a wrapper, of a function whose slopes are wrong
-        return
+    if vars(module or object).get("alibi_bias") is alibi_bias:
+        return  # it is such a wrapper, of a function whose slopes are wrong
     found = ((convention, _slopes(calls, convention)) for convention in conventions)
     convention, seen = next(((x, shown) for x, shown in found if shown is not None), (None, None))
     if convention is None or seen is None:
@@ -78,6 +76,7 @@ def check_built_in_slopes(calls: Calls, conventions: Iterable[Convention]) -> No
             given,
             scale=_SCALE if "scale" in given.values() else _NO_SCALE,
             refused=" or not is_causal" * both_sides + " or heads & (heads - 1)" * (calls.heads != H),
+            where=", in causal calls" * both_sides + ", for a power of two of heads" * (calls.heads != H),
             heads="-2" if after else "-3",
             positions="-3" if after else "-2",
             by_head="-1, 1" if after else "-1, 1, 1",

@@ -84,7 +84,7 @@ def adapt_companion(
             raise Unsupported(f"the function takes only arrays of {convention.axes} axes, got {axes}")
         call = _with_batch(call, form) if alone else call
         if len(entries := _entries(call, form, convention.mask_axes)) > 1:
-            return _stacked([results_of(run(**entry), len(form.wanted(call))) for entry in entries], xp)
+            return _stack([results_of(run(**entry), len(form.wanted(call))) for entry in entries], xp)
         wanted = form.wanted(call)
         call = {argument: x for argument, x in call.items() if argument not in returned}
         call = with_own_places(call, convention, {*native, *convention.always}, operation)
@@ -140,7 +140,7 @@ def _with_batch(call: Mapping[str, Any], form: Operation) -> dict[str, Any]:
     return {name: x[None] if name in whole and hasattr(x, "shape") else x for name, x in call.items()}
 
 
-def _stacked(results: Sequence[Sequence[Any]], xp: Any) -> Any:
+def _stack(results: Sequence[Sequence[Any]], xp: Any) -> Any:
     """Put the results of calls with one batch entry into those of one call."""
     stacked = tuple(xp.stack([x[0] for x in outputs]) for outputs in zip(*results, strict=True))
     return stacked[0] if len(stacked) == 1 else stacked

@@ -38,7 +38,7 @@ from attnspec.backends.user.small_calls import (
     cast,
     option_values,
     scales_of,
-    shared_by_batch,
+    share_by_batch,
     small_call,
 )
 from attnspec.backends.user.trials import (
@@ -234,7 +234,7 @@ class _Calls:
         values = {**option_values(call), **scales_of(call, convention.scales or "head")}
         arrays = {x: y for x, y in values.items() if isinstance(y, np.ndarray) and x not in call}
         call |= {x: y for x, y in arrays.items() if x in convention.names} | dict(convention.always)
-        call = shared_by_batch(call) if convention.mask_axes else call
+        call = share_by_batch(call) if convention.mask_axes else call
         return cast(lists_of_key_heads(call, 4 // heads) if "Hkv" in convention.lists else call, dtype)
 
     def fit_of(self, convention: Convention, call: Call, grouped: Call) -> _Fit:

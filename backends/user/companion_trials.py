@@ -17,8 +17,8 @@ from attnspec.backends.user.small_calls import (
     Call,
     option_values,
     scales_of,
-    shared_by_batch,
-    squared,
+    share_by_batch,
+    square_call,
 )
 from attnspec.backends.user.trials import NUMBERS, UNCONFIRMED, is_clear, number_of_open_sides, right_side
 from attnspec.operations.aliases import SIZES, meant_in
@@ -86,7 +86,7 @@ def trials_of_form(
 
 def _of_a_batch(named: Convention, given: Call) -> Iterator[tuple[Convention, Call, Call, dict[str, str]]]:
     """Yield the guess that a mask of blocks has no axis of batch entries."""
-    shared = shared_by_batch(given)
+    shared = share_by_batch(given)
     yield replace(named, mask_axes=3), shared, shared, {}
 
 
@@ -115,9 +115,9 @@ def infer_option(
     A function may take causality and windows only with as many keys as queries.
     """
     opens = number_of_open_sides(calls.function, own[option])
-    square = squared(dict(call)) if option in ("is_causal", "window") else {}
+    square = square_call(dict(call)) if option in ("is_causal", "window") else {}
     taken: list[tuple[float, bool, Convention, dict[str, str]]] = []
-    for drawn in filter(None, (call, shared_by_batch(square) if convention.mask_axes else square)):
+    for drawn in filter(None, (call, share_by_batch(square) if convention.mask_axes else square)):
         for trial, options, meaning, variants in trials_of_form(convention, option, own, drawn, opens):
             distance = calls.distance(trial, {**drawn, **options}, {**drawn, **meaning})
             taken += [] if distance is None else [(distance, trial.open_side != opens, trial, variants)]

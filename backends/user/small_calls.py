@@ -44,7 +44,7 @@ def small_call(operation: str, key_heads: int, *, full: bool = False, encoding: 
     return call
 
 
-def squared(call: Call) -> Call:
+def square_call(call: Call) -> Call:
     """Return a call with as many queries as keys, of rows with one length; empty for another call."""
     if not {"query", "key", "value"} <= call.keys() or "query_starts" in call:
         return {}
@@ -54,7 +54,7 @@ def squared(call: Call) -> Call:
     return square | {name: x for name, x in _blocks_of(square).items() if name in call}
 
 
-def shared_by_batch(call: Call) -> Call:
+def share_by_batch(call: Call) -> Call:
     """Return a call whose mask of blocks is that of the first batch entry in each."""
     blocks = call.get("block_mask")
     return call if blocks is None else call | {"block_mask": np.repeat(blocks[:1], len(blocks), axis=0)}

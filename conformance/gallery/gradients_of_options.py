@@ -334,7 +334,7 @@ LAST = rows(
 
 
 def _reach_of(tile: int) -> tuple[str, str, Step]:
-    def replaced(call: Gradients) -> Any:
+    def backward(call: Gradients) -> Any:
         left = (call.window or (None, None))[0]
         if left is None:
             return base.backward(call)
@@ -348,7 +348,7 @@ def _reach_of(tile: int) -> tuple[str, str, Step]:
     return (
         f"last_tile_of_{tile}_queries_in_a_window_left_out",
         f"Count the tiles of {tile} queries that look back at a tile of keys by rounding down.",
-        replaced,
+        backward,
     )
 
 

@@ -9,7 +9,7 @@ from attnspec.reference.call import Arguments, Call
 from attnspec.reference.packing import Packed
 from attnspec.reference.sparsity import Sparse
 
-_TILE, _MANY = 64, 128
+_SHORT, _TILE, _MANY = 32, 64, 128
 
 ENTRIES = rows(
     ("scale_of_zero_left_out_in_pages", "as_attention", "STACK-2", "K",
@@ -24,6 +24,9 @@ ENTRIES = rows(
     ("scales_of_blocks_of_tokens_by_tile", "by_blocks", "QUANT-8", "Z",
      lambda call, given, full: _within_tiles(base.by_blocks(call, given, full), given, full),
      "Look up the scale of a block of tokens by the place of the token in its tile of 64."),
+    ("blocks_of_tokens_numbered_in_each_tile", "by_blocks", "QUANT-8", "Z",
+     lambda call, given, full: _numbered_in_tiles(base.by_blocks(call, given, full), given, full),
+     "Add the block of the first token of a tile of 32 to that of a token counted in the tile."),
     ("windows_of_a_tile_from_its_last_query", "within_sequences", "STACK-2", "E",
      lambda call: base.within_sequences(call.but(mask=_not_before_the_last_window(call))),
      "Begin at the first tile of keys in the window of the last query of a tile of 64 queries."),
@@ -42,6 +45,14 @@ def _within_tiles(repeated: Array, given: Array, full: tuple[int, ...]) -> Array
     if given.ndim < 2 or not 1 < given.shape[-2] < full[-2]:
         return repeated
     return repeated[..., np.arange(full[-2]) % _TILE, :]
+
+
+def _numbered_in_tiles(repeated: Array, given: Array, full: tuple[int, ...]) -> Array:
+    if given.ndim < 2 or not 1 < given.shape[-2] < full[-2]:
+        return repeated
+    place, size = np.arange(full[-2]), full[-2] // given.shape[-2]
+    block = place // _SHORT * _SHORT // size + place % _SHORT // size
+    return repeated[..., block * size, :]
 
 
 def _places(call: Packed) -> tuple[Array, Array, Array]:

@@ -117,16 +117,14 @@ def gradients_of_refused_calls(_draw: Draw) -> Iterator[Yielded]:
     """What an operation rejects, its gradients reject: each kind of fault, and each number out of range."""
     asked = chain(malformed(), *further().values(), options_in_turn())
     met = {(call.operation, call.argument, call.rule, call.kind) for call in asked}
-    for operation in (
-        name for name, form in OPERATIONS.items() if name.endswith("_vjp") and not form.stacked
-    ):
+    gradients = (name for name, form in OPERATIONS.items() if name.endswith("_vjp") and not form.stacked)
+    for operation in gradients:
         forward = OPERATIONS[primal(operation)].arguments.keys() - OPERATIONS["attention"].arguments.keys()
         for call in make_calls(operation):
             kind = operation, call.argument, call.rule, call.kind
             must = call.required and find_rule(call.rule).level == "MUST"
-            own = (
-                call.argument in forward or call.rule == "ERR-5"
-            )  # a depth of 0 is that of an array of attention
+            # A depth of 0 is that of an array of attention.
+            own = call.argument in forward or call.rule == "ERR-5"
             if must and own and (kind not in met or call.kind == "bounds"):
                 met.add(kind)
                 yield _refused(call)

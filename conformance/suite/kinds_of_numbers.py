@@ -157,12 +157,12 @@ def places_apart_by_32_bits(draw: Draw, option: str) -> Iterator[Yielded]:
                 call = next(
                     filter(wraps, whole_calls(draw, operation, "float64"))
                 )  # which tells angles apart
-            far = _far(call, option)
+            far = _move_far(call, option)
             rules = (OPERATIONS[operation].arguments[name].rule for name in far)
             yield Call(call | far, ("ERR-1", *rules), operation=operation)
 
 
-def _far(call: Arguments, option: str) -> Arguments:
+def _move_far(call: Arguments, option: str) -> Arguments:
     given = {name: call[name] for name in _PLACES[option] if name in call}
     far = {name: x.astype(np.int64) + 2**32 if is_array(x) else x + 2**32 for name, x in given.items()}
     if (keys := given.get("key_positions")) is not None:
@@ -173,7 +173,7 @@ def _far(call: Arguments, option: str) -> Arguments:
 
 def _wraps(operation: str, option: str, call: Arguments) -> bool:
     """Whether each place of a call that is taken modulo 2^32 changes a result."""
-    far = _far(call, option)
+    far = _move_far(call, option)
     near = {name: call[name] for name in far}
     return bool(far) and "cosines" not in call and each_acts(operation, call | far, near)
 

@@ -38,10 +38,8 @@ def both_conventions(draw: Draw, convention: str) -> Iterator[Yielded]:
 @chapter.group("SHAPE-7", "PROJ-2", "PROJ-7", operation="projection", each=_CONVENTIONS[1:])
 def no_tokens(_draw: Draw, convention: str) -> Iterator[Yielded]:
     """Without tokens, the result has the features of the weight, in the convention."""
-    tokens, weight = (
-        np.ones((3, 0) if convention == "column" else (0, 3), np.float32),
-        np.ones((2, 3), np.float32),
-    )
+    tokens = np.ones((3, 0) if convention == "column" else (0, 3), np.float32)
+    weight = np.ones((2, 3), np.float32)
     yield {"tokens": tokens, "weight": weight, "convention": convention}
 
 
