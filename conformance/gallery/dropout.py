@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from attnspec.conformance.gallery.entry import After, Array, alter, base, first, rows, wrong
+from attnspec.reference.call import Steps
 from attnspec.reference.dropout import Seeded
 from attnspec.reference.notation import Attention
 
@@ -92,8 +93,9 @@ ENTRIES = rows(
     ("neighbouring_keys_share_a_draw", "mask_of_seed", "DROP-8", "J",
      After(lambda kept, _call: kept.take(np.arange(kept.shape[-1]) // 2, -1)),
      "Use one random number for two neighbouring keys."),
-    ("nothing_divided_by_nothing", "drop", "DROP-10", "J",
-     lambda call, p: p * np.nan if isinstance(call, Seeded) and call.dropout_p == 1 else base.drop(call, p),
+    ("nothing_divided_by_nothing", "with_mask", "DROP-10", "J",
+     After(lambda made, call: made if call.dropout_p != 1
+         else made.but(steps=Steps({**made.steps.replaced, "drop": lambda _call, p: p * np.nan}))),
      "Divide 0 by 0 at a probability of 1."),
 )  # fmt: skip
 
