@@ -10,6 +10,7 @@ from attnspec.backends.backend import Backend
 from attnspec.backends.constraints import Constraints
 from attnspec.backends.deviation import is_range
 from attnspec.backends.errors import BackendError
+from attnspec.backends.preconditions import PRECONDITIONS
 from attnspec.backends.user.signature import check_signature
 from attnspec.dialect import fault_of
 from attnspec.dtypes import DTYPES
@@ -70,6 +71,12 @@ def check_constraints(name: str, constraints: Constraints) -> None:
             "any, equal or enough",
         ),
         ("value_depth", constraints.value_depth, constraints.value_depth in ("any", "key"), "any or key"),
+        (
+            "requires",
+            list(constraints.requires),
+            all(word in PRECONDITIONS for word in constraints.requires),
+            f"some of {', '.join(PRECONDITIONS)}",
+        ),
         ("bias_dtype", constraints.bias_dtype, constraints.bias_dtype in ("any", "query"), "any or query"),
         (
             "always",

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from attnspec import OPERATIONS
 from attnspec.backends.errors import Unsupported
+from attnspec.backends.preconditions import PRECONDITIONS, breach_of
 from attnspec.operations import Argument
 from attnspec.operations.letters import BATCH, HEADS
 from attnspec.operations.operation import primal
@@ -20,7 +21,8 @@ _OPERATION = OPERATIONS["attention"]
 _SUFFIX = re.compile(
     r"(?!$)(a[34])?(-?d[1-9]\d*(\.[1-9]\d*)*)?(-?l[1-9]\d*)?(-?s[1-9]\d*)?(-?equal(\.(heads|depths|lengths))+)?(-?always(\.\w+)+)?"
     r"(-?one\.query)?(-?scales\.\w+)?(-?encoding\.\w+)?(-?lists\.key)?(-?window\.(both|left))?"
-    rf"(-?keys\.enough)?(-?bias\.query)?(-?slopes\.(start|end))?(-?{SERIAL})?"
+    r"(-?keys\.enough)?(-?bias\.query)?(-?slopes\.(start|end))?"
+    rf"(-?requires(\.({'|'.join(PRECONDITIONS)}))+)?(-?{SERIAL})?"
 )
 
 
@@ -60,6 +62,8 @@ class Constraints:
         ``key`` if it takes lists of blocks of key heads.
     window : {"sides", "both", "left"}
         ``both`` if a window has as many keys on both sides, ``left`` if its right side is 0 or causality.
+    requires : tuple of str
+        What it requires of the numbers in a call, as in `attnspec.backends.preconditions`.
 
     Examples
     --------
@@ -82,6 +86,7 @@ class Constraints:
     encoding: str = ""
     lists: Literal["", "key"] = ""
     window: Literal["sides", "both", "left"] = "sides"
+    requires: tuple[str, ...] = ()
 
     @property
     def suffix(self) -> str:
@@ -116,6 +121,7 @@ class Constraints:
             "keys.enough" if self.lengths == "enough" else "",
             "bias.query" if self.bias_dtype == "query" else "",
             f"slopes.{self.slopes}" if self.slopes else "",
+            f"requires.{'.'.join(self.requires)}" if self.requires else "",
         )
         return "-".join(part for part in parts if part)
 
@@ -130,7 +136,7 @@ class Constraints:
         """
         parts: dict[str, Any] = {"a": None, "depths": (), "l": 1, "s": 1, "equal": [], "always": {}}
         parts |= {"one": "", "scales": "", "encoding": "", "lists": ""}
-        parts |= {"window": "sides", "keys": "", "bias": "any", "slopes": ""}
+        parts |= {"window": "sides", "keys": "", "bias": "any", "slopes": "", "requires": ()}
         if not _SUFFIX.fullmatch(suffix):
             raise ValueError(f"case: expected a suffix such as +d64.128-s16, got +{suffix}")
         for part in suffix.removesuffix(SERIAL).strip("-").split("-") if suffix != SERIAL else ():
@@ -138,6 +144,8 @@ class Constraints:
                 ("one.", "scales.", "encoding.", "lists.", "window.", "keys.", "bias.", "slopes.")
             ):
                 parts[part.partition(".")[0]] = part.partition(".")[2]
+            elif part.startswith("requires"):
+                parts["requires"] = tuple(part.split(".")[1:])
             elif part.startswith("always"):
                 parts["always"] = dict.fromkeys(part.split(".")[1:], True)
             elif part.startswith("equal"):
@@ -161,6 +169,7 @@ class Constraints:
             encoding=parts["encoding"],
             lists=parts["lists"],
             window=parts["window"],
+            requires=parts["requires"],
         )
 
 
@@ -218,6 +227,7 @@ def fits(constraints: Constraints, arguments: Mapping[str, Any], operation: str 
     if other := other_encoding(constraints, arguments, operation):
         misfit = misfit or f"takes only codes of {constraints.encoding}, got {other}"
     misfit = misfit or _list_misfit(constraints, arguments, sizes)
+    misfit = misfit or breach_of(constraints.requires, arguments)
     if is_of_attention(operation):
         misfit = misfit or _option_misfit(constraints, arguments)
     if misfit or not set(_OPERATION.arrays) <= set(OPERATIONS[operation].arrays):

@@ -64,6 +64,7 @@ KEYS: Mapping[str, tuple[Any, str]] = {
     "heads": _STRING,
     "value_depth": _STRING,
     "bias_dtype": _STRING,
+    "requires": _LIST,
     "always": _TABLE,
     "given": (list, "a list of options"),
     "returns": _LIST,

@@ -237,6 +237,7 @@ def _constraints(where: str, table: Mapping[str, Any]) -> Constraints:
         encoding=table.get("encoding", ""),
         lists="key" if "Hkv" in table.get("lists", "") else "",
         window=_ONE_NUMBER.get(table.get("window", ""), "sides"),
+        requires=tuple(table.get("requires", ())),
     )
 
 

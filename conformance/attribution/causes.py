@@ -34,6 +34,7 @@ from attnspec.conformance.attribution.common import (
     traits_of,
     with_lacked,
 )
+from attnspec.conformance.attribution.declined import preconditions_of
 from attnspec.conformance.attribution.exceptions import exception_key, never_returns
 from attnspec.conformance.attribution.finding import Common, Diagnosis, Finding, Kind, simplicity
 from attnspec.conformance.attribution.merging import merged
@@ -93,11 +94,14 @@ def findings(
     found: list[Finding] = []
     for backend, own in by_backend(verdict for verdict in failures if verdict.bad).items():
         causes = _causes(own, judged.get(backend, []))
-        wrong_values = sum(len(cause.failures) for cause in causes if cause.verdict.difference)
-        causes.sort(key=lambda cause: importance(cause, wrong_values))
         wrong = [verdict for verdict in own if traits.REFUSED not in verdict.traits]
         right = _values([verdict for verdict in judged.get(backend, []) if verdict.status == "pass"])
-        causes = [replace(cause, common=with_lacked(cause.common, wrong, right)) for cause in causes]
+        for number, cause in enumerate(causes):
+            lacking = preconditions_of(cause.failures, right, seed)
+            common = with_lacked(cause.common, wrong, right)
+            causes[number] = replace(cause, common=common, preconditions=lacking)
+        wrong_values = sum(len(cause.failures) for cause in causes if cause.verdict.difference)
+        causes.sort(key=lambda cause: importance(cause, wrong_values))
         by_rule, diagnosed = (diagnoses or {}).get(backend, {}), diagnosed_causes(causes)
         for cause in causes:
             diagnosis = by_rule.get(cause.rule) if cause in diagnosed else None

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from attnspec import OPERATIONS, SpecError
 from attnspec.backends.constraints import Constraints, fits
+from attnspec.backends.preconditions import PRECONDITIONS, breach_of
 from attnspec.conformance.outside import one_line
 from attnspec.conformance.traits import REFUSED, RELATED
 from attnspec.conformance.verdict import DECLINES, Verdict
@@ -13,9 +14,12 @@ from attnspec.operations.quantization import ENCODINGS
 
 if TYPE_CHECKING:
     from attnspec import Case
+    from attnspec.conformance.suite.group import Item
 
 #: The most calls with one message, and the most judged ones, that are looked at.
 _MOST_CALLS = 200
+#: All failing calls lack what many right calls lack, with this probability, by chance.
+_CHANCE = 0.1
 _MULTIPLES = (2, 4, 8, 16, 32, 64, 128)
 
 
@@ -36,16 +40,44 @@ def declined_lines(verdicts: Iterable[Verdict], seed: int | None = None) -> Iter
         yield one_line(f"declined by {reason}: {number} {calls}; {said}")
 
 
+def preconditions_of(
+    failures: Sequence[Verdict], right: Iterable[Verdict], seed: int | None = None
+) -> tuple[str, ...]:
+    """Name the preconditions of which every failing call lacks one, unless it may be by chance."""
+    # One call is drawn before all of them: it lacks none where most bugs show.
+    if not failures or REFUSED in failures[0].traits or not _lacking(failures[0], seed):
+        return ()
+    left = [_lacking(verdict, seed) for verdict in failures[:_MOST_CALLS]]
+    number, words = len(left), list[str]()
+    while left and all(left):
+        words.append(Counter(word for own in left for word in own).most_common(1)[0][0])
+        left = [own for own in left if words[-1] not in own]
+    operations = {verdict.operation for verdict in failures}
+    alike = [verdict for verdict in right if verdict.operation in operations]
+    alike = alike[:: 1 + len(alike) // _MOST_CALLS]
+    share = sum(bool({*_lacking(x, seed)} & {*words}) for x in alike) / max(len(alike), 1)
+    return tuple(words) if not left and share**number < _CHANCE else ()
+
+
+def _lacking(verdict: Verdict, seed: int | None) -> list[str]:
+    calls = [call.arguments for item in _items([verdict], seed) for call in item.calls]
+    return [word for word in PRECONDITIONS if any(breach_of([word], call) for call in calls)]
+
+
 def _calls(verdicts: Sequence[Verdict], seed: int | None) -> "list[Case]":
     """Find the calls of verdicts, but those that another run has."""
     from attnspec import Case  # it needs NumPy
+
+    return [item for item in _items(verdicts, seed) if isinstance(item, Case)]
+
+
+def _items(verdicts: Sequence[Verdict], seed: int | None) -> "list[Item]":
     from attnspec.conformance.suite import items
 
     try:
-        found = [*items(names=[verdict.case for verdict in verdicts], seed=seed)] if verdicts else []
+        return [*items(names=[verdict.case for verdict in verdicts], seed=seed)] if verdicts else []
     except SpecError:
         return []
-    return [item for item in found if isinstance(item, Case)]
 
 
 def _keys(declined: "Sequence[Case]", judged: "Sequence[Case]") -> list[str]:

@@ -116,6 +116,8 @@ class Finding:
     probed: str = ""  # what calls with other sizes show of the first cause
     #: If only gradients are wrong: traits of all failures, and how many calls with them are right.
     right: tuple[tuple[str, ...], int] = ((), 0)
+    #: What an implementation may require of its calls that all failing ones lack, and few right ones.
+    preconditions: tuple[str, ...] = ()
 
     @property
     def backend(self) -> str:

@@ -1,5 +1,6 @@
 """The text of a finding: what its failures have in common, and which other failures it stands for."""
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -8,6 +9,7 @@ from itertools import chain
 from math import isfinite
 
 from attnspec import OPERATIONS
+from attnspec.backends.preconditions import PRECONDITIONS
 from attnspec.conformance import traits
 from attnspec.conformance.attribution.common import traits_of
 from attnspec.conformance.attribution.exceptions import exception_key, never_returns
@@ -48,6 +50,7 @@ def finding_line(finding: Finding) -> str:
     verdict, number = finding.verdict, len(finding.failures)
     cases = f" ({number} cases)" if number > 1 else ""
     command = check_command(verdict, finding.seed) if verdict.case else ""
+    cases += f" (none with {_requires(finding)})" if finding.preconditions else ""
     named = f" ({', '.join(finding.diagnosis.names)})" if finding.diagnosis else ""
     return one_line(": ".join(filter(None, (f"{finding_title(finding)}{named}{cases}", command))))
 
@@ -214,6 +217,9 @@ def _names(names: Iterable[str]) -> str:
 
 def _limit_line(finding: Finding) -> Iterator[str]:
     """Name the key by which a function declines the calls of a finding, if these alone fail, all of them."""
+    if finding.preconditions:
+        words = " and ".join(PRECONDITIONS[name][0] for name in finding.preconditions)
+        yield f"if its documentation requires {words}: {_requires(finding)} under [backend] in attnspec.toml"
     common, off = finding.common, [verdict.difference for verdict in finding.failures]
     if all(x and x.kind == "dtype" and x.got == "float32" and "float64" in str(x.expected) for x in off):
         yield "if it promises no float64, leave that out: dtypes = [...] under [backend] in attnspec.toml"
@@ -222,6 +228,10 @@ def _limit_line(finding: Finding) -> Iterator[str]:
     alone = common.failing == common.judged and not common.others
     if finding.kind == "raised" and keys and alone and not empty:
         yield f"if it offers no such calls, write {' and '.join(keys)} under [backend] in attnspec.toml"
+
+
+def _requires(finding: Finding) -> str:
+    return f"requires = {json.dumps(finding.preconditions)}"  # a list of strings is the same in TOML
 
 
 def other_lines(finding: Finding, most: int | None = None) -> Iterator[str]:

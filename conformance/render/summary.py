@@ -26,9 +26,9 @@ from attnspec.conformance.render.counts import (
     unsupported_lines,
 )
 from attnspec.conformance.render.text import brief
-from attnspec.conformance.render.words import TRAITS
+from attnspec.conformance.render.words import TRAITS, trait_text
 from attnspec.conformance.results import Results, Subject
-from attnspec.conformance.traits import EMPTY, FAR, HUGE, NOTHING
+from attnspec.conformance.traits import EMPTY, FAR, HUGE, NOTHING, SPECIAL, negative
 from attnspec.conformance.verdict import Verdict, shown_declarations
 
 #: The largest number of rules that are named as missing for a level.
@@ -42,7 +42,7 @@ _MOST_OF_UNMET = 70
 #: One failing call may fail for another reason than its edge.
 _SEVERAL = 2
 #: The ends of ranges, which ordinary calls are far from.
-_ENDS = (HUGE, FAR)
+_ENDS = (HUGE, FAR, SPECIAL, negative("key_positions"))
 #: The edges at which a kernel that is right otherwise may fail, and both of them.
 _EDGES = ((NOTHING,), (EMPTY,), (EMPTY, NOTHING))
 
@@ -122,7 +122,7 @@ def _limits_of(failing: Sequence[Verdict], verdicts: Sequence[Verdict]) -> str:
         return ""
     others = [verdict for verdict in failing if verdict not in at_end]
     edge = _edge_of(others, verdicts) if others else ""
-    ends = [TRAITS[end] for end in _ENDS if any(end in verdict.traits for verdict in at_end)]
+    ends = [trait_text(end) for end in _ENDS if any(end in verdict.traits for verdict in at_end)]
     return " or ".join([*ends, *filter(None, [edge])]) if edge or not others else ""
 
 

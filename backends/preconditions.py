@@ -1,0 +1,91 @@
+"""What an implementation may require of the numbers in a call, by its documentation, besides shapes."""
+
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+Arguments = Mapping[str, Any]
+
+#: Arrays in which minus infinity is a word: it masks a key, or is the lse of no keys.
+_WORDS = ("bias", "sinks", "lses")
+#: Positions and offsets, which may be negative.
+_PLACES = ("positions", "query_positions", "key_positions", "axis_positions", "offset", "query_offset")
+
+
+def _has_special_number(arguments: Arguments) -> bool:
+    import numpy as np
+
+    from attnspec.dtypes import DTYPES, name_of
+
+    for name, x in arguments.items():
+        if isinstance(x, np.ndarray) and name_of(x.dtype) in DTYPES:
+            word = (x == -np.inf) & (name in _WORDS)
+            if not (np.isfinite(x) | word).all():
+                return True
+    return False
+
+
+def _has_negative_place(arguments: Arguments) -> bool:
+    import numpy as np
+
+    places = [np.asarray(arguments[name]) for name in _PLACES if arguments.get(name) is not None]
+    return any(array.dtype.kind in "iu" and bool((array < 0).any()) for array in places)
+
+
+def _has_rows_outside(arguments: Arguments) -> bool:
+    for of in ("query", "key"):
+        starts, rows = arguments.get(f"{of}_starts", ()), getattr(arguments.get(of), "shape", ())[-2:-1]
+        if len(starts) and rows and (starts[0] != 0 or starts[-1] != rows[0]):
+            return True
+    return False
+
+
+def _lists_twice(arguments: Arguments) -> bool:
+    import numpy as np
+
+    lists, counts = arguments.get("block_indices"), arguments.get("block_counts")
+    if "key_indices" in arguments:
+        keys = np.asarray(arguments["key_indices"])
+        used = keys >= 0
+    elif lists is not None and counts is not None and np.ndim(lists):
+        keys, used = np.broadcast_arrays(lists, np.arange(lists.shape[-1]) < np.asarray(counts)[..., None])
+    else:
+        return False
+    rows = zip(keys.reshape(-1, keys.shape[-1]), used.reshape(-1, keys.shape[-1]), strict=True)
+    return any(np.unique(row[own]).size < own.sum() for row, own in rows)
+
+
+def _has_empty_array(arguments: Arguments) -> bool:
+    return any(0 in getattr(x, "shape", ()) for x in arguments.values())
+
+
+#: By the word of a precondition: the calls that are taken, and whether a call is none of them.
+PRECONDITIONS: Mapping[str, tuple[str, Callable[[Arguments], bool]]] = MappingProxyType(
+    {
+        "finite": ("finite numbers", _has_special_number),
+        "nonnegative": ("positions and offsets from 0 on", _has_negative_place),
+        "rows": ("packed rows that all belong to a sequence", _has_rows_outside),
+        "distinct": ("lists without an entry twice", _lists_twice),
+        "nonempty": ("arrays with elements", _has_empty_array),
+    }
+)
+
+
+def breach_of(required: Iterable[str], arguments: Arguments) -> str:
+    """Return the reason that a call breaks a precondition; empty if it breaks none.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnspec.backends.preconditions import breach_of
+    >>> breach_of(["finite"], {"query": np.array([[np.nan]])})
+    'takes only finite numbers'
+    """
+    for name in required:
+        words, breaks = PRECONDITIONS[name]
+        try:
+            if breaks(arguments):
+                return f"takes only {words}"
+        except (TypeError, ValueError, IndexError):  # the call is malformed, which is for the function to say
+            continue
+    return ""

@@ -1,0 +1,145 @@
+"""What a kernel requires of the numbers in a call, by its documentation: declared, advised, claimed."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from test_claim_lines import LINE
+from tests_support import about
+
+from attnspec import Case, reference
+from attnspec.backends import describe
+from attnspec.backends.constraints import Constraints
+from attnspec.backends.errors import BackendError
+from attnspec.backends.preconditions import PRECONDITIONS, breach_of
+from attnspec.conformance import check
+from attnspec.conformance.attribution.declined import preconditions_of
+from attnspec.conformance.attribution.finding import Finding
+from attnspec.conformance.attribution.order import importance
+from attnspec.conformance.claim import read_claim
+from attnspec.conformance.verdict import Difference, Verdict
+
+ARRAY = np.ones((2, 4, 3), np.float32)
+STARTS = np.array([0, 1, 4])
+#: By word: calls that lack it, and calls beside them that do not.
+CALLS = {
+    "finite": (
+        [
+            {"query": ARRAY * np.nan},
+            {"value": ARRAY * np.inf},
+            {"bias": ARRAY * np.inf},
+            {"key": -ARRAY * np.inf},
+        ],
+        [{"query": ARRAY}, {"bias": ARRAY * -np.inf}, {"lses": ARRAY * -np.inf}, {"sinks": ARRAY * -np.inf}],
+    ),
+    "nonnegative": (
+        [{"key_positions": np.array([0, -1])}, {"query_offset": -1}, {"offset": np.array([-2])}],
+        [{"key_positions": np.array([0, 5])}, {"query_offset": 0}, {"query_offset": None}],
+    ),
+    "rows": (
+        [{"query": ARRAY, "query_starts": STARTS + 1}, {"key": ARRAY, "key_starts": STARTS[:-1]}],
+        [{"query": ARRAY, "key": ARRAY, "query_starts": STARTS, "key_starts": STARTS}],
+    ),
+    "distinct": (
+        [
+            {"key_indices": np.array([[1, 2, 1]])},
+            {"block_indices": np.array([[1, 1, 2]]), "block_counts": np.array([2])},
+        ],
+        [
+            {"key_indices": np.array([[1, -1, -1]])},
+            {"block_indices": np.array([[1, 2, 1]]), "block_counts": np.array([2])},
+        ],
+    ),
+    "nonempty": ([{"query": ARRAY[:0]}, {"key": ARRAY[:, :, :0]}], [{"query": ARRAY, "query_offset": 0}]),
+}
+
+
+@pytest.mark.parametrize("word", PRECONDITIONS)
+def test_a_call_without_a_precondition_does_not_fit(word):
+    lacking, having = CALLS[word]
+    for call in lacking:
+        assert breach_of([word], call) == f"takes only {PRECONDITIONS[word][0]}"
+        assert not breach_of([other for other in PRECONDITIONS if other != word], call)
+    assert not any(breach_of([word], call) for call in having)
+
+
+def test_a_malformed_call_is_for_the_function_to_reject():
+    malformed = [
+        {"key_indices": 3.5},
+        {"query": ARRAY, "query_starts": np.array(3)},
+        {"block_indices": STARTS},
+    ]
+    assert not any(breach_of(PRECONDITIONS, call) for call in malformed)
+
+
+def without_nan(query, key, value, *, scale=None, mask=None):
+    """A kernel whose maximum skips NaN: a row with a score of NaN gets the weights of the other keys."""
+    query, key = (np.where(np.isnan(array), 0, array) for array in (query, key))
+    return reference.attention(query, key, value, scale=scale, mask=mask, dtype=query.dtype)
+
+
+def test_a_report_names_the_precondition_and_a_run_with_it_is_good():
+    rules = ["NUM-11", "SCORE-2", "MASK-1"]
+    before, after = (
+        check(kernel, rules=rules, quick=True)
+        for kernel in (without_nan, describe(without_nan, requires=["finite"]))
+    )
+    text = " ".join(before.text.split())
+    assert not before.good
+    assert "conforms but for calls with NaN or infinity: 24 cases" in text
+    assert 'if its documentation requires finite numbers: requires = ["finite"] under [backend]' in text
+    assert after.good
+    left_out = [x for x in after.report.results.verdicts if "takes only finite numbers" in x.reason]
+    assert {verdict.status for verdict in left_out} == {"unsupported"}
+    failing = {x.case for x in before.report.results.verdicts if x.bad}
+    assert failing <= {verdict.case for verdict in left_out}
+
+
+def test_a_bug_of_other_calls_gets_no_such_advice():
+    def doubled(query, key, value, *, scale=None, mask=None):
+        return without_nan(query, key, value, scale=scale, mask=mask) * query.dtype.type(2)
+
+    assert "requires = " not in check(doubled, rules=["NUM-11", "NUM-12", "SCORE-2"], quick=True).text
+
+
+def test_what_many_right_calls_lack_is_no_precondition():
+    drawn = [
+        case for case in about("NUM-11", "SCORE-2") if isinstance(case, Case) and case.dtype == "float32"
+    ]
+    attention = [case for case in drawn if case.operation == "attention"]
+    lacking = [case for case in attention if breach_of(["finite"], case.arguments)]
+    others = [case for case in attention if case not in lacking]
+    verdicts = {
+        case.name: Verdict("k", case.name, case.group, case.rules, "pass", "float32", "attention")
+        for case in attention
+    }
+    failing, *right = (verdicts[case.name] for case in lacking)
+    ordinary = [verdicts[case.name] for case in others]
+    assert len(right) > 9 < len(ordinary)
+    assert preconditions_of([failing], ordinary) == ("finite",)
+    assert preconditions_of([failing], right) == ()
+    assert preconditions_of([failing, ordinary[0]], ordinary) == ()
+
+
+def test_calls_that_lack_a_precondition_come_after_others():
+    off = Difference("value", "output", (0,), 1.0, 2.0)
+    verdict = Verdict("k", "a-float32", "", ("MASK-3",), "fail", rule="MASK-3", difference=off)
+    few = Finding("MASK-3", (verdict,))
+    many = Finding("MASK-15", (replace(verdict, rule="MASK-15"),) * 9)
+    lacking = replace(many, preconditions=("nonnegative",))
+    assert importance(many, 10) < importance(few, 10) < importance(lacking, 10)
+
+
+def test_a_claim_lists_preconditions():
+    constraints = Constraints(requires=("finite", "rows"), slopes="end").others
+    assert constraints == "slopes.end-requires.finite.rows"
+    line = LINE.replace(
+        "constraints=none", f"constraints={constraints.replace('.', ':').replace('-', ',')},serial"
+    )
+    assert read_claim(line)["constraints"] == ["slopes:end", "requires:finite:rows", "serial"]
+    assert Constraints.of_suffix("requires.finite.rows").requires == ("finite", "rows")
+
+
+def test_another_word_is_an_error():
+    with pytest.raises(BackendError, match=r"requires: expected some of finite, .*, got \['finites'\]"):
+        check(describe(without_nan, requires=["finites"]), rules=["SCORE-2"], quick=True)
