@@ -5,6 +5,8 @@ REFUSED, RELATED = "refused", "related"
 #: Properties of calls of attention besides the options. Each is the condition of some bug.
 NO_SCALE, SHARED, EMPTY, SPECIAL = "no scale", "shared heads", "empty row", "special numbers"
 MORE_QUERIES, OTHER_DEPTH, VIEWED = "more queries", "other value depth", "layout"
+#: Of key and value, only one does not lie in rows, or both do not in two ways.
+OTHER_STRIDES = "strides of key and value"
 #: A call for gradients.
 GRADIENT = "gradient"
 NOTHING, ONE_QUERY = "empty axes", "one query"

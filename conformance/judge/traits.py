@@ -29,6 +29,7 @@ from attnspec.conformance.traits import (
     OPEN_LEFT,
     OPEN_RIGHT,
     OTHER_DEPTH,
+    OTHER_STRIDES,
     REFUSED,
     RELATED,
     RISING,
@@ -123,6 +124,7 @@ def traits_of_call(case: Case) -> set[str]:
     found |= _ends(case.arguments)
     if case.layout:
         found.add(VIEWED)
+        found |= {OTHER_STRIDES} if case.layout.get("key") != case.layout.get("value") else set()
     found |= {GRADIENT} if operation.differentiates else set()
     if primal(case.operation) == "attention":
         return found | _attention_traits(case.arguments)
@@ -218,7 +220,8 @@ def _number_traits(arguments: Mapping[str, Any]) -> dict[str, bool]:
     left, right = arguments.get("window", (0, 0))
     there = "window" in arguments
     found = {OPEN_LEFT: left is None, OPEN_RIGHT: right is None, CLOSED_LEFT: there and left == 0}
-    for name, x in arguments.items():
+    # A right bound of 0 is that of each window of keys that end at the query.
+    for name, x in ((name, x) for name, x in arguments.items() if name != "window"):
         numbers = np.asarray(x)
         if numbers.dtype.kind in "iu" or (numbers.dtype.kind == "f" and not numbers.ndim):
             found[negative(name)] = bool((numbers < 0).any())

@@ -35,6 +35,7 @@ TRAITS = {
     traits.HUGE: "with numbers near the largest of their dtype",
     traits.FAR: "with an integer from 2**31 - 1 on",
     traits.VIEWED: "with arrays that do not lie in rows",
+    traits.OTHER_STRIDES: "with a key and a value of different strides",
     traits.GRADIENT: "for gradients",
     **{dtype: f"in {dtype}" for dtype in DTYPES},
 }

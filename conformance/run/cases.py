@@ -8,7 +8,8 @@ from attnspec import Case, find_rule
 from attnspec.backends.constraints import ANY, FITTED, Constraints
 from attnspec.conformance.judge.dtypes import in_each
 from attnspec.conformance.judge.traits import numbers
-from attnspec.conformance.run.plan import Outline, Selection, index, matches, require, smallest
+from attnspec.conformance.run.plan import Outline, Selection, index, matches, require
+from attnspec.conformance.run.smallest import smallest
 from attnspec.conformance.sizes.sized import SizedCase
 from attnspec.conformance.suite import constraints_in, groups_of, items
 from attnspec.conformance.suite.group import Item

@@ -13,7 +13,8 @@ from attnspec.backends.constraints import ANY, FITTED, fields_about
 from attnspec.backends.errors import BackendError
 from attnspec.conformance.outside import cut
 from attnspec.conformance.results import Footer, Header, Shard, Subject
-from attnspec.conformance.run.plan import WIDE, Outline, Selection, is_indexed, share
+from attnspec.conformance.run.plan import Outline, Selection, is_indexed, share
+from attnspec.conformance.run.smallest import WIDE
 from attnspec.conformance.verdict import OUTPUT_OF, Verdict, not_judged_in, shown_declarations, to_json
 from attnspec.dtypes import SHORT
 from attnspec.operations.operation import primal

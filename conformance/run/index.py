@@ -11,7 +11,8 @@ from attnspec import OPERATIONS, Case
 from attnspec.conformance.judge.dtypes import LSES, is_real
 from attnspec.conformance.judge.traits import describe
 from attnspec.conformance.relations.relation import Relation
-from attnspec.conformance.run.plan import CallOutline, Outline, calls_of_arguments
+from attnspec.conformance.run.plan import CallOutline, Outline
+from attnspec.conformance.run.smallest import calls_of_arguments
 from attnspec.conformance.suite import items
 from attnspec.conformance.suite.group import Item
 from attnspec.dtypes import DTYPES, SHORT
