@@ -17,6 +17,7 @@ from attnspec.conformance.attribution.declined import preconditions_of
 from attnspec.conformance.attribution.finding import Finding
 from attnspec.conformance.attribution.order import importance
 from attnspec.conformance.claim import read_claim
+from attnspec.conformance.judge.traits import traits
 from attnspec.conformance.verdict import Difference, Verdict
 
 ARRAY = np.ones((2, 4, 3), np.float32)
@@ -110,7 +111,9 @@ def test_what_many_right_calls_lack_is_no_precondition():
     lacking = [case for case in attention if breach_of(["finite"], case.arguments)]
     others = [case for case in attention if case not in lacking]
     verdicts = {
-        case.name: Verdict("k", case.name, case.group, case.rules, "pass", "float32", "attention")
+        case.name: Verdict(
+            "k", case.name, "", case.rules, "pass", "float32", "attention", traits=traits(case)
+        )
         for case in attention
     }
     failing, *right = (verdicts[case.name] for case in lacking)
