@@ -117,6 +117,16 @@ def cross_attention(draw: Draw, depth: int) -> Iterator[Yielded]:
         yield arguments | masked
 
 
+@chapter.group("HEAD-7", operation="multi_head_attention", each=(8, 5))
+def cross_attention_of_one_width(draw: Draw, depth: int) -> Iterator[Yielded]:
+    """Tokens, heads and output have the same width, beside a memory of this depth or another."""
+    for random, dtype in draw.generators(2):
+        arguments = tokens_and_weights(random, dtype, 4, 4, memory=depth, width=8)
+        for name, inner in (("value", depth), ("output", 8)):
+            arguments[f"{name}_weight"] = grid(random, (inner, 8), 0.5).astype(dtype)
+        yield arguments
+
+
 @chapter.group("HEAD-7", "MASK-3", operation="multi_head_attention")
 def causal_cross_attention(draw: Draw) -> Iterator[Yielded]:
     """A causal call has a longer memory, or one of the shape of the tokens."""
