@@ -91,7 +91,7 @@ def _is_of_integers(name: str, x: Any, *, codes: bool) -> bool:
 
 def _narrow(name: str, x: Any, width: str) -> Any:
     if width in _DTYPES:  # or a signed one that holds the integers
-        x = np.maximum(x, 0) if name in _OF_NONE and width.startswith("u") else x
+        x = _without_none(name, x) if name in _OF_NONE and width.startswith("u") else x
         ends = x.min(initial=0), x.max(initial=0)
         limits = ((dtype, np.iinfo(dtype)) for dtype in (width, width.strip("u"), "int16", "int32", "int64"))
         return x.astype(next(dtype for dtype, own in limits if own.min <= ends[0] and ends[1] <= own.max))
@@ -100,6 +100,13 @@ def _narrow(name: str, x: Any, width: str) -> Any:
     if x.max(initial=0) > _BYTE:
         return x.astype(np.int16)
     return x.astype(np.int16 if x.min(initial=0) < 0 else np.uint8)
+
+
+def _without_none(name: str, x: Any) -> Any:
+    """Write 0 for -1, but the first keys for a list with -1, which then has no key twice."""
+    if name != "key_indices":
+        return np.maximum(x, 0)
+    return np.where((x < 0).any(axis=-1, keepdims=True), np.arange(x.shape[-1]), x)
 
 
 @chapter.group("MASK-11", "STACK-2", step=_STEP)
