@@ -7,6 +7,7 @@ import pytest
 
 from attnspec import OPERATIONS
 from attnspec.backends import Backend, load_library
+from attnspec.backends.preconditions import breach_of
 from attnspec.conformance.judge.expected import expected
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.suite import groups_of
@@ -40,6 +41,16 @@ def test_each_array_of_integers_has_32_bits_in_a_call():
         (operation, x.name) for operation, x in declared if x.kind == "integers" or x.numbers == "integer"
     }
     assert {pair for pair in wanted - met if not pair[1].endswith(("codes", "pages", "packed"))} == set()
+
+
+@pytest.mark.parametrize("width", ["uint16", "uint32", "uint64"])
+def test_no_list_of_unsigned_integers_holds_a_key_twice(width):
+    """SPARSE-8 is a SHOULD, so no other rule may rest on it; the lists of other calls have -1 for no key."""
+    lists = [
+        case for case in cases_of(f"integers of every operation: {width}") if "key_indices" in case.arguments
+    ]
+    assert any(case.arguments["key_indices"].dtype == np.dtype(width) for case in lists)
+    assert {breach_of(["distinct"], case.arguments) for case in lists} == {""}
 
 
 def test_each_number_and_flag_of_a_companion_is_of_no_kind_in_a_call():
