@@ -9,7 +9,9 @@ from attnspec import Case
 from attnspec.backends.user.function import describe
 from attnspec.conformance.judge import approximate, judge
 from attnspec.conformance.judge.budget import budgets_of
+from attnspec.conformance.judge.dtypes import in_dtype
 from attnspec.reference import attention, attention_vjp
+from attnspec.reference.functions import function
 
 _FUNCTIONS = {"attention": attention, "attention_vjp": attention_vjp}
 _NAMES = {"attention": ("output",), "attention_vjp": ("d_query", "d_key", "d_value")}
@@ -68,3 +70,65 @@ def test_exact_values_decide(case, name, exact_calls):
     outputs = {"output": output, "lse": lse}
     verdict = judge.judge_outputs(backend_of(name), replace(case, outputs=("output", "lse")), outputs)
     assert (verdict.status, len(exact_calls)) == ("pass", 1)
+
+
+RANDOM = np.random.default_rng(1)
+STARTS = {"query_starts": np.array([0, 30, 40]), "key_starts": np.array([0, 35, 60])}
+
+
+def aligned_call(operation, queries=40, keys=60, **options):
+    """A call and its results where the last query is at the last key."""
+    heads = () if operation.startswith("packed") else (1,)
+    shapes = {"query": queries, "key": keys, "value": keys}
+    shapes |= {"d_output": queries} if operation.endswith("_vjp") else {}
+    call = {name: RANDOM.standard_normal((*heads, 1, n, 4)).astype("float32") for name, n in shapes.items()}
+    offset = keys - queries
+    if operation.startswith("packed"):
+        call, offset = call | STARTS, np.diff(STARTS["key_starts"]) - np.diff(STARTS["query_starts"])
+    offset = options.get("query_offset") or offset
+    results = function(operation)(**in_dtype(call | options, "float64") | {"query_offset": offset})
+    names = _NAMES[operation.removeprefix("packed_")]
+    results = dict(zip(names, results if isinstance(results, tuple) else (results,), strict=True))
+    case = Case("own-1", "", "masking", operation, ("MASK-3",), call | options, group="own")
+    return case, {name: x.astype("float32") for name, x in results.items()}
+
+
+@pytest.mark.parametrize(
+    ("operation", "options", "status", "exact"),
+    [
+        ("attention", {"is_causal": True}, "deviation", 0),
+        ("attention", {"window": (5, 0)}, "deviation", 0),
+        ("attention", {}, "pass", 0),  # nothing depends on the alignment
+        ("attention", {"is_causal": True, "queries": 60}, "pass", 0),
+        ("attention", {"is_causal": True, "query_offset": 3}, "pass", 0),
+        ("attention_vjp", {"is_causal": True}, "deviation", 0),
+        ("packed_attention", {"is_causal": True}, "deviation", 0),
+        ("packed_attention", {}, "pass", 0),
+    ],
+)
+def test_an_alignment_with_the_last_key_is_judged_by_approximate_values(
+    operation, options, status, exact, exact_calls, monkeypatch
+):
+    case, outputs = aligned_call(operation, **options)
+    backend = replace(
+        describe(function(operation), operation=operation),
+        name="own",
+        dialect={"MASK-3": "bottom-right", "PACK-5": "bottom-right"},
+    )
+    verdict = judge.judge_outputs(backend, case, outputs)
+    assert (verdict.status, len(exact_calls)) == (status, exact)
+    monkeypatch.setattr(judge, "approximate_values", lambda *_: None)
+    exactly = judge.judge_outputs(backend, case, outputs)
+    assert (exactly.status, exactly.main_rule, exactly.variant) == (
+        verdict.status,
+        verdict.main_rule,
+        verdict.variant,
+    )
+
+
+@pytest.mark.parametrize("dialect", [{"MASK-6": "nan"}, {"MASK-3": "bottom-right", "MASK-6": "nan"}, {}])
+def test_another_variant_and_another_alignment_are_judged_by_exact_values(dialect, exact_calls):
+    case, outputs = aligned_call("attention", is_causal=True)
+    backend = replace(backend_of(), dialect=dialect)
+    verdict = judge.judge_outputs(backend, case, outputs)
+    assert (verdict.status, len(exact_calls)) == ("deviation" if len(dialect) == 2 else "fail", 1)

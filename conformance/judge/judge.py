@@ -270,7 +270,7 @@ def _judge_values(backend: Backend, case: Case, verdict: Verdict, observed: Outp
     budgets = budgets_of(backend, case)
     outputs = outputs_to_judge(observed, case)
     near = approximate_values(backend, case, budgets, outputs)
-    values, shown_rules = (near, ()) if near else _expected_values(backend, case, budgets, outputs)
+    values, shown_rules = near or _expected_values(backend, case, budgets, outputs)
     deviates = next(iter(shown_rules), "")
     if not outputs:
         lacks = [f"output {name}" for name in values]
