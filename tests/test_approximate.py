@@ -37,7 +37,7 @@ def exact_calls(monkeypatch):
 
 @pytest.mark.parametrize(
     ("share", "doubt", "status", "exact"),
-    [(0, 0, "pass", 0), (0.8, 0, "pass", 0), (0.8, 0.5, "pass", 1), (1.2, 0, "fail", 1)],
+    [(0, 0, "pass", 0), (0.8, 0, "pass", 0), (0.8, 0.5, "pass", 1), (0, 2, "pass", 1), (1.2, 0, "fail", 1)],
 )
 @pytest.mark.parametrize("operation", _FUNCTIONS)
 def test_exact_values_are_made_where_approximate_ones_are_in_doubt(

@@ -56,7 +56,9 @@ def approximate_values(
         return None
     (values, errors), (other, others) = near, plain
     both = {name: np.maximum(errors[name], others[name]) for name in outputs}
-    wide, narrow = ({name: budgets[name] + sign * both[name] for name in outputs} for sign in (1, -1))
+    # An error of the reference may be larger than a small budget, of which nothing is left then.
+    narrow = {name: np.maximum(budgets[name] - both[name], 0) for name in outputs}
+    wide = {name: budgets[name] + both[name] for name in outputs}
     compared = differences(outputs, values, narrow, case.dtype, own_dtypes(case))
     if any(isinstance(each, Difference) for each in compared):
         return None
