@@ -55,10 +55,10 @@ def _differentiate(
     for output in outputs[: len(cotangents)]:
         if not output.requires_grad:
             raise NotDifferentiable("its result does not depend on its inputs for autograd of PyTorch")
-    gradients: Sequence[Any] = torch.autograd.grad(
-        outputs[: len(cotangents)], given, cotangents, allow_unused=True
-    )
-    return gradients
+    gradients = torch.autograd.grad(outputs[: len(cotangents)], given, cotangents, allow_unused=True)
+    pairs = zip(gradients, given, strict=True)
+    # An array without elements has one gradient only, of which a function that skips it leaves none.
+    return [torch.zeros_like(x) if gradient is None and not x.numel() else gradient for gradient, x in pairs]
 
 
 def _capture(function: Callable[..., Any]) -> Callable[..., Any]:
