@@ -4,6 +4,8 @@
 REFUSED, RELATED = "refused", "related"
 #: Properties of calls of attention besides the options. Each is the condition of some bug.
 NO_SCALE, SHARED, EMPTY, SPECIAL = "no scale", "shared heads", "empty row", "special numbers"
+#: A row that may attend to some keys, and not to all.
+MASKED = "masked keys"
 MORE_QUERIES, OTHER_DEPTH, VIEWED = "more queries", "other value depth", "layout"
 #: Of key and value, only one does not lie in rows, or both do not in two ways.
 OTHER_STRIDES = "strides of key and value"
@@ -21,6 +23,8 @@ UNEQUAL, WHOLE_PAGES = "unequal sequences", "whole pages"
 OPEN_LEFT, OPEN_RIGHT, CLOSED_LEFT = "open on the left", "open on the right", "closed on the left"
 #: Blocks of queries of another size than those of keys.
 UNEQUAL_BLOCKS = "blocks of two sizes"
+#: Keys that do not fill the last block, and a list that has a block after a later one.
+LAST_BLOCK, ANY_ORDER = "a shorter last block", "blocks in any order"
 #: A finite number near the largest of its dtype, and an integer that 32 bits hardly hold.
 HUGE, FAR = "huge numbers", "integers of 31 bits"
 #: A bias that falls with the distance by a slope of each head, as a function that takes slopes has it.
@@ -33,11 +37,13 @@ ARBITRARY = "arbitrary numbers"
 SIZED_GROUPS = "sizes: "
 #: Relations between sizes, besides `MORE_QUERIES`.
 FEWER_QUERIES, OTHER_QUERIES = "fewer queries", "another number of queries"
-BATCHED, HEADS = "several batch entries", "several heads"
+BATCHED, HEADS, ODD_HEADS = "several batch entries", "several heads", "heads no power of two"
 #: How traits of sizes begin, and what is in them.
 MORE_THAN, NOT_A_MULTIPLE = "more than ", " not a multiple of "
 #: A depth that vectors of eight numbers do not fill.
 ODD_DEPTH = f"features{NOT_A_MULTIPLE}8"
+#: An odd number of features.
+UNPAIRED = f"features{NOT_A_MULTIPLE}2"
 #: Traits that most calls have.
 USUAL = (NO_SCALE, ODD_DEPTH)
 #: The axes of an array with an entry for each pair of a query and a key, the last one first.

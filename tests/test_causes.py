@@ -10,9 +10,9 @@ from reported import ERROR, FAIL, PASS
 
 from attnspec import Case, find_case
 from attnspec.conformance.attribution.causes import findings
-from attnspec.conformance.attribution.common import common_of_sizes, traits_of
+from attnspec.conformance.attribution.common import common_of_sizes, plainer, traits_of
 from attnspec.conformance.attribution.exceptions import message_words
-from attnspec.conformance.attribution.finding import Diagnosis, Twin
+from attnspec.conformance.attribution.finding import Common, Diagnosis, Twin
 from attnspec.conformance.judge.budget import budgets_of
 from attnspec.conformance.judge.dtypes import is_real
 from attnspec.conformance.judge.judge import judge
@@ -21,10 +21,13 @@ from attnspec.conformance.render.finding import finding_text
 from attnspec.conformance.run.plan import index
 from attnspec.conformance.suite import find
 from attnspec.conformance.traits import (
+    ANY_ORDER,
     CLOSED_LEFT,
     FAR,
     FEWER_QUERIES,
     HUGE,
+    LAST_BLOCK,
+    OTHER_STRIDES,
     TILED,
     UNEQUAL_BLOCKS,
     repeated_inside,
@@ -60,6 +63,29 @@ def test_the_ends_of_ranges_and_unequal_blocks_are_traits(name, trait):
     ordinary = {"window": (3, 0), "query_block": 4, "key_block": 4}
     given = {x: ordinary.get(x, np.clip(y, -9, 9) if is_real(y) else y) for x, y in case.arguments.items()}
     assert trait not in traits(replace(case, arguments=given))
+
+
+def test_strides_of_key_and_value_and_lists_of_blocks_are_traits():
+    (case,) = find("numerics-strides-column-major-and-key-1-float32").calls
+    layouts = ({"key": "sliced"}, {"query": "sliced"}, {"key": "sliced", "value": "sliced"}, {})
+    assert [OTHER_STRIDES in traits(replace(case, layout=layout)) for layout in layouts] == [
+        True,
+        *[False] * 3,
+    ]
+    (case,) = find("sparsity-lists-of-blocks-alone-3-float32").calls
+    assert {LAST_BLOCK, ANY_ORDER} <= {*traits(case)}
+    indices = np.sort(case.arguments["block_indices"], axis=-1)
+    assert ANY_ORDER not in traits(replace(case, arguments=case.arguments | {"block_indices": indices}))
+    whole = {name: case.arguments[name][..., :-1, :] for name in ("key", "value")}
+    assert LAST_BLOCK not in traits(replace(case, arguments=case.arguments | whole))
+
+
+def test_a_trait_that_divides_the_calls_with_another_by_chance_is_left_out():
+    pair, bad, good = Common(("bias", "window")), fail(3, "MASK-8", *("window", "bias")), ok(63)
+    good += ok(2, "window", "bias")
+    assert plainer(pair, bad, good + ok(2, "window")) == Common(("window",), 3, 7, 0, 63)
+    others = ok(40, "window") + ok(40, "bias")
+    assert plainer(pair, bad, good + others).traits == ("bias", "window")
 
 
 def test_the_case_that_is_shown_has_the_traits_that_are_said():
@@ -210,7 +236,8 @@ def test_traits_of_numbers_and_sizes():
         return {*traits(Case("c", "", "errors", "attention", ("ERR-3",), arguments))} - {*options}
 
     plain = {"no scale", "one query", "features not a multiple of 8", "tiles", "tiles of 32", "tiles of 64"}
-    assert of() == of(key_lengths=np.array([3, 3])) == plain
+    assert of() == plain
+    assert of(key_lengths=np.array([3, 3])) == plain | {"masked keys"}
     assert of(scale=-1.0) == plain - {"no scale"} | {"negative scale"}
     assert of(key_lengths=np.array([0, 3])) >= {"key_lengths of 0", "key_lengths by entry", "empty row"}
     for shape, broadcast in (
@@ -219,13 +246,14 @@ def test_traits_of_numbers_and_sizes():
         ((1, 65), set()),
     ):
         assert of(mask=np.ones(shape, bool)) == plain | broadcast
-    assert of(window=(None, 2)) == plain | {"open on the left"}
+    assert of(window=(None, 2)) == plain | {"open on the left", "masked keys"}
+    assert of(window=(2, 0)) == plain | {"masked keys"}, "a window of keys has no other right bound"
     assert of(window=(2, None)) == plain | {"open on the right"}
     assert "negative query_offset" in of(query_offset=-1, is_causal=True)
     large = {name: np.full(a.shape, 1e200) for name, a in (("query", x), ("key", keys), ("value", keys))}
     assert "large scores" in of(**large), "they overflow"
     case = find_case("masking-empty-last")
-    assert traits(case) == ("empty row", "features not a multiple of 8", "mask", "no scale")
+    assert traits(case) == ("empty row", "features not a multiple of 8", "mask", "masked keys", "no scale")
     assert numbers(case.calls) == sum(array.size for array in case.arguments.values())
     for name, trait in (
         ("errors-depth-float32", "refused"),

@@ -327,6 +327,16 @@ def test_entries_of_a_failing_rule_are_compared_without_a_limit_of_time(monkeypa
     assert names(found) == ["sink_scaled"], "few entries are left after the first call"
 
 
+def test_an_entry_of_another_rule_that_agrees_is_named_too():
+    asked = [*(case for case in PROBES if "sinks" in case.arguments), *golden_vectors()][:60]
+    own = entry("sink_scaled")
+    entries = [own, *(replace(own, name=name, rule="NUM-14") for name in ("of_another_rule", "and_another"))]
+    found = diagnose_run(own.backend(), asked, 9.0, Gallery((*entries, entry("no_default_scale"))))
+    assert {*names(found)} == {own.name for own in entries}
+    many = [replace(own, name=f"name_{letter}", rule="NUM-14") for letter in "abc"]
+    assert diagnose_run(own.backend(), asked, 9.0, Gallery((own, *many))) is None, "more than are named"
+
+
 @pytest.mark.parametrize(("number", "said"), [(1, False), (3, True)])
 def test_a_qualifier_needs_several_calls(number, said):
     outside = [frozenset({"mask", "other value depth"})] * number

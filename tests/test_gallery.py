@@ -308,6 +308,30 @@ def _scale_of_some(size, _call):
 ENTRIES = entries_of(memory)
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "causal_tiles_of_64_queries_as_if_of_32",
+        "causal_tiles_of_32_by_their_first_query",
+        "causal_tiles_of_32_queries_by_32_keys_without_the_offset",
+        "window_in_tiles_of_64_queries_by_32_keys_as_if_square",
+    ],
+)
+def test_the_tiles_of_packed_sequences_are_those_of_each_sequence_whatever_its_offset(name):
+    rng = np.random.default_rng(0)
+    query, key, value = rng.normal(size=(3, 2, 300, 4))
+    starts, offset, backend = (0, 10, 110), 77, entry(name).backend()
+    options = {"window": (60, None)} if "window" in name else {"is_causal": True}
+    packed = backend.companions["packed_attention"](
+        query[:, :110], key, value, query_starts=np.array(starts), key_starts=np.array([0, 100, 300]),
+        query_offset=np.array([offset, offset]), **options,
+    )  # fmt: skip
+    for rows, keys in ((slice(0, 10), slice(0, 100)), (slice(10, 110), slice(100, 300))):
+        parts = (query[:, rows], key[:, keys], value[:, keys])
+        alone = backend.attention(*parts, query_offset=offset, **options)
+        assert np.allclose(packed[:, rows], alone, rtol=0, atol=1e-13)
+
+
 def test_each_of_them_is_right_when_called_once():
     sized = Sized(Shape((2, 2), 40, 150, 4, 16), "causal")
     wanted = entry("plain").backend().attention(**sized.arguments)

@@ -105,6 +105,14 @@ def test_a_condition_is_said_of_probes_on_both_its_sides():
     )
 
 
+def test_bounds_of_both_sizes_are_named_and_before_a_property_of_rows():
+    sizes = [(133, n) for n in (64, 73, 74, 139)] + [(n, 139) for n in (16, 32, 33, 64)]
+    found = [Probe({"queries": n, "keys": m, "hidden": 0}, n > 32 and m > 73) for n, m in sizes]
+    assert "exactly the 4 with more than 32 queries and more than 73 keys fail" in probes.describe(found, [])
+    equal = [Probe({"queries": n, "keys": n, "hidden": max(n - 3, 0)}, n > 6) for n in range(1, 20)]
+    assert "with more than 6 queries and keys fail" in probes.describe(equal, [])
+
+
 def test_the_report_says_what_probes_show(monkeypatch):
     monkeypatch.setattr(run, "PROBE_SECONDS", (600.0, 600.0))  # whatever else the machine does
     text = command("check", f"{__file__}:with_a_clamped_tile", "--smoke", "-k", "SOFT", status=1).output

@@ -25,11 +25,11 @@ from attnspec.conformance.attribution.common import (
     clarity,
     common_of_sizes,
     common_traits,
-    count_of,
     if_evident,
     if_significant,
     is_clear,
     is_pure,
+    plainer,
     pure_traits,
     traits_of,
     with_lacked,
@@ -272,9 +272,8 @@ def _of_group(key: Key, failures: Sequence[Verdict], passing: Sequence[Verdict])
         yield Finding(rule, under_rule_first(failures, rule), common, shown)
     else:
         values = _values(passing)
-        if kind == "":
-            divided: Iterable[Finding] = _divided(failures, values)
-        else:
+        divided: Iterable[Finding] = _divided(failures, values)
+        if kind:
             common = common_traits(failures, values, owners())
             divided = [_cause(failures, common, values, cast(Kind, kind))]
         # Errors the size of a rounding give the least information.
@@ -378,18 +377,17 @@ def _cause(
         return Finding(rule, under_rule_first(failures, rule), common, kind, "float16")
     # A single call has too many traits that others lack.
     clear = len(failures) > 1 and (_separates(common) or common == _of_usual_trait(failures, passing))
-    # NaN shows any bug, so that the rules about NaN come last.
-    # Gradients come last too: those of a wrong output are wrong.
+    # NaN shows any bug, and the gradients of a wrong output are wrong: rules about them come last.
     shown_by = failures
     for trait in (traits.SPECIAL, traits.GRADIENT):
         plain = [verdict for verdict in shown_by if trait not in verdict.traits]
         shown_by = plain if plain and trait not in common.traits else shown_by
     shown_by = [verdict for verdict in shown_by if not is_slight(verdict)] or shown_by
     rule = broken_rule(shown_by, common if clear else Common(), passing)
-    several = len({verdict.main_rule for verdict in failures}) > 1
-    mixed = not kind and not clear and several and not is_uniform(failures)
+    mixed = not kind and not clear and len({x.main_rule for x in failures}) > 1 and not is_uniform(failures)
     shown = if_evident(common)
-    shown = shown if shown.traits or kind else count_of((), calls_of(failures), passing)
+    if shown.traits or not kind:  # failures of other causes do not count
+        shown = plainer(shown, calls_of(failures), passing)
     return Finding(rule, under_rule_first(failures, rule), shown, kind, mixed=mixed)
 
 

@@ -24,12 +24,21 @@ _FEW, _PURE, _RARE = 5, 0.9, 0.05
 _PREDICTS = 0.5
 #: Of the calls with a usual trait at least this share fails, even if no other call does.
 _SOME = 0.15
+#: So many pairs of traits are tried, of which one is pure by chance.
+_OF_PAIRS = 1000
 _USUALS = tuple((trait,) for trait in traits.USUAL)
 #: That all failing calls have a usual trait is no chance if it has a smaller probability than this.
 _CHANCE = Fraction(1, 20)  # which compares with integers that no float holds
 #: Properties that the sizes and the numbers of calls happen to have, and how many are taken to be tried.
 _ACCIDENTAL = {traits.WHOLE_PAGES, traits.RISING, traits.RISING_32, traits.RISING_64, *traits.TILES}
 _TRIED = 10
+#: Properties that predict a failure only if nearly all calls with them fail.
+_BESIDE = {
+    *(traits.RISING, traits.RISING_32, traits.RISING_64),
+    *(traits.ODD_DEPTH, traits.UNPAIRED, traits.ODD_HEADS),
+}
+#: One of two traits is named alone if the other divides the calls with it as well with this probability.
+_AS_WELL = Fraction(3, 20)
 #: The chance that failing calls have traits in common, above which these are not named.
 _LIKELY = 0.3
 #: Calls with the traits must fail at least this many times as often as other calls.
@@ -64,8 +73,10 @@ def common_traits(
         own = sum(failing_rules.get(owners.get(trait, ""), 0) for trait in common.traits)
         return clarity(common), own if common.of_others else 0
 
-    best = max((_count((), bad, good), *(_count((trait,), bad, good) for trait in single)), key=key)
-    pairs = [_count(pair, bad, good) for pair in combinations(single, 2)]
+    counts = [_count(wanted, bad, good) for n in (1, 2) for wanted in combinations(single, n)]
+    counts = [common for common in counts if not _is_accidental(common)]
+    best = max((_count((), bad, good), *(common for common in counts if len(common.traits) == 1)), key=key)
+    pairs = [common for common in counts if len(common.traits) > 1]
     clearest = max(pairs, key=key, default=best)
     best = clearest if clarity(clearest) > clarity(best) + _CLEARER else best
     sized = common_of_sizes(failing, passing)
@@ -82,6 +93,7 @@ def common_of_sizes(failing: Sequence[Verdict], passing: Sequence[Verdict]) -> C
     shown = [verdict for verdict in passing if traits.NOTHING not in verdict.traits]
     bad, good = _by_traits(failing, traits_of), _by_traits(shown, traits_of)
     counts = [_count(wanted, bad, good) for wanted in conditions(bad, _candidates(bad))] if bad else []
+    counts = [common for common in counts if not _is_accidental(common)]
     # Half of the chance is for conditions alone: there are few of them.
     alone, beside = ([c for c in counts if (len(c.traits) == 1) == single] for single in (True, False))
     found = [best for group in (alone, beside) if (best := max(group, key=clarity, default=Common())).judged]
@@ -152,10 +164,20 @@ def calls_of_usual_trait(
     return Common()
 
 
+def _is_accidental(common: Common) -> bool:
+    """Whether traits are of numbers that many calls have, and do not predict which calls fail."""
+    pure = common.failing >= _FEW and common.failing >= _PURE * common.judged
+    return not _BESIDE.isdisjoint(common.traits) and common.traits not in _USUALS and not pure
+
+
 def is_pure(common: Common) -> bool:
     """Whether nearly all calls with the traits fail, and a few others."""
     enough = common.failing >= _FEW and common.failing >= _PURE * common.judged
-    return enough and bool(common.others) and common.others <= _RARE * common.of_others
+    ways = comb(common.judged, common.failing) * comb(common.of_others, common.others)
+    every = comb(common.judged + common.of_others, common.failing + common.others)
+    # Where many others fail for causes of their own, it is still no chance that nearly all of these do.
+    rare = common.others <= _RARE * common.of_others or _OF_PAIRS * ways < _CHANCE * every
+    return enough and bool(common.others) and rare
 
 
 def is_clear(common: Common) -> bool:
@@ -188,6 +210,17 @@ def if_evident(common: Common) -> Common:
     # Of many properties of sizes and of numbers, one fits by chance.
     number = 1 if _ACCIDENTAL.isdisjoint(common.traits) else _TRIED
     return if_significant(common) if number * ways < _CHANCE * every else Common()
+
+
+def plainer(common: Common, failing: Sequence[Verdict], passing: Sequence[Verdict]) -> Common:
+    """Count calls again, without a trait that divides those with the others no better than chance."""
+    common = count_of(common.traits, failing, passing)
+    for trait in common.traits if len(common.traits) > 1 else ():
+        rest = count_of(tuple(other for other in common.traits if other != trait), failing, passing)
+        ways, every = comb(common.judged, common.failing), comb(rest.judged, rest.failing)
+        if rest.failing == common.failing and ways >= _AS_WELL * every and if_evident(rest).traits:
+            return plainer(rest, failing, passing)
+    return common
 
 
 def clarity(common: Common) -> float:

@@ -144,6 +144,14 @@ def diagnose_run(
         for near in ({next(iter(cases.values())).rules[0]}, rules):
             likely = gallery.of(entry for entry in gallery.entries if entry.rule in near)
             if found := nearest(*tally_entries(backend, calls, likely)):
+                # Entries of other rules that replace the same steps may agree too: all or none are named.
+                steps = {
+                    step for entry in likely.entries if entry.name in found.names for step in entry.steps
+                }
+                alike = (x for x in gallery.entries if x in likely.entries or steps & x.steps.keys())
+                with suppress(TimeoutError):
+                    tallied = tally_entries(backend, calls, gallery.of(alike), process_time() + seconds)
+                    found = nearest(*tallied, most=_MOST)
                 return found
     # Entries about the chapters of the failing rules come before all others.
     families = {rule.partition("-")[0] for _, case, _ in calls[0] for rule in case.rules}
@@ -202,15 +210,19 @@ def _translate(backend: Backend, case: Case) -> Case:
     return replace(case, arguments=align(case.operation, case.arguments, backend.dialect))
 
 
-def nearest(tallies: Sequence[Tally], counts: CallCounts) -> Diagnosis | None:
-    """Choose the entries equal on every call, otherwise those equal on every call of one path."""
+def nearest(tallies: Sequence[Tally], counts: CallCounts, most: int = 0) -> Diagnosis | None:
+    """Choose the entries equal on every call, otherwise those equal on every call of one path.
+
+    Of one failing call, more than one entry is a matter of chance, unless some number may be named.
+    """
+    most = most or (_MOST if counts.failing >= _FEWEST else 1)
     possible = [tally for tally in tallies if tally.may_be(counts)]
     near = [tally for tally in possible if not tally.outside] or possible
     if len(_twins(near)) > _MOST:
         fewest = min(len(tally.outside) for tally in near)
         near = [tally for tally in near if len(tally.outside) == fewest]
     twins = _twins(near)
-    if not near or len(twins) > (_MOST if counts.failing >= _FEWEST else 1):
+    if not near or len(twins) > most:
         return None
     first = near[0]
     share = max(tally.share for tally in near)

@@ -9,6 +9,7 @@ from attnspec.conformance.attribution.common import (
     common_of_sizes,
     common_traits,
     if_evident,
+    plainer,
     traits_of,
 )
 from attnspec.conformance.attribution.finding import Common, Finding
@@ -50,7 +51,9 @@ def _merged_by_rule(causes: Iterable[Finding], passing: Sequence[Verdict]) -> li
             if first.common.failing < 2:
                 common = common_of_sizes(calls_of(failures), passing)
                 common = common if common.traits else common_traits(calls_of(failures), passing, {})
-                both = replace(both, common=if_evident(common), further=())
+                common = if_evident(common)
+                common = plainer(common, calls_of(failures), passing) if common.traits else common
+                both = replace(both, common=common, further=())
             kept[kept.index(first)] = both
     return kept
 

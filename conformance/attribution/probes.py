@@ -202,7 +202,7 @@ def _conditions(probes: Sequence[Probe]) -> Iterator[tuple[str, Callable[[Mappin
     yield "with L < S", lambda x: x["queries"] < x["keys"]
     yield "with L > S", lambda x: x["queries"] > x["keys"]
     words = _words(probes)
-    for name in (name for name in ("hidden", "before", *words) if name in probes[0].sizes):
+    for name in (name for name in (*words, "hidden", "before") if name in probes[0].sizes):
         first = _first_wrong(probes, name)
         keys = "its first key" if first == 1 else f"any of its first {first} keys"
         text = {
@@ -210,6 +210,10 @@ def _conditions(probes: Sequence[Probe]) -> Iterator[tuple[str, Callable[[Mappin
             "before": f"with at least {first} of its queries before the last page, of {PAGE} keys,",
         }.get(name, f"with more than {first - 1} {words.get(name)}")
         yield text, partial(_is_past, name, first, 0)
+    if len(words) > 1:
+        least = {name: _first_wrong(probes, name) for name in reversed(words)}
+        text = " and ".join(f"more than {first - 1} {name}" for name, first in least.items())
+        yield f"with {text}", lambda x: all(x[name] >= first for name, first in least.items())
     for name, tile in product(words, sorted(_TILES)):
         text, first = f"a number of {words[name]} that is no multiple of {tile}", _first_wrong(probes, name)
         yield f"with {text}", partial(_is_past, name, 0, tile)

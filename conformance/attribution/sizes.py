@@ -10,7 +10,9 @@ from attnspec.conformance.traits import (
     HEADS,
     MORE_THAN,
     NOT_A_MULTIPLE,
+    ODD_HEADS,
     OTHER_QUERIES,
+    UNPAIRED,
     USUAL,
 )
 
@@ -33,13 +35,15 @@ def every_trait() -> tuple[str, ...]:
 
 
 def _conditions(
-    batch: int = 0, heads: int = 0, _: int = 0, queries: int = 0, keys: int = 0, *__: int
+    batch: int = 0, heads: int = 0, _: int = 0, queries: int = 0, keys: int = 0, depth: int = 0, *__: int
 ) -> dict[str, bool]:
     holds = {
         FEWER_QUERIES: queries < keys,
         OTHER_QUERIES: queries != keys,
         BATCHED: batch > 1,
         HEADS: heads > 1,
+        ODD_HEADS: heads & (heads - 1) > 0,
+        UNPAIRED: depth % 2 > 0,
     }
     for tile, (name, size) in product(_TILES, {"keys": keys, "queries": queries}.items()):
         holds[f"{MORE_THAN}{tile} {name}"] = size > tile

@@ -5,7 +5,9 @@ from typing import Any
 import numpy as np
 
 from attnspec.conformance.gallery.entry import Array, base, first, rows, wrong
-from attnspec.reference.sparsity import Sparse
+from attnspec.conformance.gallery.tiles import pad
+from attnspec.reference.notation import Attention, enter, finish
+from attnspec.reference.sparsity import Sparse, plain_fields
 
 #: A tile of a list.
 _TILE = 16
@@ -246,6 +248,19 @@ def lists_of_key_heads_tiled(call: Sparse) -> Any:
     if group == 1 or result.ndim < 3 or result.shape[-3] == 1:
         return result
     return np.concatenate([result[..., ::group, :, :]] * group, axis=-3)
+
+
+@wrong("attend_sparse", "SPARSE-3", "G")
+def padding_of_a_block_that_is_not_last_in_its_list(given: Sparse) -> Any:
+    """Mask the padding of the last block of keys only where the block is the last of a list."""
+    more = -given.keys % given.key_block
+    if given.block_indices is None or not more or given.return_max:
+        return base.attend_sparse(given)
+    place, counts = np.arange(given.block_indices.shape[-1]), given.block_counts[..., None]
+    inside = ((given.block_indices == given.blocks[-1] - 1) & (place < counts - 1)).any(axis=-1)
+    inside = np.repeat(inside, given.query_block, axis=-1)[..., : given.queries, None]  # (..., L, 1)
+    call = enter(Attention(**plain_fields(given)))
+    return finish(call, *pad(call, given.key_block, inside))
 
 
 @wrong("sparse_gradients", "SPARSE-12", "W", "NVIDIA/cudnn-frontend#298")

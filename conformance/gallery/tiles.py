@@ -7,12 +7,20 @@ import numpy as np
 from attnspec.conformance.gallery.entry import Array, alter, base, family
 from attnspec.reference.call import Mask, Step
 from attnspec.reference.notation import Attention
+from attnspec.reference.packing import Packed
 
 #: Tiles of queries, and of keys.
 _PAIRS = ((32, 16), (64, 16), (64, 32), (128, 32), (128, 64))
 
 Named = tuple[str, str, Step]
 _SIZES = (16, 32, 64, 128)
+
+
+def _index(call: Attention) -> Any:
+    """Return the number of each query, in its sequence, which an offset does not change: tiles follow it."""
+    if isinstance(call, Packed):
+        return base.place_in_sequence(call, call.query_starts, call.queries)[:, None]
+    return call.i
 
 
 def _remainder_of_keys(size: int) -> Named:
@@ -60,7 +68,7 @@ def _remainder_of_queries(size: int) -> Named:
 
 def _padding(size: int) -> Named:
     def attend(call: Attention) -> Any:
-        return _pad(call, size) if call.keys > size else base.attend(call)
+        return pad(call, size) if call.keys > size else base.attend(call)
 
     text = f"Let the padding of the last tile of {size} keys into the sum, where there are several."
     return f"padding_of_tiles_of_{size}_in_the_sum", text, attend
@@ -69,17 +77,20 @@ def _padding(size: int) -> Named:
 def _padding_always(size: int) -> Named:
     name = f"padding_to_tiles_of_{size}_in_the_sum"
     sentence = f"Let the padding of the last tile of {size} keys into the sum."
-    return name, sentence, lambda call: _pad(call, size)
+    return name, sentence, lambda call: pad(call, size)
 
 
 def _padding_beside_causality(size: int) -> Named:
     name = f"padding_of_causal_tiles_of_{size}_in_the_sum"
     sentence = f"Let causality take the place of the mask of padding in tiles of {size} keys."
-    return name, sentence, lambda call: _pad(call, size) if call.is_causal else base.attend(call)
+    return name, sentence, lambda call: pad(call, size) if call.is_causal else base.attend(call)
 
 
-def _pad(call: Attention, size: int) -> Any:
-    """Attend also to padding of 0 after the keys, unless a causal mask or a window disallows it."""
+def pad(call: Attention, size: int, shown: Any = None) -> Any:
+    """Attend also to padding of 0 after the keys, unless a causal mask or a window disallows it.
+
+    `shown` says which rows do, as a column; None stands for all.
+    """
     more = -call.keys % size
     if not more:
         return base.attend(call)
@@ -87,7 +98,11 @@ def _pad(call: Attention, size: int) -> Any:
     def fill(array: Array, number: Any) -> Array:
         if array.shape[-1] == 1:
             return array
-        return np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, more)], constant_values=number)
+        shape = np.broadcast_shapes(array.shape[:-1], np.shape(number)[:-1])
+        parts = (array, np.asarray(number, array.dtype))
+        return np.concatenate(
+            [np.broadcast_to(x, (*shape, n)) for x, n in zip(parts, (array.shape[-1], more), strict=True)], -1
+        )
 
     rows = {
         name: np.pad(getattr(call, name), [(0, 0)] * (call.key.ndim - 2) + [(0, more), (0, 0)])
@@ -95,7 +110,7 @@ def _pad(call: Attention, size: int) -> Any:
     }
     longer = alter(
         call.but(**rows),
-        mask=lambda mask: fill(mask, True),
+        mask=lambda mask: fill(mask, True if shown is None else shown),
         bias=lambda bias: fill(bias, 0),
         dropout_mask=lambda mask: fill(mask, True),
         key_segment_ids=lambda ids: fill(ids, 0),
@@ -140,7 +155,7 @@ def _causal_from_the_first_row(sizes: tuple[int, int]) -> Named:
     rows, keys = sizes
 
     def by_causality(call: Attention) -> Any:
-        start = call.i // rows * rows - call.i  # from each query to the first of its tile
+        start = _index(call) // rows * rows - _index(call)  # from each query to the first of its tile
         reached = call.j // keys * keys <= base.position(call) + start + keys - 1
         return base.by_causality(call) & (reached if call.is_causal else True)
 
@@ -152,7 +167,7 @@ def _causal_without_the_offset(sizes: tuple[int, int]) -> Named:
     rows, keys = sizes
 
     def by_causality(call: Attention) -> Any:
-        last = call.i // rows * rows + rows - 1
+        last = _index(call) // rows * rows + rows - 1
         return base.by_causality(call) & ((call.j // keys * keys <= last) | (not call.is_causal))
 
     name = f"causal_tiles_of_{rows}_queries_by_{keys}_keys_without_the_offset"
@@ -162,9 +177,9 @@ def _causal_without_the_offset(sizes: tuple[int, int]) -> Named:
 
 def _causal_from_the_first_query(size: int) -> Named:
     def by_causality(call: Attention) -> Any:
-        start = call.i // size * size - call.i
+        start = _index(call) // size * size - _index(call)
         reached = call.j // size * size <= base.position(call) + start
-        own = call.j // size == call.i // size
+        own = call.j // size == _index(call) // size
         return base.by_causality(call) & (reached | own if call.is_causal else True)
 
     text = f"End the causal loop over tiles of {size} keys at the position of the first query."
@@ -216,6 +231,25 @@ def _window_from_the_last_row(sizes: tuple[int, int]) -> Named:
     return f"window_of_the_last_of_{rows}_queries_by_{keys}_keys", text, by_window
 
 
+def _window_of_square_tiles(sizes: tuple[int, int]) -> Named:
+    rows, keys = sizes
+
+    def by_window(call: Attention) -> Any:
+        left, right = call.window or (None, None)
+        if left is None:
+            return base.by_window(call)
+        first = base.position(call) + _index(call) // rows * rows - _index(call)
+        begin = call.j // keys * keys
+        inside = begin >= first + keys - 1 - left
+        if right is not None or call.is_causal:
+            right = min(x for x in (right, 0 if call.is_causal else None) if x is not None)
+            inside &= np.minimum(begin + keys, call.keys) - 1 <= first + right
+        return base.by_window(call) | inside
+
+    text = f"Mask no tile of {keys} keys in the window of the first and of the {keys}th of {rows} queries."
+    return f"window_in_tiles_of_{rows}_queries_by_{keys}_keys_as_if_square", text, by_window
+
+
 def _lengths_of_whole_tiles(size: int) -> Named:
     def by_key_lengths(call: Attention) -> Any:
         return base.by_key_lengths(alter(call, key_lengths=lambda n: -(-np.asarray(n) // size) * size))
@@ -247,5 +281,6 @@ CAUSAL_WHOLE = family(_causal_by_whole_tiles, "by_causality", "MASK-3", "G", *_S
 CAUSAL_MOVED = family(_causal_by_a_moved_tile, "by_causality", "MASK-3", "G", 8, *_SIZES)
 CAUSAL_ONCE = family(_causal_past_a_tile, "by_causality", "MASK-3", "G", *_SIZES)
 WINDOWS = family(_window_from_the_last_row, "by_window", "MASK-8", "G", (16, 16), (32, 32), (64, 64), *_PAIRS)
+WINDOWS_SQUARE = family(_window_of_square_tiles, "by_window", "MASK-8", "G", *_PAIRS)
 LENGTHS_DOWN = family(_lengths_of_whole_tiles_down, "by_key_lengths", "MASK-9", "G", *_SIZES)
 LENGTHS = family(_lengths_of_whole_tiles, "by_key_lengths", "MASK-9", "G", 8, *_SIZES)

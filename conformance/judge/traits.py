@@ -13,6 +13,7 @@ from attnspec.backends.user.slopes import slopes_of
 from attnspec.conformance.judge.dtypes import is_real
 from attnspec.conformance.judge.judge import Judgeable
 from attnspec.conformance.traits import (
+    ANY_ORDER,
     AXES_OF_PAIRS,
     CLOSED_LEFT,
     EMPTY,
@@ -20,7 +21,9 @@ from attnspec.conformance.traits import (
     GRADIENT,
     HUGE,
     LARGE,
+    LAST_BLOCK,
     LINEAR,
+    MASKED,
     MORE_QUERIES,
     NO_SCALE,
     NOTHING,
@@ -176,7 +179,7 @@ def _attention_traits(arguments: Mapping[str, Any]) -> set[str]:
         NOTHING: 0 in (*query.shape, *key.shape),
         LARGE: _has_large_scores(arguments),
         ODD_DEPTH: query.shape[-1] % _VECTOR != 0,
-        EMPTY: _has_empty_row((*query.shape[:-1], keys), arguments),
+        **_mask_traits((*query.shape[:-1], keys), arguments),
         LINEAR: _has_linear_bias(arguments),
         **{trait: max(queries, keys) > size for trait, size in _TILES.items()},
         **_number_traits(arguments),
@@ -196,6 +199,8 @@ def _form_traits(case: Case) -> set[str]:
         ONE_QUERY: queries == 1,
         UNEQUAL_BLOCKS: len({arguments[x] for x in ("query_block", "key_block") if x in arguments}) > 1,
         UNEQUAL: any(counts.size > 1 and counts.min() < counts.max() for counts in rows),
+        LAST_BLOCK: bool(keys % (arguments.get("key_block") or 1)),
+        ANY_ORDER: _falls(arguments),
         LINEAR: _has_linear_bias(arguments),
         WHOLE_PAGES: bool(((lengths > 0) & (lengths % (letters.get("K") or 1) == 0)).any()),
         **{trait: max(queries, keys) > size for trait, size in _TILES.items()},
@@ -203,6 +208,15 @@ def _form_traits(case: Case) -> set[str]:
         **_number_traits({name: x for name, x in arguments.items() if name in _OPTIONS}),
     }
     return {trait for trait, holds in has.items() if holds}
+
+
+def _falls(arguments: Mapping[str, Any]) -> bool:
+    """Whether a list has a block after a later one, before its count."""
+    if not {"block_indices", "block_counts"} <= arguments.keys():
+        return False
+    indices, counts = (np.asarray(arguments[name]) for name in ("block_indices", "block_counts"))
+    falls = np.diff(indices.astype(np.float64), axis=-1) < 0
+    return bool((falls & (np.arange(1, indices.shape[-1]) < counts[..., None])).any())
 
 
 def _has_linear_bias(arguments: Mapping[str, Any]) -> bool:
@@ -298,9 +312,11 @@ def _are_small(query: Any, key: Any, scale: Any) -> bool:
         return bool(np.all(np.abs(scale) * longest[0] * longest[1] < _LARGE * _ROUNDED))
 
 
-def _has_empty_row(shape: tuple[int, ...], arguments: Mapping[str, Any]) -> bool:
+def _mask_traits(shape: tuple[int, ...], arguments: Mapping[str, Any]) -> dict[str, bool]:
     masking = {name: arguments[name] for name in _MASKING if name in arguments}
     try:
-        return not allowed_keys(shape, **masking).any(axis=-1).all()
+        allowed = allowed_keys(shape, **masking)
     except (SpecError, ValueError, TypeError):  # a call that does not fit has no rows
-        return False
+        return {}
+    some = allowed.any(axis=-1)
+    return {EMPTY: not some.all(), MASKED: bool((some & ~allowed.all(axis=-1)).any())}

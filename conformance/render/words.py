@@ -18,6 +18,9 @@ TRAITS = {
     traits.OTHER_QUERIES: "with another number of queries than keys (L != S)",
     traits.BATCHED: "with several batch entries",
     traits.HEADS: "with several heads",
+    traits.ODD_HEADS: "with a number of heads that is no power of two",
+    traits.UNPAIRED: "with an odd number of features",
+    traits.MASKED: "with a row that may attend to some keys only",
     traits.OTHER_DEPTH: "with values of another depth than the queries",
     traits.TILED: "with more than 16 keys or queries",
     traits.TILED_32: "with more than 32 keys or queries",
@@ -32,6 +35,8 @@ TRAITS = {
     traits.OPEN_RIGHT: "with a window open on the right",
     traits.CLOSED_LEFT: "with a window whose left bound is 0",
     traits.UNEQUAL_BLOCKS: "with blocks of other sizes of queries and of keys",
+    traits.LAST_BLOCK: "with keys that do not fill the last block",
+    traits.ANY_ORDER: "with a list that has a block after a later one",
     traits.HUGE: "with numbers near the largest of their dtype",
     traits.FAR: "with an integer from 2**31 - 1 on",
     traits.VIEWED: "with arrays that do not lie in rows",
@@ -53,6 +58,8 @@ def trait_text(trait: str) -> str:
         traits.zero(option): f"with `{option}` of 0",
         traits.by_entry(option): f"with `{option}` that differ between batch entries",
     }
+    if trait in TRAITS:
+        return TRAITS[trait]
     argument, _, dtype = trait.rpartition(" of ")
     if argument and dtype in INTEGERS:
         return f"with a `{argument}` of {dtype}"
@@ -61,4 +68,4 @@ def trait_text(trait: str) -> str:
         return f"with a number of {name} that is no multiple of {unit}"
     if trait.startswith(traits.MORE_THAN):
         return f"with {trait}"
-    return TRAITS.get(trait) or numbers.get(trait, f"with `{trait}`")
+    return numbers.get(trait, f"with `{trait}`")
