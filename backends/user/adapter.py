@@ -25,6 +25,7 @@ from attnspec.backends.user.convention import (
 from attnspec.backends.user.defaults import options_without_default, with_defaults, with_module
 from attnspec.backends.user.joined import join
 from attnspec.backends.user.masks import with_own_mask
+from attnspec.backends.user.queries import call_each_query, with_axis, without_axis
 from attnspec.backends.user.signature import native_names, required_parameters
 from attnspec.backends.user.slopes import with_slopes
 from attnspec.backends.user.windows import with_own_places
@@ -48,7 +49,11 @@ def adapt(name: str, function: Callable[..., Any], convention: Convention, xp: A
     options = {*native, *convention.options} - {*_OPERATION.arrays}
     given_always, required = options_in_every_call(name, function, convention), required_parameters(function)
     positioned = "query_positions" in given_always and "query_offset" not in options
-    options |= {"query_offset"} if positioned or convention.past or convention.at_length else set()
+    options |= (
+        {"query_offset"}
+        if positioned or convention.past or (convention.at_length and not convention.one_query)
+        else set()
+    )
     returned_always = [f"return_{output}" for output in convention.returns[1:] if output != OTHER]
     kind = inspect.Parameter
     signature = inspect.Signature(
@@ -78,13 +83,14 @@ def adapt(name: str, function: Callable[..., Any], convention: Convention, xp: A
         for array in (*_OPERATION.arrays, *([] if packed else convention.past)):
             if array in call:
                 call[array] = _to_layout(call[array], convention.layout, xp)
+        call = without_axis(call, convention)
         call = _join(call, native, convention.layout, xp)
         # Options that the call does not have are not passed: the function uses its default.
         named = {native.get(name, name): value for name, value in call.items()}
         call = with_module(named, convention.module, known)
         returned = function(**call, **sizes)
         results = convention.returns or ("output", *wanted)
-        parts = dict(zip(results, results_of(returned, len(results)), strict=True))
+        parts = with_axis(dict(zip(results, results_of(returned, len(results)), strict=True)), convention)
         parts["output"] = _from_layout(
             parts["output"], convention.output_layout or convention.layout, heads, xp
         )
@@ -99,10 +105,13 @@ def adapt(name: str, function: Callable[..., Any], convention: Convention, xp: A
         call = {option: value for option, value in call.items() if option not in returned_always}
         call = with_own_places(call, convention, {*native, *convention.always})
         call = without_always(call, convention.always, native)
-        if convention.loop and axes is not None:
-            results = call_each_entry(lambda entry: call_entry(entry, wanted), call, axes, xp)
-        else:
-            results = call_entry(call, wanted)
+
+        def call_query(call: dict[str, Any]) -> Sequence[Any]:
+            if convention.loop and axes is not None:
+                return call_each_entry(lambda entry: call_entry(entry, wanted), call, axes, xp)
+            return call_entry(call, wanted)
+
+        results = call_each_query(call_query, call, wanted, convention, xp)
         return results[0] if len(results) == 1 else tuple(results)
 
     run.__signature__ = signature  # type: ignore[attr-defined] # read by inspect

@@ -98,11 +98,13 @@ def _slopes(calls: Calls, convention: Convention) -> tuple[NDArray[Any], bool] |
     if got is None or got["output"].shape != arrays["query"].shape:
         return None
     few = min(arrays["query"].shape[-2:])  # keys no later than the last query, wherever the first one is
+    if few < 3:
+        return None
     with np.errstate(divide="ignore", invalid="ignore"):
         steps = np.diff(np.log(got["output"][..., :few].astype(np.float64)))  # (*B, H, L, few - 1)
     last = steps[..., -1, :]
     slopes = last.reshape(-1, *last.shape[-2:])[0, :, :1]
-    if few < 3 or not np.all(slopes > 1e-3) or not np.allclose(last, slopes, rtol=0.05, atol=1e-3):
+    if not np.all(slopes > 1e-3) or not np.allclose(last, slopes, rtol=0.05, atol=1e-3):
         return None
     return slopes[:, 0], bool(np.all(steps[..., 0, :] < 0))
 

@@ -20,7 +20,15 @@ from attnspec.backends.user.convention import Convention, check_convention, mark
 from attnspec.backends.user.defaults import with_defaults
 from attnspec.backends.user.lists import masks_in_lists, with_own_lists
 from attnspec.backends.user.masks import with_own_mask
-from attnspec.backends.user.scales import FLAT, SCALES, as_float8, with_scales, without_ones
+from attnspec.backends.user.scales import (
+    FLAT,
+    GROUP,
+    SCALES,
+    codes_of,
+    with_own_codes,
+    with_scales,
+    without_ones,
+)
 from attnspec.backends.user.shapes import in_shape
 from attnspec.backends.user.signature import native_names, required_parameters
 from attnspec.backends.user.slopes import with_slopes
@@ -91,7 +99,7 @@ def adapt_companion(
         encoding = call.get("encoding", "int8")
         call = without_always(call, convention.applied, native, form)
         call = with_defaults(call, always, convention, xp, form)
-        call = with_scales(call, convention.scales, xp) if convention.scales else call
+        call = with_scales(call, convention.scales, xp, grouped=GROUP in convention.sizes)
         call = with_own_lists(call, convention.lists, native, xp)
         call = for_each_entry(call, xp, form) if convention.per_entry else call
         call = with_slopes(call, convention, xp, needed) if convention.slopes else call
@@ -109,7 +117,7 @@ def adapt_companion(
             for x, shape in convention.shapes.items()
             if x in call
         }
-        call = as_float8(call, form, encoding, xp) if convention.codes else call
+        call = with_own_codes(call, form, convention.codes, encoding, xp) if convention.codes else call
         result = function(**{native.get(argument, argument): x for argument, x in call.items()}, **sizes)
         names = convention.returns or wanted
         parts = dict(zip(names, results_of(result, len(names)), strict=True))
@@ -187,6 +195,9 @@ def _size(size: str, operation: str, call: Mapping[str, Any]) -> int:
         if starts is None:
             return int(max(np.asarray(call["key_lengths"].tolist()).ravel(), default=0))
         return int(max(np.diff(starts.tolist()), default=0))
+    if size == GROUP:
+        codes, scales = call[codes_of("key_scales", call)], call["key_scales"]
+        return int(codes.shape[-2] // max(scales.shape[-2], 1)) or 1
     known = sizes_of(operation, call)
     if size == "batch":
         return known.letters.get("G", prod(known.batch or ()))

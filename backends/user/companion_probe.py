@@ -1,7 +1,7 @@
 """Infers how a function of another operation than attention is called."""
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
@@ -17,22 +17,21 @@ from attnspec.backends.user.companion import adapt_companion
 from attnspec.backends.user.companion_trials import (
     PARTNERS,
     first_entry,
+    infer_flags_of_form,
     infer_option,
     is_on,
     name_parameters,
-    trials_of_form,
     widen,
+    with_slopes_of_form,
 )
 from attnspec.backends.user.confirm import IN_FLOAT32, PRECISIONS
 from attnspec.backends.user.convention import Convention
 from attnspec.backends.user.description import Inference, Known, dtypes_of, infer_dtypes
 from attnspec.backends.user.enough_keys import infer_enough_of_lengths
-from attnspec.backends.user.flags import BY_CALLS, CHANGES, RAISES, SAME, sentence, unknown_flags, with_flag
 from attnspec.backends.user.lists import LISTED, LISTS, lists_of_key_heads
-from attnspec.backends.user.scales import ENCODINGS, FLAT, FLOAT8, GRANULARITIES, SCALES
+from attnspec.backends.user.scales import CODES, ENCODINGS, FLAT, FLOAT8, GRANULARITIES, INT8, SCALES
 from attnspec.backends.user.shapes import shapes_to_try
 from attnspec.backends.user.signature import required_parameters
-from attnspec.backends.user.slopes import linear_bias
 from attnspec.backends.user.small_calls import (
     Call,
     cast,
@@ -42,11 +41,9 @@ from attnspec.backends.user.small_calls import (
     small_call,
 )
 from attnspec.backends.user.trials import (
-    UNCONFIRMED,
     nearest_layout,
     note_ignored,
 )
-from attnspec.operations.aliases import SLOPES
 from attnspec.operations.operation import primal
 from attnspec.reference import function as reference
 
@@ -75,10 +72,10 @@ def infer_companion(
     convention = calls.confirm_lengths(convention, call, why)
     convention = calls.confirm_scales(convention, fit, why)
     at_end = replace(convention, from_end="bottom-right" in dialect.values())
-    convention = _with_slopes(calls, at_end, call, parameters, why) or convention
+    convention = with_slopes_of_form(calls, at_end, call, parameters, why) or convention
     used = {*convention.names.values(), *sizes.values(), convention.slopes, *form.arguments}
     ignore = tuple(own for own in parameters if own not in used and not own.startswith("_"))
-    convention, shown, flags = _infer_flags(calls, convention, call, ignore, why)
+    convention, shown, flags = infer_flags_of_form(calls, convention, call, ignore, why)
     dialect |= shown
     ignore = tuple(own for own in ignore if own not in convention.names.values())
     why = note_ignored(why, function, ignore, flags)
@@ -112,40 +109,6 @@ def first_calls(
     given = tuple(dict.fromkeys((*known.convention.given, *on)))
     named = replace(known.convention, names=first, sizes=sizes, given=given)
     return _Calls(backend, operation, function), named, names, on
-
-
-def _with_slopes(
-    calls: "_Calls", convention: Convention, call: Call, parameters: Iterable[str], why: dict[str, str]
-) -> Convention | None:
-    """Name the parameter for slopes; None if there is none, or a bias."""
-    takes = "bias" in calls.form.arguments and "bias" not in convention.names
-    own = next((own for own in parameters if own.lower() in SLOPES and takes), "")
-    if not own:
-        return None
-    convention = replace(convention, slopes=own)
-    if not calls.agrees(convention, call | {"bias": linear_bias(call, from_end=convention.from_end)}):
-        why["slopes"] = UNCONFIRMED
-    return convention
-
-
-def _infer_flags(
-    calls: "_Calls", convention: Convention, call: Call, ignored: Iterable[str], why: dict[str, str]
-) -> tuple[Convention, dict[str, str], str]:
-    """Take an unknown flag for causality if calls show it, and say what the others do."""
-    dialect, effects = {}, {}
-    for own, value in unknown_flags(calls.function, ignored).items():
-        asked = value and not {"is_causal"} & {*convention.names, *convention.always}
-        tried = trials_of_form(convention, "is_causal", {"is_causal": own}, call, None) if asked else ()
-        causal = (x for x in tried if calls.distance(x[0], call | x[1], call | x[2]) == 0)
-        if taken := next(causal, None):
-            convention, dialect = taken[0], taken[3]
-            why["is_causal"] = f"{BY_CALLS}the results are those of a causal mask"
-            continue
-        plain = calls.distance(convention, call)
-        with with_flag(calls, own, value=value):
-            other = calls.distance(convention, call)
-        effects[f"{own} = {value}"] = RAISES if other is None else SAME if other == plain else CHANGES
-    return convention, dialect, sentence(effects)
 
 
 @dataclass(frozen=True)
@@ -267,7 +230,8 @@ class _Calls:
         if convention.encoding and "encoding" in call:
             other = "with codes of int8 it did not compute attention"
             why["encoding"] = "it has no other" if convention.encoding == "int8" else other
-        if convention.codes:
+        convention = self.with_codes(convention, call, why)
+        if convention.codes == FLOAT8:
             why["codes"] = "it takes codes as numbers of this dtype, not as integers"
         if convention.mask_axes:
             why["mask_axes"] = "it takes a mask of blocks without an axis of batch entries"
@@ -275,6 +239,15 @@ class _Calls:
             why["shapes"] = "the results are right with the axes of these arrays in this order"
         limits |= infer_enough_of_lengths(self, convention, call, why)
         return _Fit(convention, call, grouped, why, limits)
+
+    def with_codes(self, convention: Convention, call: Call, why: dict[str, str]) -> Convention:
+        """Find out whether it takes codes of int8 in this dtype alone."""
+        codes = [x for x, y in call.items() if getattr(y, "dtype", None) == np.int8 and x.endswith(CODES)]
+        unsigned = {x: np.maximum(call[x], 0).astype(np.uint8) for x in codes}
+        if not codes or convention.codes or self.agrees(convention, call | unsigned) is not None:
+            return convention
+        why["codes"] = "it raised an error with codes as unsigned integers"
+        return replace(convention, codes=INT8)
 
     def said(self, named: Convention, dtypes: tuple[str, ...]) -> str:
         """Return a message about what was tried, what the last call raised, and what to write."""

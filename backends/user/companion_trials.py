@@ -10,7 +10,9 @@ import numpy as np
 from attnspec import OPERATIONS, Operation
 from attnspec.backends.user.convention import OTHER, Convention
 from attnspec.backends.user.description import Known
-from attnspec.backends.user.scales import SCALES
+from attnspec.backends.user.flags import BY_CALLS, CHANGES, RAISES, SAME, sentence, unknown_flags, with_flag
+from attnspec.backends.user.scales import GROUP, SCALES
+from attnspec.backends.user.slopes import linear_bias
 from attnspec.backends.user.small_calls import (
     KEYS,
     QUERIES,
@@ -21,7 +23,7 @@ from attnspec.backends.user.small_calls import (
     square_call,
 )
 from attnspec.backends.user.trials import NUMBERS, UNCONFIRMED, is_clear, number_of_open_sides, right_side
-from attnspec.operations.aliases import SIZES, meant_in
+from attnspec.operations.aliases import SIZES, SLOPES, meant_in
 from attnspec.operations.letters import BATCH
 
 
@@ -46,6 +48,7 @@ def name_parameters(
     used = {*names.values(), *known.convention.others}
     for own in (own for own in parameters if own not in used):
         size = next((ours for ours, theirs in SIZES.items() if own.lower() in theirs), "")
+        size = size if size != GROUP or "encoding" in OPERATIONS[operation].arguments else ""
         meanings = [own] if own in OPERATIONS[operation].parameters else meant_in(operation, own)
         argument = next((ours for ours in meanings if ours not in names), "")
         if argument:
@@ -100,11 +103,16 @@ class _Calls(Protocol):
     """Calls of one function of an operation, compared with the reference."""
 
     function: Callable[..., Any]
+    form: Operation
     by_distance: bool
 
     def distance(
         self, convention: Convention, call: Mapping[str, Any], meaning: Mapping[str, Any] | None = None
     ) -> float | None: ...
+
+    def agrees(
+        self, convention: Convention, call: Mapping[str, Any], meaning: Mapping[str, Any] | None = None
+    ) -> bool | None: ...
 
 
 def infer_option(
@@ -148,6 +156,40 @@ def windows(
         yield replace(named, window="sides", open_side=side), given
     for kind in NUMBERS:
         yield replace(named, window=kind, open_side=opens), {"window": (1, right_side(kind, 1))}
+
+
+def with_slopes_of_form(
+    calls: _Calls, convention: Convention, call: Call, parameters: Iterable[str], why: dict[str, str]
+) -> Convention | None:
+    """Name the parameter for slopes; None if there is none, or a bias."""
+    takes = "bias" in calls.form.arguments and "bias" not in convention.names
+    own = next((own for own in parameters if own.lower() in SLOPES and takes), "")
+    if not own:
+        return None
+    convention = replace(convention, slopes=own)
+    if not calls.agrees(convention, call | {"bias": linear_bias(call, from_end=convention.from_end)}):
+        why["slopes"] = UNCONFIRMED
+    return convention
+
+
+def infer_flags_of_form(
+    calls: _Calls, convention: Convention, call: Call, ignored: Iterable[str], why: dict[str, str]
+) -> tuple[Convention, dict[str, str], str]:
+    """Take an unknown flag for causality if calls show it, and say what the others do."""
+    dialect, effects = {}, {}
+    for own, value in unknown_flags(calls.function, ignored).items():
+        asked = value and not {"is_causal"} & {*convention.names, *convention.always}
+        tried = trials_of_form(convention, "is_causal", {"is_causal": own}, call, None) if asked else ()
+        causal = (x for x in tried if calls.distance(x[0], call | x[1], call | x[2]) == 0)
+        if taken := next(causal, None):
+            convention, dialect = taken[0], taken[3]
+            why["is_causal"] = f"{BY_CALLS}the results are those of a causal mask"
+            continue
+        plain = calls.distance(convention, call)
+        with with_flag(calls, own, value=value):
+            other = calls.distance(convention, call)
+        effects[f"{own} = {value}"] = RAISES if other is None else SAME if other == plain else CHANGES
+    return convention, dialect, sentence(effects)
 
 
 #: Options that need each other.

@@ -54,6 +54,8 @@ KEYS: Mapping[str, tuple[Any, str]] = {
     "codes": _STRING,
     "shapes": _TABLE,
     "lists": _STRING,
+    "inverse": (list, "a list of parameters"),
+    "fixed": _TABLE,
     "past": (list, "a list of two parameters"),
     "module": _STRING,
     "takes_none": (list, "a list of parameters"),

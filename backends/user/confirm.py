@@ -50,17 +50,22 @@ def confirm_past(calls: Calls, convention: Convention) -> Convention:
 
 def confirm_length(calls: Calls, convention: Convention) -> Convention:
     """Find out whether the last query of a causal call is at the last key of the length."""
-    if "key_lengths" not in convention.names or not {"is_causal"} & {*convention.names, *convention.always}:
+    causal = "is_causal" in {*convention.names, *convention.always}
+    one_query = convention.one_query and "window" in convention.names
+    if "key_lengths" not in convention.names or not (causal or one_query):
         return convention
     arrays, (queries, keys) = calls.drop_batch(convention, calls.arrays), calls.lengths
     lengths = keys - 1 + np.arange(B) % 2
-    at_length = {"is_causal": True, "key_lengths": lengths, "query_offset": lengths - queries}
+    placing = {"is_causal": True} if causal else {"window": (2, 0)}
+    given = {**placing, "key_lengths": lengths}
+    at_length = given | {"query_offset": lengths - queries}
     trial = replace(convention, at_length=True)
-    if not calls.confirms(trial, arrays, at_length, at_length):
+    shown = (convention, arrays, given) if convention.one_query else (trial, arrays, at_length)
+    if not calls.confirms(*shown, at_length):
         return convention
-    calls.why["at_length"] = "its causal mask ends at the last key of the length"
-    # Calls without an offset are declined, and those with one have its place.
-    calls.variants.pop("MASK-3", None)
+    calls.why["at_length"] = "its last query is at the last key of the length"
+    if not convention.one_query:  # calls without an offset are declined, and those with one have its place
+        calls.variants.pop("MASK-3", None)
     return trial
 
 

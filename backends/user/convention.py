@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args
 from attnspec import OPERATIONS
 from attnspec.backends.errors import BackendError
 from attnspec.backends.user.lists import BLOCKS, LISTS
-from attnspec.backends.user.scales import FLAT, FLOAT8, GRANULARITIES, SCALES
+from attnspec.backends.user.scales import FLAT, FLOAT8, GRANULARITIES, GROUP, INT8, SCALES
 from attnspec.backends.user.shapes import check_shapes
 from attnspec.operations.aliases import meant_in
 
@@ -22,8 +22,8 @@ OF_FOUR_AXES = (PACKED, POSITIONS_FIRST)
 OTHER = "_"
 #: The sizes that a function may take as arguments, and whether query heads share key heads.
 SIZES = ("batch", "query_heads", "key_heads", "queries", "keys", "depth", "value_depth", "shared_heads")
-#: Those that a function of packed rows or of pages may take too.
-OF_FORMS = ("longest_queries", "longest_keys", "page")
+#: Those that a function of packed rows, of pages or of codes may take too.
+OF_FORMS = ("longest_queries", "longest_keys", "page", GROUP)
 #: What describes attention alone.
 _OF_ATTENTION = ("loop", "mask_of_keys", "mask_pairs", "past", "output_layout", "module", "causal_in_mask")
 
@@ -76,6 +76,9 @@ class Convention:
     given: tuple[str, ...] = ()
     #: Its parameters without a default that take None where a call does not have the argument.
     takes_none: tuple[str, ...] = ()
+    #: Its flags that are the contrary of an argument, and parameters with the value that each call passes.
+    inverse: tuple[str, ...] = ()
+    fixed: Mapping[str, Any] = field(default_factory=dict)
     #: The parameter for a module, of which it reads sizes and flags. A name such as ``module.is_causal`` is
     #: that of an attribute.
     module: str = ""
@@ -148,8 +151,8 @@ def check_convention(name: str, convention: Convention, operation: str = "attent
         raise BackendError(
             f"backend {name}: {operation}: expected no key of attention alone, got {', '.join(alone)}"
         )
-    if convention.one_query and (operation == "attention" or "packed" in form.layers):
-        raise BackendError(f"backend {name}: one_query: expected a form with a batch, got {operation}")
+    if convention.one_query and "packed" in form.layers:
+        raise BackendError(f"backend {name}: one_query: expected an operation with a batch, got {operation}")
     for what, got, expected in (
         ("layout", convention.layout, LAYOUTS),
         ("output_layout", convention.output_layout, ("", *LAYOUTS)),
@@ -237,7 +240,7 @@ def _check_codes(name: str, convention: Convention, operation: str) -> None:
     known = arguments["encoding"].words if convention.encoding else ("",)
     for key, got, expected in (
         ("encoding", convention.encoding, known),
-        ("codes", convention.codes, ("", FLOAT8)),
+        ("codes", convention.codes, ("", FLOAT8, INT8)),
     ):
         if got not in expected:
             choices = " or ".join(filter(None, expected))

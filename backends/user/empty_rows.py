@@ -43,7 +43,8 @@ def calls_with_empty_rows(calls: Calls, convention: Convention, dtype: str) -> I
     if calls.by_distance:
         return
     mask, bias = calls.inputs.mask.copy(), calls.inputs.bias.astype(dtype)
-    mask[..., 1, :], bias[..., 1, :] = False, -np.inf
+    row = min(1, calls.lengths[0] - 1)
+    mask[..., row, :], bias[..., row, :] = False, -np.inf
     if convention.mask_of_keys is True:
         mask = np.arange(B)[:, None, None, None] != np.zeros((1, 1, 1, calls.lengths[1]))
     lengths = np.arange(B) * calls.lengths[1]
@@ -51,6 +52,8 @@ def calls_with_empty_rows(calls: Calls, convention: Convention, dtype: str) -> I
     for name, given in {"mask": mask, "bias": bias, "key_lengths": lengths}.items():
         call = calls.drop_batch(convention, {name: given})
         yield name, arrays, call, call
+    if convention.one_query:
+        return
     # With fewer keys than queries some queries have none, with either alignment.
     fewer = arrays | {name: arrays[name][..., : calls.lengths[0] - 2, :] for name in ("key", "value")}
     end = {"query_offset": -2} if calls.at_end else {}

@@ -87,7 +87,7 @@ def _causality(
     off: bool,
 ) -> Convention | None:
     """Return a convention in which a flag, off by default or on, is causality; None if no call shows it."""
-    if "is_causal" in convention.names:
+    if "is_causal" in convention.names or convention.one_query:  # one query at the last key shows none
         return None
     if off:
         return None if convention.always else next(meanings(convention, own, ("is_causal",)), None)

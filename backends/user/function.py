@@ -18,6 +18,7 @@ from attnspec.backends.user.companion import adapt_companion
 from attnspec.backends.user.configuration import read_configuration
 from attnspec.backends.user.convention import Convention
 from attnspec.backends.user.dropout import DROPOUT, dropout_names, without_dropout, without_names
+from attnspec.backends.user.own_values import with_own_values
 from attnspec.backends.user.place import find, put_on_path
 from attnspec.backends.user.settings import Settings, settings_of_keywords, settings_of_table
 from attnspec.backends.user.signature import (
@@ -155,7 +156,9 @@ def backend_of(name: str, target: Any, settings: Settings, library: str, attribu
     if acting := numbers_in_every_call(function, ignore):
         notes = (*settings.fields.get("notes", ()), f"{acting}: {NEUTRAL}")
         settings = replace(settings, fields={**settings.fields, "notes": notes})
+    described = settings.convention or Convention()
     function = without_ignored(function, ignore)
+    function = with_own_values(name, function, described.inverse, described.fixed)
     if settings.conversion is not None:
         runs_on = settings.conversion.library_over(name, runs_on)
         function = settings.conversion.wrap(function)
@@ -163,7 +166,7 @@ def backend_of(name: str, target: Any, settings: Settings, library: str, attribu
     operation = settings.operation or operation_by_name(attribute, function)
     if operation not in ("", "attention"):
         left: tuple[str, ...] = ()
-        own = dropout_names(name, function, settings.convention or Convention())
+        own = dropout_names(name, function, described)
         plain = no_attention
         if operation == DROPOUT and own:
             plain = without_dropout(function, own)
@@ -183,6 +186,7 @@ def backend_of(name: str, target: Any, settings: Settings, library: str, attribu
             not_understood=left,
         )
         return with_settings(name, alone, settings)
+    settings = _of_each_query(settings, described)
     unknown: tuple[str, ...] = ()
     given: tuple[str, ...] = ()
     if (convention := settings.convention) is not None:
@@ -196,6 +200,14 @@ def backend_of(name: str, target: Any, settings: Settings, library: str, attribu
     # The signature does not show the dtypes; NumPy code rarely supports half precision.
     backend = Backend(name, runs_on, function, runs_on.default_dtypes, given=given, not_understood=unknown)
     return with_settings(name, backend, settings)
+
+
+def _of_each_query(settings: Settings, convention: Convention) -> Settings:
+    """Let calls of attention have several queries, for each of which a function of one is called."""
+    if not convention.one_query:
+        return settings
+    limits = replace(settings.fields["constraints"], one_query=False)
+    return replace(settings, fields={**settings.fields, "constraints": limits})
 
 
 def as_function(name: str, target: Any) -> Callable[..., Any]:

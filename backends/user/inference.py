@@ -28,8 +28,10 @@ from attnspec.backends.user.dropout import (
 from attnspec.backends.user.few_calls import has_names, takes_a_call
 from attnspec.backends.user.flags import flags_of_causality
 from attnspec.backends.user.function import as_function, attribute_of
+from attnspec.backends.user.own_values import with_own_values
 from attnspec.backends.user.place import find
 from attnspec.backends.user.progress import NoCallReturns, count_calls
+from attnspec.backends.user.readings import infer_readings
 from attnspec.backends.user.search import probe
 from attnspec.backends.user.settings import settings_of_table
 from attnspec.backends.user.signature import (
@@ -89,7 +91,9 @@ def _infer_configuration(
         )
     settings = settings_of_table(f"backend {place}: {FILE}", place, keys)
     keys = {key: x for key, x in keys.items() if key != "guesses"}  # these are made anew
-    function = count_calls(without_ignored(as_function(place, target), keys.get("ignore", ())), say)
+    convention = settings.convention or Convention()
+    function = without_ignored(as_function(place, target), keys.get("ignore", ()))
+    function = count_calls(with_own_values(place, function, convention.inverse, convention.fixed), say)
     library = load_library(array or settings.array or library_of(module))
     device = device or settings.device
     head = {"function": place, "array": library.name} | ({"device": device} if device else {})
@@ -98,7 +102,6 @@ def _infer_configuration(
     named = "" if keys else operation_by_aliases(attribute_of(place), function)
     backend = Backend(place, library, function, settings.dtypes or library.default_dtypes, device=device)
     check_device(backend)
-    convention = settings.convention or Convention()
     check_pages(backend.name, function)
     known = Known(convention, frozenset(keys), tuple(keys.get("depths", ())))
     operation = settings.operation or named or form_of(function)[0]
@@ -113,7 +116,7 @@ def _infer_configuration(
         except BackendError as error:
             there = f"; with arrays on {accelerator}: {_seen(error, place)}"
     try:
-        operation, inference = _infer(backend, operation, function, known)
+        operation, inference = infer_readings(_infer, backend, operation, function, known)
     except Exception as error:
         if accelerator and not likelier:
             with suppress(BackendError):
@@ -229,6 +232,8 @@ def _table(inference: Inference, operation: str) -> dict[str, Any]:
         "mask_axes": convention.mask_axes,
         "mask_pairs": convention.mask_pairs,
         "per_entry": convention.per_entry,
+        "inverse": convention.inverse,
+        "fixed": convention.fixed,
         "one_query": convention.one_query,
         "at_length": convention.at_length,
         "past": convention.past,

@@ -32,6 +32,9 @@ def attention({signature}):
     return {function}({arguments})
 """
 
+#: The words of parameters that are about a rotation, and of those that say which part of a depth it turns.
+_OF_ROTATIONS = {"rope", "rotary", "rot", "rotate"}
+_PARTS = {"dim", "dims", "ndims", "size", "pct", "percent", "percentage", "fraction", "factor"}
 #: What can be judged of a kernel that rotates and attends in one call, which no operation does.
 _INSTEAD = (
     "no operation rotates and attends in one call: judge a function of it that takes rotated queries and "
@@ -63,6 +66,19 @@ def rotation_by_base(
             seen = f"it rotates queries and keys (pairs of {kind}, {place})"
             return f"; {own}: {seen}, and is right apart from this; {_INSTEAD}"
     return f"; {own} promises a rotation of queries and keys, which no case expects; {_INSTEAD}"
+
+
+def neutral_values(function: Callable[..., Any]) -> dict[str, tuple[Any, str]]:
+    """Map the parameters that may turn a rotation off to the value that does so, and the reason to write."""
+    neutral: dict[str, tuple[Any, str]] = {}
+    for own, parameter in inspect.signature(function).parameters.items():
+        words, default = {*own.lower().split("_")}, parameter.default
+        if not words & _OF_ROTATIONS or default is parameter.empty or default in (0, False):
+            continue
+        if default is True or words & _PARTS:
+            why = f"so that it does not rotate; {_INSTEAD}"
+            neutral[own] = (False if default is True else type(default)(0) if default else 0, why)
+    return neutral
 
 
 def wrapper_of_angles(

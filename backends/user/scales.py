@@ -1,6 +1,7 @@
 """Codes in the dtype, and their scales and zero points in the one shape, that a function takes."""
 
 from collections.abc import Mapping, Sequence
+from math import lcm
 from types import MappingProxyType
 from typing import Any
 
@@ -17,8 +18,10 @@ FLAT: Mapping[str, str] = MappingProxyType({"number": "tensor", "flat-head": "he
 #: The end of the names of scales, and of all that codes are decoded with.
 SCALES = "_scales"
 _OF_CODES = (SCALES, "_zero_points")
-#: The value of the key `codes`.
-FLOAT8 = "float8"
+#: The values of the key `codes`.
+FLOAT8, INT8 = "float8", "int8"
+#: The size that is the number of tokens of each scale.
+GROUP = "group"
 #: The encodings for which libraries have such a dtype.
 ENCODINGS = ("e4m3fn", "e5m2", "e4m3fnuz", "e5m2fnuz")
 #: The ends of the names of codes; pages may hold numbers.
@@ -50,17 +53,26 @@ def misfit_of(granularity: str, call: Mapping[str, Any]) -> str:
     return ""
 
 
-def with_scales(call: Mapping[str, Any], kind: str, xp: Any) -> dict[str, Any]:
-    """Repeat scales and zero points to the shape that a function takes. Those that are finer are declined."""
+def with_scales(call: Mapping[str, Any], kind: str, xp: Any, *, grouped: bool = False) -> dict[str, Any]:
+    """Repeat scales and zero points to the shape that a function takes. Those that are finer are declined.
+
+    Those of groups of tokens are repeated to the same groups of keys and values.
+    """
     granularity = FLAT.get(kind, kind)
+    if not granularity:
+        return dict(call)
     if misfit := misfit_of(granularity, call):
         raise Unsupported(misfit)
     given = {name: x for name, x in call.items() if name.endswith(_OF_CODES) and x is not None}
-    return dict(call) | {
-        name: repeat(scales, shape_of(granularity, call[codes_of(name, call)].shape), xp)
-        for name, scales in given.items()
+    shapes = {
+        name: shape_of(granularity, call[codes_of(name, call)].shape)
+        for name in given
         if codes_of(name, call) in call
     }
+    if grouped and granularity == "token":
+        groups = lcm(*(_aligned(given[name].shape, shape)[-2] for name, shape in shapes.items()))
+        shapes = {name: (*shape[:-2], groups, 1) for name, shape in shapes.items()}
+    return dict(call) | {name: repeat(given[name], shape, xp) for name, shape in shapes.items()}
 
 
 def without_ones(call: Mapping[str, Any], kind: str) -> dict[str, Any]:
@@ -105,11 +117,25 @@ def _aligned(own: Sequence[int], shape: Sequence[int]) -> list[int]:
     return [1] * (len(shape) - len(last)) + last
 
 
-def as_float8(call: Mapping[str, Any], form: Operation, encoding: str, xp: Any) -> dict[str, Any]:
-    """View the codes of a call as numbers of 8 bits, in the same memory, so that a change of them is seen."""
+def with_own_codes(
+    call: Mapping[str, Any], form: Operation, kind: str, encoding: str, xp: Any
+) -> dict[str, Any]:
+    """Pass codes as numbers of 8 bits or as int8, in the same memory, so that a change of them is seen."""
+    codes = {own for own in call if own.endswith(CODES) and form.arguments[own].numbers == "integer"}
+    if kind == INT8:
+        return {own: _as_int8(x, xp) if own in codes else x for own, x in call.items()}
     if encoding not in ENCODINGS:
         raise Unsupported(f"the function takes codes as numbers of 8 bits, got {encoding}")
     name = f"float8_{encoding}"
     dtype = getattr(xp, name, None) or np.dtype(name)
-    codes = {own for own in call if own.endswith(CODES) and form.arguments[own].numbers == "integer"}
     return {own: x.view(dtype) if own in codes else x for own, x in call.items()}
+
+
+def _as_int8(codes: Any, xp: Any) -> Any:
+    """Return codes as int8. Those of a wider dtype are copied, so that a change of them is not seen."""
+    name = str(codes.dtype).rpartition(".")[2]
+    if name == INT8:
+        return codes
+    if 0 not in codes.shape and int(xp.max(codes)) > 127:
+        raise Unsupported(f"the function takes codes as int8, got {name} with a code above 127")
+    return codes.view(xp.int8) if name == "uint8" else xp.astype(codes, xp.int8)

@@ -41,18 +41,21 @@ def _probe(
     """Return what calls with a number of heads show, if one is right, and the plainest of these calls."""
     named = {*known.convention.names.values(), *known.convention.others}
     unknown = unknown_required(function, named)
-    candidates = [{unknown[0]: ours} for ours in _CANDIDATES] if len(unknown) == 1 else []
+    # One query at the last key shows no causality.
+    alone = len(unknown) == 1 and not known.convention.one_query
+    candidates = [{unknown[0]: ours} for ours in _CANDIDATES] if alone else []
     dtypes: dict[str, str] = {}  # a dtype does not depend on the number of positions
 
     def maker(names: Mapping[str, str], lengths: tuple[int, int]) -> Callable[[int], Probe]:
         dtype = dtypes[str(names)] = dtypes.get(str(names)) or _first_dtype(backend, function, known, names)
         return lambda depth: Probe(backend, function, known, names, depth, dtype, lengths, heads)
 
-    plainest = maker({}, LENGTHS[0])((known.depths or DEPTHS)[0])
+    several = ((1, LENGTHS[0][1]),) if known.convention.one_query else LENGTHS
+    plainest = maker({}, several[0])((known.depths or DEPTHS)[0])
     # Three axes come last: a function of four may take them and read a depth as a number of positions.
-    tried = product(candidates or [{}], (None, 3), LENGTHS[:1] if candidates else LENGTHS)
+    tried = product(candidates or [{}], (None, 3), several[:1] if candidates else several)
     for names, axes, lengths in tried:
-        depths = known.depths or (DEPTHS if lengths == LENGTHS[0] else FEW_DEPTHS)
+        depths = known.depths or (DEPTHS if lengths == several[0] else FEW_DEPTHS)
         make = maker(names, lengths)
         probes = {depth: make(depth) for depth in depths}
         for deeper in probes.values():

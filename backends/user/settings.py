@@ -163,6 +163,8 @@ def settings_of_table(where: str, name: str, table: Mapping[str, Any]) -> Settin
         takes_none=tuple(table.get("takes_none", ())),
         module=table.get("module", ""),
         causal_in_mask=table.get("causal_in_mask", False),
+        inverse=tuple(table.get("inverse", ())),
+        fixed=table.get("fixed", {}),
         open_side=table.get("open_side"),
         window=table.get("window", "sides"),
         per_entry=table.get("per_entry", False),
@@ -184,6 +186,7 @@ def settings_of_table(where: str, name: str, table: Mapping[str, Any]) -> Settin
         "not tested, because it is ignored": [
             own for own in ignore if NO_COUNTERPART.get(own.lower()) != NO_RESULT
         ],
+        "not tested, because each call passes it": [f"{own} = {x!r}" for own, x in convention.fixed.items()],
         f"results that are not judged, because `returns` has {OTHER} for them": [
             number for number, name in enumerate(convention.returns, 1) if name == OTHER
         ],

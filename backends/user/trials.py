@@ -167,9 +167,11 @@ NUMBERS: Mapping[Literal["left", "keys", "both"], str] = MappingProxyType(
 def _of_numbers(named: Convention, at_end: dict[str, Any], opens: int | None) -> Iterator[Trial]:
     """Yield calls of a window as one number, of both alignments.
 
-    Keys on either side come first: beside causality, such a number is one of the keys before too.
+    Keys on either side come first: beside causality, or of one query at the last key, such a number is one of
+    the keys before too.
     """
-    kinds = sorted(NUMBERS, key=lambda kind: kind != "both" and "is_causal" not in named.always)
+    before = "is_causal" in named.always or bool(named.one_query)
+    kinds = sorted(NUMBERS, key=lambda kind: kind != "both" and not before)
     for kind, at in product(kinds, ({}, at_end)):
         calls = [({"window": (n, right_side(kind, n))},) * 2 for n in (1, 2)]
         calls = [(given, meaning | at) for given, meaning in calls]

@@ -46,6 +46,8 @@ ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "padding_mask",
             "kv_mask",
             "key_mask",
+            "kv_valid",
+            "key_valid",
         ),
         "bias": (
             *("pse", "pse_shift", "real_shift", "nonbatched_bias", "shared_rel_pos_bias", "additive_mask"),
@@ -295,6 +297,7 @@ SIZES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "num_heads_k",
         ),
         "shared_heads": ("enable_gqa",),
+        "group": ("group_size", "quant_group_size", "kv_group_size", "scale_group_size"),
     }
 )
 
@@ -303,6 +306,9 @@ PAST = (
     ("past_k", "past_key", "past_keys", "k_past", "key_past", "prev_k", "prev_key", "cached_k", "cached_key"),
     ("past_v", "past_value", "past_values", "v_past", "value_past", "prev_v", "prev_value", "cached_v"),
 )
+
+#: What libraries call flags that turn causality off, of functions that are causal by default.
+INVERSE = ("bidirectional", "non_causal", "noncausal", "not_causal", "full", "full_attention", "is_encoder")
 
 #: What libraries call the module that a function takes before its arrays.
 MODULES = ("module", "attn_module", "attention_module", "layer")
@@ -388,7 +394,7 @@ def meant(name: str) -> tuple[str, ...]:
         return (name,)
     results = tuple(ours for ours, theirs in ALIASES.items() if name.lower() in theirs)
     of_companions = {word for words in OF_COMPANIONS.values() for word in words}
-    if results or name.lower() in {*NO_COUNTERPART, *ANGLES, *of_companions}:
+    if results or name.lower() in {*NO_COUNTERPART, *ANGLES, *INVERSE, *of_companions}:
         return results
     if "window" in name.lower().split("_"):  # such as one_sided_window
         return ("window",)

@@ -1,0 +1,181 @@
+"""Kernels that `attnspec init` describes by a second reading, such as an inverse flag or one query."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+from tests_support import command
+
+from attnspec.backends import load
+from attnspec.conformance import check
+
+pytestmark = pytest.mark.usefixtures("here_beside_tests")
+
+KERNELS = """
+import numpy as np
+from attnspec import reference
+from attnspec.reference import function
+
+
+def decoder(q, k, v, *, kv_valid=None, encoder=False, bidirectional=False):
+    mask = None if kv_valid is None else kv_valid[:, None, None]
+    q, k, v = (np.swapaxes(x, 1, 2) for x in (q, k, v))
+    output = reference.attention(q, k, v, is_causal=not bidirectional, mask=mask, dtype=q.dtype)
+    return np.swapaxes(output, 1, 2)
+
+
+def halved(q, k, v, *, full=True):
+    return reference.attention(q, k, v, dtype=q.dtype) * (1 if full else 0.5)
+
+
+def turning(q, k, v, *, rotary_dim=None, rope_base=100.0, causal=False):
+    part = q.shape[-1] if rotary_dim is None else rotary_dim
+    if part:
+        q, k = (reference.rotary(x, base=rope_base, dtype=x.dtype) for x in (q, k))
+    return reference.attention(q, k, v, is_causal=causal, dtype=q.dtype) * WRONG
+
+
+def turning_if_told(q, k, v, *, use_rope=True, rope_theta=100.0):
+    return turning(q, k, v, rotary_dim=None if use_rope else 0, rope_base=rope_theta)
+
+
+def paged(query, key_cache, value_cache, block_tables, context_lens, query_start_loc=None, *, scale=None):
+    starts = np.arange(len(context_lens) + 1) if query_start_loc is None else query_start_loc
+    key, value = (np.swapaxes(x, 1, 2) for x in (key_cache, value_cache))
+    options = {"block_table": block_tables, "key_lengths": context_lens, "query_starts": starts}
+    output = function("packed_paged_attention")(
+        np.swapaxes(query, 0, 1), key, value, **options, scale=scale, is_causal=True, dtype=query.dtype
+    )
+    return np.swapaxes(output, 0, 1)
+
+
+def decode(q, k_cache, v_cache, cache_seqlens, *, window_left=-1, logits_soft_cap=None, return_lse=False):
+    assert q.ndim == 3 and k_cache.ndim == 4 and cache_seqlens.shape == q.shape[:1]
+    key, value = (np.swapaxes(x, 1, 2) for x in (k_cache, v_cache))
+    last = (cache_seqlens - 1)[:, None, None, None]
+    place = np.arange(key.shape[-2])
+    mask = (place <= last) & ((window_left < 0) | (place >= last - window_left - LATE))
+    options = {"mask": mask, "softcap": logits_soft_cap, "return_lse": True}
+    output, lse = reference.attention(q[..., None, :], key, value, **options, dtype=q.dtype)
+    return (output[..., 0, :], lse[..., 0]) if return_lse else output[..., 0, :]
+
+
+def decode_with_axis(query, key, value, attn_mask=None, *, need_weights=False):
+    assert query.shape[-2] == 1
+    options = {"mask": attn_mask, "return_weights": True}
+    output, weights = reference.attention(query, key, value, **options, dtype=query.dtype)
+    return (output, weights) if need_weights else output
+
+
+def grouped(q, k_int8, k_scale, v_int8, v_scale, group_size, *, sm_scale=None):
+    tokens = k_int8.shape[2]
+    assert k_int8.dtype == v_int8.dtype == np.int8
+    assert k_scale.shape == v_scale.shape == (*k_int8.shape[:2], -(-tokens // group_size))
+    group = np.arange(tokens) // group_size if GROUPS else 0 * np.arange(tokens)
+    key, value = (x * y[:, :, group, None] for x, y in ((k_int8, k_scale), (v_int8, v_scale)))
+    return reference.attention(q, *(x.astype(q.dtype) for x in (key, value)), scale=sm_scale, dtype=q.dtype)
+"""
+_RIGHT = {"WRONG": "1", "LATE": "0", "GROUPS": "True"}
+
+
+def written(name, **wrong):
+    """Return the configuration that `attnspec init` writes for a kernel, with its text."""
+    text = KERNELS
+    for word, value in {**_RIGHT, **wrong}.items():
+        text = text.replace(word, value)
+    module = "_".join(("readings", name, *wrong))  # no other test has loaded such a module
+    Path(f"{module}.py").write_text(text)
+    command("init", f"./{module}.py:{name}", status=0)
+    text = Path("attnspec.toml").read_text()
+    return tomllib.loads(text)["backend"], text
+
+
+def judged(*rules):
+    """Return the result of a quick run of some rules, of which some cases pass."""
+    found = check(load("."), rules=rules, quick=True, dtypes=["float32"])
+    assert [verdict.status for verdict in found.report.results.verdicts].count("pass") > 3
+    return found
+
+
+def test_a_flag_that_turns_causality_off_is_described():
+    table, text = written("decoder")
+    assert 'inverse = ["bidirectional"]  # True where is_causal is False, as calls confirm\n' in text
+    assert table["names"] | {"is_causal": "bidirectional", "mask": "kv_valid"} == table["names"]
+    assert table["ignore"] == ["encoder"]
+    assert "guesses" not in table
+    found = judged("MASK-3", "SOFT-1")
+    assert found.good, found.text
+
+
+def test_a_flag_with_such_a_name_that_does_something_else_is_ignored():
+    table, text = written("halved")
+    assert table["ignore"] == ["full"]
+    assert "inverse" not in table
+    assert "full = False changes the result" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "fixed"), [("turning", {"rotary_dim": 0}), ("turning_if_told", {"use_rope": False})]
+)
+def test_a_kernel_is_described_with_the_value_that_turns_its_rotation_off(name, fixed):
+    table, text = written(name)
+    assert table["fixed"] == fixed
+    assert 'the rotation of `features` alone, with operation = "rotary"' in text
+    found = judged("SOFT-1")
+    assert found.good, found.text
+    own = ", ".join(f"{own} = {x}" for own, x in fixed.items())
+    assert f"not tested, because each call passes it: {own};" in " ".join(found.text.split())
+
+
+def test_a_rotating_kernel_that_is_wrong_is_not_described_without_its_rotation():
+    table, _ = written("turning", WRONG="2")
+    assert "fixed" not in table
+    assert "layout" in table["guesses"]
+
+
+def test_optional_boundaries_of_sequences_are_tried_before_one_query():
+    table, _ = written("paged")
+    assert table["operation"] == "packed_paged_attention"
+    assert table["names"]["query_starts"] == "query_start_loc"
+    assert table["always"] == {"is_causal": True}
+    found = judged("STACK-1", "PAGE-1", "PACK-1")
+    assert found.good, found.text
+
+
+def test_attention_of_one_query_without_an_axis_is_called_for_each():
+    table, text = written("decode")
+    assert table["one_query"] is True
+    assert "one_query = true  # it is called for each query; with several it raised an error" in text
+    assert (table["window"], table["open_side"], table["at_length"]) == ("left", -1, True)
+    assert load(".").has("attention", "return_lse")
+    found = judged("MASK-8", "SOFT-1", "SOFT-6", "CACHE-1")
+    assert found.good, found.text
+
+
+def test_a_wrong_window_of_one_query_fails():
+    written("decode", LATE="1")
+    found = judged("MASK-8", "SOFT-1")
+    assert not found.good
+
+
+def test_attention_of_one_query_with_an_axis_is_called_for_each():
+    table, _ = written("decode_with_axis")
+    assert table["one_query"] == "axis"
+    found = judged("MASK-1", "SOFT-1", "SHAPE-4")
+    assert found.good, found.text
+
+
+@pytest.mark.parametrize(("groups", "good"), [("True", True), ("False", False)])
+def test_codes_of_int8_with_scales_of_groups_of_tokens(groups, good):
+    if good:
+        table, text = written("grouped")
+        assert table["sizes"] == {"group": "group_size"}
+        assert 'codes = "int8"  # it raised an error with codes as unsigned integers' in text
+    else:
+        written("grouped")
+        Path("attnspec.toml").rename("kept.toml")
+        written("grouped", GROUPS="False")
+        text = Path("kept.toml").read_text().replace("readings_grouped", "readings_grouped_GROUPS")
+        Path("attnspec.toml").write_text(text)
+    found = judged("QUANT-5", "QUANT-8", "ERR-1")
+    assert found.good == good, found.text
