@@ -39,12 +39,12 @@ def turning_if_told(q, k, v, *, use_rope=True, rope_theta=100.0):
     return turning(q, k, v, rotary_dim=None if use_rope else 0, rope_base=rope_theta)
 
 
-def paged(query, key_cache, value_cache, block_tables, context_lens, query_start_loc=None, *, scale=None):
+def paged_attention(q, key_cache, value_cache, block_tables, context_lens, query_start_loc=None, scale=None):
     starts = np.arange(len(context_lens) + 1) if query_start_loc is None else query_start_loc
     key, value = (np.swapaxes(x, 1, 2) for x in (key_cache, value_cache))
     options = {"block_table": block_tables, "key_lengths": context_lens, "query_starts": starts}
     output = function("packed_paged_attention")(
-        np.swapaxes(query, 0, 1), key, value, **options, scale=scale, is_causal=True, dtype=query.dtype
+        np.swapaxes(q, 0, 1), key, value, **options, scale=scale, is_causal=True, dtype=q.dtype
     )
     return np.swapaxes(output, 0, 1)
 
@@ -134,7 +134,7 @@ def test_a_rotating_kernel_that_is_wrong_is_not_described_without_its_rotation()
 
 
 def test_optional_boundaries_of_sequences_are_tried_before_one_query():
-    table, _ = written("paged")
+    table, _ = written("paged_attention")
     assert table["operation"] == "packed_paged_attention"
     assert table["names"]["query_starts"] == "query_start_loc"
     assert table["always"] == {"is_causal": True}
