@@ -167,7 +167,8 @@ def calls_of_usual_trait(
 def _is_accidental(common: Common) -> bool:
     """Whether traits are of numbers that many calls have, and do not predict which calls fail."""
     pure = common.failing >= _FEW and common.failing >= _PURE * common.judged
-    return not _BESIDE.isdisjoint(common.traits) and common.traits not in _USUALS and not pure
+    beside = _BESIDE | ({traits.BATCHED, traits.HEADS} if len(common.traits) > 1 else set())
+    return not beside.isdisjoint(common.traits) and common.traits not in _USUALS and not pure
 
 
 def is_pure(common: Common) -> bool:

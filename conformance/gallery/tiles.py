@@ -246,7 +246,7 @@ def _window_of_square_tiles(sizes: tuple[int, int]) -> Named:
             inside &= np.minimum(begin + keys, call.keys) - 1 <= first + right
         return base.by_window(call) | inside
 
-    text = f"Mask no tile of {keys} keys in the window of the first and of the {keys}th of {rows} queries."
+    text = f"Mask no tile of {keys} keys in the window of each of the first {keys} of {rows} queries."
     return f"window_in_tiles_of_{rows}_queries_by_{keys}_keys_as_if_square", text, by_window
 
 

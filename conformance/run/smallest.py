@@ -11,6 +11,7 @@ from itertools import compress, product
 from attnspec import OPERATIONS
 from attnspec.conformance.run.plan import CallOutline, Outline, index
 from attnspec.conformance.traits import (
+    CLOSED_LEFT,
     EMPTY,
     GRADIENT,
     LARGE,
@@ -121,11 +122,12 @@ def calls_of_arguments(outlines: Iterable[Outline], quick: Collection[str] = ())
         traits, other = {*outline.traits}, outline.dtype not in WIDE
         for operation, arguments in outline.calls:
             for own in (*arguments, *(traits & {LINEAR})):
-                little = {SPECIAL, NOTHING, EMPTY, zero(own)} & traits or outline.numbers < _LEAST
-                little = little or _has_many(outline) or not _matters(operation, own, arguments)
+                little = not {SPECIAL, NOTHING, EMPTY, CLOSED_LEFT, zero(own)}.isdisjoint(traits)
+                little = little or outline.numbers < _LEAST or _has_many(outline)
+                little = little or not _matters(operation, own, arguments)
                 shape = len(traits), outline.numbers, outline.name
                 beside = len(arguments), outline.name not in quick
-                order = (other, bool(little), outline.numbers > _MOST, *beside, *shape)
+                order = (other, little, outline.numbers > _MOST, *beside, *shape)
                 if (operation, own) not in plainest or order < plainest[operation, own][0]:
                     plainest[operation, own] = order, outline.name
     return {name for _, name in plainest.values()}
