@@ -74,8 +74,16 @@ def grouped(q, k_int8, k_scale, v_int8, v_scale, group_size, *, sm_scale=None):
     group = np.arange(tokens) // group_size if GROUPS else 0 * np.arange(tokens)
     key, value = (x * y[:, :, group, None] for x, y in ((k_int8, k_scale), (v_int8, v_scale)))
     return reference.attention(q, *(x.astype(q.dtype) for x in (key, value)), scale=sm_scale, dtype=q.dtype)
+
+
+def dequantizing(q, k_codes, k_scale, v_codes, v_scale, *, kv_lens=None, causal=False):
+    lengths = np.asarray(k_codes.shape[2] if kv_lens is None else kv_lens)
+    key, value = ((x * y).astype(q.dtype) for x, y in ((k_codes, k_scale), (v_codes, v_scale)))
+    end = (lengths if ENDS else k_codes.shape[2]) - q.shape[2]
+    options = {"is_causal": causal, "query_offset": end, "key_lengths": kv_lens}
+    return reference.attention(q, key, value, **options, dtype=q.dtype)
 """
-_RIGHT = {"WRONG": "1", "LATE": "0", "GROUPS": "True"}
+_RIGHT = {"WRONG": "1", "LATE": "0", "GROUPS": "True", "ENDS": "True"}
 
 
 def written(name, **wrong):
@@ -179,3 +187,12 @@ def test_codes_of_int8_with_scales_of_groups_of_tokens(groups, good):
         Path("attnspec.toml").write_text(text)
     found = judged("QUANT-5", "QUANT-8", "ERR-1")
     assert found.good == good, found.text
+
+
+@pytest.mark.parametrize("ends", ["True", "False"])
+def test_causality_of_a_form_that_ends_at_the_last_key_of_a_length(ends):
+    table, _ = written("dequantizing", ENDS=ends)
+    assert table.get("at_length", False) is (ends == "True")
+    assert table["dialect"]["MASK-3"] == "bottom-right"
+    found = judged("STACK-2", "QUANT-8", "MASK-3")
+    assert found.good, found.text

@@ -27,7 +27,7 @@ from attnspec.backends.user.companion_trials import (
 from attnspec.backends.user.confirm import IN_FLOAT32, PRECISIONS
 from attnspec.backends.user.convention import Convention
 from attnspec.backends.user.description import Inference, Known, dtypes_of, infer_dtypes
-from attnspec.backends.user.enough_keys import infer_enough_of_lengths
+from attnspec.backends.user.enough_keys import infer_end_at_length, infer_enough_of_lengths
 from attnspec.backends.user.lists import LISTED, LISTS, lists_of_key_heads
 from attnspec.backends.user.scales import CODES, ENCODINGS, FLAT, FLOAT8, GRANULARITIES, INT8, SCALES
 from attnspec.backends.user.shapes import shapes_to_try
@@ -71,6 +71,7 @@ def infer_companion(
             dialect, why, limits = dialect | variants, why | reasons, limits | limited
     convention = calls.confirm_lengths(convention, call, why)
     convention = calls.confirm_scales(convention, fit, why)
+    convention = infer_end_at_length(calls, operation, convention, call, why)
     at_end = replace(convention, from_end="bottom-right" in dialect.values())
     convention = with_slopes_of_form(calls, at_end, call, parameters, why) or convention
     used = {*convention.names.values(), *sizes.values(), convention.slopes, *form.arguments}

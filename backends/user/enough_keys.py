@@ -1,12 +1,14 @@
-"""Infers whether a function needs as many keys as queries, or more: `lengths = "enough"`."""
+"""Infers whether a function needs enough keys for its queries, and whether a length ends its causality."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
 
 from attnspec.backends.user.calls import LENGTHS, Calls
 from attnspec.backends.user.convention import Convention
+from attnspec.sizes import bound
 
 _RAISES = "it raised an error with more queries than keys"
 _NO_TOKENS = (
@@ -52,6 +54,23 @@ def infer_enough_of_lengths(
     agrees = calls.agrees(convention, short)
     zeros = agrees is False and bool(calls.agrees(convention, short, {**short, "mask": tokens}))
     return _limit(raises=agrees is None, zeros=zeros, why=why)
+
+
+def infer_end_at_length(
+    calls: _Companion, operation: str, convention: Convention, call: Mapping[str, Any], why: dict[str, str]
+) -> Convention:
+    """Find out whether the last query of a causal call of a form is at the last key of the length."""
+    known = {**convention.names, **convention.always, **call}
+    letters = bound(operation, call)[0].letters
+    if not {"key_lengths", "is_causal"} <= {*known} or not {"L", "S"} <= {*letters}:
+        return convention
+    lengths = letters["S"] - 1 + np.arange(call["query"].shape[0]) % 2
+    placed = {**call, "is_causal": True, "key_lengths": lengths, "query_offset": lengths - letters["L"]}
+    trial = replace(convention, at_length=True)
+    if convention.one_query or not calls.agrees(trial, placed):
+        return convention
+    why["at_length"] = "its causal mask ends at the last key of the length"
+    return trial
 
 
 def _limit(*, raises: bool, zeros: bool, why: dict[str, str]) -> dict[str, str]:
