@@ -77,11 +77,12 @@ def grouped(q, k_int8, k_scale, v_int8, v_scale, group_size, *, sm_scale=None):
 
 
 def dequantizing(q, k_codes, k_scale, v_codes, v_scale, *, kv_lens=None, causal=False):
-    lengths = np.asarray(k_codes.shape[2] if kv_lens is None else kv_lens)
-    key, value = ((x * y).astype(q.dtype) for x, y in ((k_codes, k_scale), (v_codes, v_scale)))
-    end = (lengths if ENDS else k_codes.shape[2]) - q.shape[2]
+    lengths = np.asarray(k_codes.shape[-2] if kv_lens is None else kv_lens)
+    end = (lengths if ENDS else k_codes.shape[-2]) - q.shape[-2]
+    arrays = q, k_codes, v_codes
     options = {"is_causal": causal, "query_offset": end, "key_lengths": kv_lens}
-    return reference.attention(q, key, value, **options, dtype=q.dtype)
+    options |= {"key_scales": k_scale, "value_scales": v_scale}
+    return reference.function("quantized_attention")(*arrays, **options).astype(q.dtype)
 """
 _RIGHT = {"WRONG": "1", "LATE": "0", "GROUPS": "True", "ENDS": "True"}
 
