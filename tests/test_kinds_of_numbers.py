@@ -12,6 +12,7 @@ from attnspec.conformance.judge.expected import expected
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.suite import groups_of
 from attnspec.conformance.suite.alone import optional_of
+from attnspec.conformance.suite.faults import fitting
 from attnspec.dtypes import DTYPES
 from attnspec.reference import functions
 from attnspec.sizes import is_array
@@ -51,6 +52,12 @@ def test_no_list_of_unsigned_integers_holds_a_key_twice(width):
     ]
     assert any(case.arguments["key_indices"].dtype == np.dtype(width) for case in lists)
     assert {breach_of(["distinct"], case.arguments) for case in lists} == {""}
+
+
+def test_no_valid_call_beside_a_malformed_one_holds_a_key_twice():
+    calls = {name: fitting(name) for name, form in OPERATIONS.items() if "key_indices" in form.arguments}
+    assert {breach_of(["distinct"], call) for call in calls.values()} == {""}
+    assert {(call["key_indices"] >= 0).any() for call in calls.values()} == {True}
 
 
 def test_each_number_and_flag_of_a_companion_is_of_no_kind_in_a_call():

@@ -65,6 +65,8 @@ def value_for(
         number = 1 if argument.numbers != "integer" else min(_limits(argument, letters)[1], 0)
         codes = argument.numbers == "integer" and argument.name.endswith(CODES)
         made = np.full(part, number, "int8" if codes else _DTYPES[argument.numbers])
+        if argument.name == "key_indices":  # no list holds a key twice (SPARSE-8)
+            made[..., 1:] = least
         return _last(made, _limits(argument, letters)[1]) if argument.covers else made
     if argument.binds:
         return letters[argument.binds]
