@@ -12,7 +12,7 @@ from tests_support import converted
 from attnspec import OPERATIONS, Case, find_case
 from attnspec.backends import load
 from attnspec.conformance.judge.dtypes import in_dtype, in_each
-from attnspec.conformance.judge.judge import judge
+from attnspec.conformance.judge.judge import judge, judge_outputs
 from attnspec.conformance.suite import find, groups
 from attnspec.conformance.suite.latent import SIZES, problem
 from attnspec.dtypes import FORMATS, numpy_dtype
@@ -45,6 +45,27 @@ def test_a_row_with_an_lse_that_is_no_number_has_no_gradient(number):
         rational(MERGE, call)
     with pytest.raises(ValueError, match="expected finite numbers"):
         rational(ROTARY, {"features": np.ones((1, 2)), "d_rotated": np.full((1, 2), number)})
+
+
+def test_a_number_that_is_not_rotated_is_rounded_once_to_another_dtype():
+    """Past the rotary depth, and at position 0; a number that the dtype holds is copied."""
+    rotated = np.array([[[0.1, 0.2, 0.3, 0.5], [0.1, 0.2, 0.3, 0.5]]])
+    call = {"features": np.ones(rotated.shape, np.float32), "d_rotated": rotated, "rotary_depth": 2}
+    case = Case("own-1", "", "gradients", ROTARY, ("GRAD-22",), call, group="own")
+    off = budget(ROTARY, call, "float32")["d_features"][0]
+    assert (off[0, :3] > 0).all()
+    assert (off[:, 2] == off[0, 2]).all()
+    assert (off[:, 3] == 0).all()
+    assert not budget(ROTARY, call | {"d_rotated": rotated.astype(np.float32)}, "float32")["d_features"][
+        0, 0
+    ].any()
+    right = functions()[ROTARY](**in_dtype(call, "float64")).astype(np.float32)
+    beyond = np.nextafter(np.nextafter(right, np.float32(9)), np.float32(9))
+    assert judge_outputs(load("numpy-portable"), case, {"d_features": right}).status == "pass"
+    for place in ((0, 0, 0), (0, 1, 2)):
+        wrong = right.copy()
+        wrong[place] = beyond[place]
+        assert judge_outputs(load("numpy-portable"), case, {"d_features": wrong}).status == "fail"
 
 
 def parts(dtype, seed, count):

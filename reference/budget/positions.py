@@ -53,7 +53,10 @@ def _turn(features: Budget, arguments: Mapping[str, Any], arithmetic: Arithmetic
             + TURNING * work.normal * max(1, multiplier),
         )
         error[..., place] = arithmetic.unbounded(error[..., place], np.abs(left) + np.abs(right))
-    return np.where(error == 0, 0, add_rounding(value, error, arithmetic.storage))
+    with np.errstate(over="ignore", invalid="ignore"):
+        # A copied number of another dtype is rounded (GRAD-22).
+        copied = (error == 0) & (value.astype(arithmetic.storage.name) == value)
+    return np.where(copied, 0, add_rounding(value, error, arithmetic.storage))
 
 
 def _cosines_and_sines(
