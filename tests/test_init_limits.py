@@ -255,6 +255,12 @@ def of_a_mask(q, k, v, *, mask=None, return_lse=False):
 
 def of_a_bias(q, k, v, *, bias=None):
     return kernel(q, k, v, bias=bias)
+
+
+def of_right_rows(q, k, v, *, bias=None):
+    output = kernel(q, k, v, bias=bias)
+    empty = False if bias is None else bias.isneginf().all(-1, keepdim=True)
+    return torch.where(torch.as_tensor(empty), 0.0, output)
 """
 
 
@@ -263,6 +269,7 @@ def of_a_bias(q, k, v, *, bias=None):
     [
         ("of_a_mask", "-1e30", {"GRAD-6": "ignored", "GRAD-10": "uniform"}),
         ("of_a_bias", "0", {"GRAD-10": "nan"}),
+        ("of_right_rows", "0", {}),  # NaN in the gradients alone is a fault
         ("kernel", "-1e30", {"GRAD-6": "ignored"}),  # two variants, which no dialect has
     ],
 )
@@ -270,7 +277,7 @@ def test_gradients_that_the_library_computes_are_described_too(name, fill, diale
     module = f"gradients_of_{name}"
     Path(f"{module}.py").write_text(TORCH.replace("FILL", fill))
     text = infer_configuration(f"./{module}.py:{name}")
-    found = tomllib.loads(text)["backend"]["dialect"]
+    found = tomllib.loads(text)["backend"].get("dialect", {})
     assert {rule: variant for rule, variant in found.items() if rule.startswith("GRAD")} == dialect
     reasons = {"GRAD-6": "were those of the call without it", "GRAD-10": "where rows had no keys, d_"}
     assert all(reasons[rule] in text for rule in dialect)
@@ -345,3 +352,21 @@ def test_a_function_of_numpy_that_lacks_a_dtype_is_called_in_half_precision_too(
     Path("short.py").write_text(OF_DTYPES)
     text = command("init", f"./short.py:{name}", status=0).output
     assert 'dtypes = ["float32", "bfloat16"]' in text, "in float16, it is wrong or returns float32"
+
+
+@pytest.mark.parametrize(("raises", "depths"), [("True", [2, 4, 6, 8, 16, 32, 64]), ("False", None)])
+def test_a_function_that_raises_an_error_with_odd_depths_takes_even_ones(raises, depths):
+    text = """
+from attnspec.reference import attention as exact
+
+
+def kernel(q, k, v, *, causal=False):
+    assert q.shape[-1] % 2 == 0 or not RAISES
+    output = exact(q, k, v, is_causal=causal, dtype=q.dtype)
+    return output if q.shape[-1] % 2 == 0 else 0 * output
+"""
+    name = f"odd_depths_{raises}"
+    Path(f"{name}.py").write_text(text.replace("RAISES", raises))
+    table = tomllib.loads(written := infer_configuration(f"./{name}.py:kernel"))["backend"]
+    assert table.get("depths") == depths, "wrong results are for the suite to judge"
+    assert ("it raised an error with 3 and 5" in written) == bool(depths)

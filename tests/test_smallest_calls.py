@@ -57,6 +57,14 @@ def test_sums_in_half_precision_fail_among_the_smallest_calls_in_each_form_and_d
     assert failing >= {*product({"attention", *FORMS} - decoded, SHORT)}
 
 
+@pytest.mark.parametrize("operation", ["attention_vjp", "packed_attention_vjp"])
+def test_gradients_have_groups_of_several_heads_and_several_tiles(operation):
+    plan = plan_of(Selection(quick=True, smoke=True))
+    sizes = [x.sizes for x in plan if x.sizes and x.calls[0].operation == operation and not x.refusal]
+    assert any(1 < key_heads < heads for _, heads, key_heads, *_ in sizes)
+    assert any(min(queries, keys) > 32 for *_, queries, keys, _, _ in sizes)
+
+
 def test_the_smallest_calls_are_few_small_and_quick_and_touch_what_single_calls_can():
     plan = plan_of(Selection(quick=True, smoke=True))
     quick = plan_of(Selection(quick=True))

@@ -15,6 +15,8 @@ from attnspec.operations.aliases import SIZES
 
 #: The depth of calls that show whether values may have another one.
 _PLAINEST = 4
+#: Depths that show a function which takes even ones only, and those that are then tried.
+_ODD, _EVEN = (3, 5), (2, 4, 6, 8, 16, 32, 64)
 
 
 def infer_axes(calls: Calls, convention: Convention, why: dict[str, str]) -> Convention:
@@ -50,7 +52,7 @@ def infer_limits(calls: Calls, convention: Convention, why: dict[str, str]) -> M
     random = np.random.default_rng(1)
     dtype, depth, heads = str(calls.arrays["query"].dtype), calls.depth, calls.heads
 
-    def misfit(heads: int, key_heads: int, value_depth: int, dtype: str) -> str:
+    def misfit(heads: int, key_heads: int, value_depth: int, dtype: str, depth: int = depth) -> str:
         """Return what a call shows that the function does not take; empty if it takes the call."""
         queries, keys = calls.lengths
         shapes = ((heads, queries, depth), (key_heads, keys, depth), (key_heads, keys, value_depth))
@@ -86,12 +88,22 @@ def infer_limits(calls: Calls, convention: Convention, why: dict[str, str]) -> M
     if shown := next(filter(None, (misfit(heads, heads, other, dtype) for other in others)), ""):
         limits["value_depth"] = "key"
         why["value_depth"] = f"it {shown} with values of another depth"
+    limits |= _infer_depths(calls, lambda each: misfit(heads, heads, each, dtype, each), why)
     lengths = _infer_lengths(calls, convention, lambda: misfit(heads, heads, depth, dtype), why)
     limits |= lengths or infer_enough_keys(calls, convention, why)
     if calls.lengths[1] == LENGTHS[-1][1]:
         limits |= _infer_multiple(calls, lambda: bool(misfit(heads, heads, depth, dtype)), why)
     limits |= infer_dtypes(calls.backend, dtype, takes, why)
     return limits
+
+
+def _infer_depths(calls: Calls, misfit: Callable[[int], str], why: dict[str, str]) -> dict[str, Any]:
+    """Infer whether it takes even depths only, as functions that rotate pairs do."""
+    tried = calls.depth == _PLAINEST and "depths" not in calls.known.keys
+    if not tried or any(misfit(depth) != "raised an error" for depth in _ODD):
+        return {}
+    why["depths"] = f"it raised an error with {' and '.join(map(str, _ODD))}"
+    return {"depths": [depth for depth in _EVEN if not misfit(depth)]}
 
 
 def _infer_lengths(

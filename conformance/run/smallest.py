@@ -62,7 +62,7 @@ def smallest(dtype: str = "") -> frozenset[str]:
             names.add(outline.name)
             done |= shows
     plain = {*_plain_calls(single), *_calls_of_sizes(dtypes), *_calls_in_half()}
-    plain |= {*_calls_over_tiles(single), *_calls_of_strides(single)}
+    plain |= {*_calls_over_tiles(single), *_calls_of_strides(single), *_gradients(single)}
     return frozenset(names | calls_of_arguments(single) | plain)
 
 
@@ -174,6 +174,21 @@ def _calls_over_tiles(outlines: Iterable[Outline]) -> Iterator[str]:
                 over.setdefault((operation, own, number), []).append(order)
     for (*_, number), calls in over.items():
         yield from (name for *_, name in sorted(calls)[: _SHOWN[number]])
+
+
+def _gradients(outlines: Iterable[Outline]) -> Iterator[str]:
+    """Name the smallest call for each gradient with groups of several heads, and with several tiles."""
+    shown: set[tuple[str, str]] = set()
+    for outline in sorted(outlines, key=_size):
+        little = {SPECIAL, NOTHING, LARGE} & {*outline.traits} or _has_many(outline)
+        if outline.refusal or little or GRADIENT not in outline.traits or not outline.sizes:
+            continue
+        _, heads, key_heads, queries, keys = outline.sizes[:5]
+        shows = {"groups": 1 < key_heads < heads, "tiles": min(queries, keys) > _TILE}
+        new = {(outline.calls[0].operation, name) for name, holds in shows.items() if holds} - shown
+        if new and outline.numbers <= _MOST_OF_AN_ARGUMENT:
+            shown |= new
+            yield outline.name
 
 
 def _calls_of_strides(outlines: Iterable[Outline]) -> Iterator[str]:
