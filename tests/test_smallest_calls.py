@@ -65,6 +65,18 @@ def test_gradients_have_groups_of_several_heads_and_several_tiles(operation):
     assert any(min(queries, keys) > 32 for *_, queries, keys, _, _ in sizes)
 
 
+def test_gradients_have_rows_without_keys_by_each_option():
+    options = {*OPERATIONS["attention"].names("masks")}
+    plan = plan_of(Selection(quick=True, smoke=True))
+    calls = [x.calls[0] for x in plan if "empty row" in x.traits and "gradient" in x.traits]
+    shown = [call.arguments for call in calls if call.operation == "attention_vjp"]
+    assert {"mask", "bias", "key_lengths", "query_lengths", "window", "is_causal"} <= options
+    for option in ("mask", "bias", "key_lengths", "query_lengths"):
+        assert any({*arguments} & options == {option} for arguments in shown)
+    for option in ("window", "is_causal"):
+        assert any({*arguments} & options == {option, "query_offset"} for arguments in shown)
+
+
 def test_the_smallest_calls_are_few_small_and_quick_and_touch_what_single_calls_can():
     plan = plan_of(Selection(quick=True, smoke=True))
     quick = plan_of(Selection(quick=True))

@@ -177,18 +177,21 @@ def _calls_over_tiles(outlines: Iterable[Outline]) -> Iterator[str]:
 
 
 def _gradients(outlines: Iterable[Outline]) -> Iterator[str]:
-    """Name the smallest call for each gradient with groups of several heads, and with several tiles."""
-    shown: set[tuple[str, str]] = set()
-    for outline in sorted(outlines, key=_size):
+    """Name the plainest gradients of groups of heads, of tiles, and of rows without keys by each option."""
+    plainest: dict[tuple[str, str], tuple[int, int, str]] = {}
+    for outline in outlines:
         little = {SPECIAL, NOTHING, LARGE} & {*outline.traits} or _has_many(outline)
         if outline.refusal or little or GRADIENT not in outline.traits or not outline.sizes:
             continue
+        operation, arguments = outline.calls[0]
         _, heads, key_heads, queries, keys = outline.sizes[:5]
         shows = {"groups": 1 < key_heads < heads, "tiles": min(queries, keys) > _TILE}
-        new = {(outline.calls[0].operation, name) for name, holds in shows.items() if holds} - shown
-        if new and outline.numbers <= _MOST_OF_AN_ARGUMENT:
-            shown |= new
-            yield outline.name
+        masks = {*arguments} & {*OPERATIONS[operation].names("masks")} if EMPTY in outline.traits else set()
+        if outline.numbers <= _MOST_OF_AN_ARGUMENT:
+            order = len(arguments), outline.numbers, outline.name
+            for name in (*compress(shows, shows.values()), *masks):
+                plainest[operation, name] = min(order, plainest.get((operation, name), order))
+    yield from (name for *_, name in plainest.values())
 
 
 def _calls_of_strides(outlines: Iterable[Outline]) -> Iterator[str]:
