@@ -280,3 +280,31 @@ def test_a_mask_of_a_tree_is_no_mask_of_dropout_and_the_refusal_says_what_to_wri
     output = " ".join(command("init", "./guessed_tree.py:verify", status=2).output.split())
     assert "mask = tree_mask" in output
     assert "if tree_mask has the ancestors of drafted tokens, judge a wrapper that makes it" in output
+
+
+OF_MASKS = """
+import numpy as np
+from attnspec.reference import attention
+
+
+def NAME(q, k, v, attention_mask=None, *, scale=None):
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    options = {}
+    if attention_mask is not None:
+        floats = attention_mask.dtype.kind == "f"
+        options = {"bias": scale * attention_mask} if floats and SCALED else {"mask": attention_mask != 0}
+    return attention(q, k, v, **options, scale=scale, dtype=q.dtype)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "scaled"), [("with_a_scaled_bias", True), ("with_numbers_as_a_mask", False)]
+)
+def test_a_mask_that_takes_a_wrong_bias_has_it_judged(name, scaled):
+    text = init(name, OF_MASKS.replace("NAME", name).replace("SCALED", str(scaled)))
+    table = tomllib.loads(text)["backend"]
+    assert table["names"]["mask"] == "attention_mask"
+    assert ("bias" in table["names"], "bias" in table.get("guesses", ())) == (scaled, scaled)
+    report = check(load("."), rules=["SCORE-4", "MASK-1"], quick=True, dtypes=["float32"])
+    assert report.good != scaled
+    assert ("SCORE-4" in report.text) == scaled

@@ -152,7 +152,25 @@ def note_precision(calls: Calls, convention: Convention, limits: Mapping[str, An
 
 
 #: What is confirmed of a function whose parameters are known, in this order.
+def note_wrong_bias(calls: Calls, convention: Convention) -> Convention:
+    """Take the parameter of a mask for a bias too if numbers in it do what no mask does, right or wrong."""
+    own, arrays = convention.names.get("mask", ""), calls.drop_batch(convention, calls.arrays)
+    if "bias" in convention.names or "bias" not in calls.guesses.get(own, ()) or convention.mask_of_keys:
+        return convention
+    trial = replace(convention, names={**convention.names, "bias": own})
+    bias = calls.inputs.bias
+    masks: list[dict[str, Any]] = [{}, *({"mask": mask} for mask in (bias > 0, bias != 0, bias <= 0))]
+    results = [calls.run(trial, arrays, calls.drop_batch(trial, x)) for x in ({"bias": bias}, *masks)]
+    outputs = [result["output"] for result in results if result is not None]
+    alike = [np.allclose(outputs[0], other, equal_nan=True) for other in outputs[1:]]
+    if len(outputs) < len(results) or any(alike):
+        return convention
+    calls.why["bias"] = UNCONFIRMED
+    return trial
+
+
 CONFIRMATIONS = (
+    note_wrong_bias,
     confirm_length,
     confirm_slopes,
     with_lse,
