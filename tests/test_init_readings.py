@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 from tests_support import command
 
+from attnspec import OPERATIONS
 from attnspec.backends import load
+from attnspec.backends.user.small_calls import small_call
 from attnspec.conformance import check
 
 pytestmark = pytest.mark.usefixtures("here_beside_tests")
@@ -197,3 +199,8 @@ def test_causality_of_a_form_that_ends_at_the_last_key_of_a_length(ends):
     assert table["dialect"]["MASK-3"] == "bottom-right"
     found = judged("STACK-2", "QUANT-8", "MASK-3")
     assert found.good, found.text
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_small_call_of_every_operation_can_be_drawn(operation):
+    assert {*OPERATIONS[operation].arrays} <= {*small_call(operation, 2)}

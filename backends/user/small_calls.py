@@ -1,6 +1,7 @@
 """Small calls of the operations that are stacks of forms, for `attnspec init`."""
 
 from collections.abc import Mapping
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -8,12 +9,12 @@ import numpy as np
 from attnspec import OPERATIONS
 from attnspec.backends.stored_codes import nearest_codes
 from attnspec.backends.user.scales import FLAT, SCALES, codes_of, shape_of
-from attnspec.operations.letters import BATCH
+from attnspec.operations.letters import BATCH, LETTERS
 
 Call = dict[str, Any]
 #: The sizes of the call by letter, and those of packed rows.
 QUERIES, KEYS = 3, 8
-_SIZES = {"Hq": 4, "L": QUERIES, "S": KEYS, "D": 16, "Dv": 16, "Dr": 8, "Dc": 12, "W": 4}
+_SIZES = dict.fromkeys(LETTERS, 4) | {"L": QUERIES, "S": KEYS, "D": 16, "Dv": 16, "Dr": 8, "Dc": 12}
 _SIZES |= {"P": 3, "K": 16, "T": 2, BATCH: 2}
 _OF_ROWS = {"L": 5, "S": 12}
 
@@ -25,7 +26,7 @@ def small_call(operation: str, key_heads: int, *, full: bool = False, encoding: 
     call: dict[str, Any] = {}
     for name in form.arrays:
         argument = form.arguments[name]
-        shape = [sizes[letter] for letter in argument.shape]
+        shape = [prod(sizes[each] for each in letter.split("*")) for letter in argument.shape]
         codes = nearest_codes(random.integers(-3, 4, shape), encoding or "int8")
         call[name] = codes if argument.numbers == "integer" else random.normal(0, 0.7, shape).astype("f4")
     drawn = {
