@@ -1,7 +1,6 @@
 """Small calls of the operations that are stacks of forms, for `attnspec init`."""
 
 from collections.abc import Mapping
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -23,10 +22,12 @@ def small_call(operation: str, key_heads: int, *, full: bool = False, encoding: 
     """Draw a call of a form, whose pages may all be full, with codes of an encoding."""
     random, form = np.random.default_rng(0), OPERATIONS[operation]
     sizes = _SIZES | {"Hkv": key_heads} | (_OF_ROWS if "packed" in form.layers else {})
+    products = ("H*D", "Hq*D", "Hkv*D", "Hkv*Dv", "Hq*Dv")
+    sizes |= {both: sizes[heads] * sizes[depth] for both in products for heads, depth in [both.split("*")]}
     call: dict[str, Any] = {}
     for name in form.arrays:
         argument = form.arguments[name]
-        shape = [prod(sizes[each] for each in letter.split("*")) for letter in argument.shape]
+        shape = [sizes[letter] for letter in argument.shape]
         codes = nearest_codes(random.integers(-3, 4, shape), encoding or "int8")
         call[name] = codes if argument.numbers == "integer" else random.normal(0, 0.7, shape).astype("f4")
     drawn = {
