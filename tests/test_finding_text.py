@@ -12,6 +12,7 @@ from attnspec.conformance import find, traits
 from attnspec.conformance.attribution.diagnosis import diagnose
 from attnspec.conformance.attribution.finding import Common, Diagnosis, Finding, Twin, VariantCount
 from attnspec.conformance.attribution.levels import count_by_rule
+from attnspec.conformance.attribution.order import with_rule_of_bug
 from attnspec.conformance.attribution.report import Report
 from attnspec.conformance.judge.failure import own_place
 from attnspec.conformance.judge.traits import traits_of_call
@@ -221,3 +222,28 @@ def test_a_named_bug_explains_small_errors_and_no_precision_does():
 def test_bugs_that_differ_in_a_number_have_one_name(names, said):
     diagnosis = Diagnosis((Twin(names, "Do so.", "MASK-1"),), 5, 9, 0.0, 9)
     assert diagnosis_text(diagnosis).startswith(f"consistent with: {said}")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "rule"),
+    [
+        ([("output", "lse"), ("lse",), ("output", "lse")], "SOFT-6"),
+        ([("output", "lse"), ("output", "lse"), ("output", "lse")], "MASK-3"),  # it is wrong as the output is
+        ([("output", "lse"), ("lse",), ("output",)], "MASK-3"),
+        ([("lse",), ("lse",)], "MASK-3"),  # too few calls
+    ],
+)
+def test_an_output_that_is_wrong_in_all_calls_and_alone_in_some_has_the_rule(wrong, rule):
+    off = [Difference("value", outputs[0], (0,), 1.0, 2.0, outputs=outputs) for outputs in wrong]
+    failing = [replace(FAIL, case=f"a-{n}-float32", difference=x, rule="MASK-3") for n, x in enumerate(off)]
+    failing[-1] = replace(failing[-1], rule="SOFT-6")
+    assert with_rule_of_bug(Finding("MASK-3", tuple(failing))).rule == rule
+
+
+def test_the_rules_of_the_options_of_a_form_are_named():
+    single = replace(FAIL, operation="packed_attention", rule="STACK-2", traits=("query_offset", "window"))
+    lines = [*cause_lines(Finding("STACK-2", (single,)))]
+    assert "`window`: MASK-8 A window includes both its bounds" in lines
+    several = Finding("STACK-2", (single,) * 5, Common(("key_lengths by entry",), 5, 5, 0, 9))
+    assert "`key_lengths`: MASK-9 Keys past the length are disallowed" in [*cause_lines(several)]
+    assert not any("MASK-9" in line for line in cause_lines(replace(several, rule="MASK-3")))

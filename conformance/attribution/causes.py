@@ -38,7 +38,13 @@ from attnspec.conformance.attribution.declined import preconditions_of
 from attnspec.conformance.attribution.exceptions import exception_key, never_returns
 from attnspec.conformance.attribution.finding import Common, Diagnosis, Finding, Kind, simplicity
 from attnspec.conformance.attribution.merging import merged
-from attnspec.conformance.attribution.order import importance, plainness, put_first, under_rule_first
+from attnspec.conformance.attribution.order import (
+    importance,
+    plainness,
+    put_first,
+    under_rule_first,
+    with_rule_of_bug,
+)
 from attnspec.conformance.attribution.precision import (
     PRECISE,
     TRACES,
@@ -108,7 +114,7 @@ def findings(
             described = replace(cause, seed=seed, diagnosis=diagnosis, names=(names or {}).get(backend, ""))
             outputs = right_outputs(cause.failures, cause.common, judged.get(backend, []))
             probed = (probes or {}).get(backend, {}).get(cause.rule, "") if cause in diagnosed[:1] else ""
-            named = _with_rule_of_bug(replace(described, right=outputs, probed=probed))
+            named = with_rule_of_bug(replace(described, right=outputs, probed=probed))
             found.append(_with_traits_first(named.with_variant_first()))
     return found
 
@@ -121,17 +127,6 @@ def _with_traits_first(cause: Finding) -> Finding:
         return cause if having <= traits_of(kind) else replace(cause, common=Common())
     shown = put_first(alike, lambda verdict: having <= traits_of(verdict))
     return replace(cause, failures=put_first(cause.failures, shown[0].__eq__))
-
-
-def _with_rule_of_bug(cause: Finding) -> Finding:
-    """Put a cause under the rule of the one wrong implementation that has its results on every call."""
-    diagnosis = cause.diagnosis
-    if diagnosis is None or diagnosis.path or len(diagnosis.twins) != 1:
-        return cause
-    rule = diagnosis.twins[0].rule
-    if rule not in {verdict.main_rule for verdict in cause.failures}:
-        return cause
-    return replace(cause, rule=rule, failures=under_rule_first(cause.failures, rule))
 
 
 def diagnosed_causes(causes: Sequence[Finding]) -> list[Finding]:

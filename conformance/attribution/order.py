@@ -1,6 +1,7 @@
 """The order in which causes are reported, and failures within a cause."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import inf
 
 from attnspec.conformance.attribution.finding import Finding
@@ -10,6 +11,8 @@ from attnspec.conformance.verdict import Verdict
 
 #: Exceptions of one cause come first if they are so many times as many as all wrong values.
 _FAR_MORE = 4
+#: The rules of outputs besides the first, and how many calls show that one of these is the cause.
+_OF_OUTPUT, _SEVERAL = {"lse": "SOFT-6", "weights": "SOFT-4", "max": "SOFT-8"}, 3
 
 
 def importance(cause: Finding, wrong_values: int) -> tuple[bool, bool, bool, bool, int, float]:
@@ -45,3 +48,26 @@ def plainness(verdict: Verdict) -> tuple[bool, bool, bool, int, int, str]:
     size = verdict.difference.size if verdict.difference else 0
     named = verdict.variant or verdict.ignored or verdict.precision
     return verdict.status == "error", not named, bool(verdict.group), size, len(verdict.case), verdict.case
+
+
+def with_rule_of_bug(cause: Finding) -> Finding:
+    """Put a cause under the rule of the one entry that has its results, or under that of a wrong output."""
+    diagnosis = cause.diagnosis
+    if diagnosis is not None and (diagnosis.path or len(diagnosis.twins) != 1):
+        return cause
+    rule = _rule_of_output(cause.failures) if diagnosis is None else diagnosis.twins[0].rule
+    if rule not in {verdict.main_rule for verdict in cause.failures}:
+        return cause
+    return replace(cause, rule=rule, failures=under_rule_first(cause.failures, rule))
+
+
+def _rule_of_output(failures: Sequence[Verdict]) -> str:
+    """Return the rule of an output that is wrong in all failing calls, and alone in some; empty without one.
+
+    The rules of a case say what its options do, which are no cause of such an output.
+    """
+    wrong = [{*(off.outputs or (off.output,))} for off in (x.difference for x in failures) if off]
+    alone = {output for outputs in wrong if len(outputs) == 1 for output in outputs}
+    if len(wrong) < max(_SEVERAL, len(failures)):
+        return ""
+    return next((_OF_OUTPUT.get(x, "") for x in sorted(alone) if all(x in outputs for outputs in wrong)), "")

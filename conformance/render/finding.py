@@ -8,7 +8,7 @@ from functools import cache
 from itertools import chain
 from math import isfinite
 
-from attnspec import OPERATIONS
+from attnspec import OPERATIONS, rules
 from attnspec.backends.preconditions import PRECONDITIONS
 from attnspec.conformance import traits
 from attnspec.conformance.attribution.common import traits_of
@@ -78,6 +78,8 @@ def finding_title(finding: Finding) -> str:
 
 #: Properties of the numbers and the sizes of one failing call that may be the cause.
 _TELLING = (traits.LARGE, traits.HUGE, traits.FAR, traits.SPECIAL, traits.EMPTY, traits.UNEQUAL_BLOCKS)
+#: The rules that an option of attention means the same in a form.
+_OF_FORMS = ("STACK-2", "PACK-2", "PAGE-1", "QUANT-8", "LATENT-1", "SPARSE-1", "SHARD-1")
 #: What an `attnspec.toml` says of a function that offers no calls with a trait.
 _LIMITS = {traits.SHARED: 'heads = "equal"', traits.OTHER_DEPTH: 'value_depth = "key"'}
 
@@ -109,6 +111,7 @@ def cause_lines(finding: Finding) -> Iterator[str]:
     for number, common in enumerate((finding.common, *finding.further)):
         yield from _common_line(common, finding.failures, "others fail" if number else "fails")
     yield from _single_line(finding)
+    yield from _option_lines(finding)
     if finding.probed:
         yield finding.probed
     yield from _dtype_line({*finding.verdict.traits}.difference(finding.common.traits))
@@ -131,6 +134,17 @@ def _single_line(finding: Finding) -> Iterator[str]:
     given = " and ".join(telling) or "without options"
     queries, keys = verdict.sizes[3:5]
     yield f"fails: one call {given}, of {queries} queries and {keys} keys"
+
+
+def _option_lines(finding: Finding) -> Iterator[str]:
+    """Say what the options do that the failing calls of a form have in common, by the rules of attention."""
+    if finding.rule not in _OF_FORMS or finding.diagnosis:
+        return
+    having = finding.common.traits or (finding.verdict.traits if len(finding.failures) == 1 else ())
+    known, titles = OPERATIONS["attention"].arguments, {rule.id: rule.title for rule in rules()}
+    for name in dict.fromkeys(traits.option_of(trait) for trait in having):
+        if name in known and known[name].rule in titles:
+            yield f"`{name}`: {known[name].rule} {titles[known[name].rule]}"
 
 
 def _dtype_line(found: Iterable[str]) -> Iterator[str]:
