@@ -353,3 +353,14 @@ def test_a_decoded_number_beyond_the_range_is_infinite(got, status):
     case = Case("x", "x", "quantization", "dequantize", ("QUANT-1",), call, {}, group="x")
     backend = replace(PORTABLE, dtypes=("float16",))
     assert judge_outputs(backend, case, {"dequantized": np.full((1, 1), got, np.float16)}).status == status
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e-30])
+def test_a_gradient_whose_products_overflow_before_the_scale_is_out_of_range(scale):
+    """A scale of 0 too: an infinity times 0 is NaN."""
+    arrays = {"query": [[1e-3, 1e-3]], "key": [[1e30, -1e30], [2e30, 1e30]], "value": [[1], [2]]}
+    call = {name: np.array(x, np.float32) for name, x in arrays.items()} | {"scale": scale}
+    off = budget("attention_vjp", call | {"d_output": np.array([[1e25]], np.float32)}, "float32")
+    assert np.isinf(off["d_query"]).all()
+    off = budget("attention_vjp", call | {"d_output": np.array([[1e-3]], np.float32)}, "float32")
+    assert np.isfinite(off["d_query"]).all()

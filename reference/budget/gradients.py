@@ -99,7 +99,6 @@ def _head_budgets(  # noqa: PLR0915  # the formulas of the chapter, one after th
     shards, ranks = arguments.get("shards", 1), arguments.get("ranks", 1)
     over_ranks = {name: merge_error(ranks, forward, dtype) for name, dtype in dtypes.items()}
     of_parts, least = merge_error(shards, forward, dtypes["query"])
-    # The terms of each sum, and the relative errors of the sums.
     across = allowed.sum(axis=-1, keepdims=True)  # (*B, Hq, L, 1)
     down = np.swapaxes(met.sum(axis=-2, keepdims=True), -1, -2)  # (*B, Hq, S, 1)
     of_row, of_column = (profile.summing(n, work.unit) for n in (across, down))
@@ -111,13 +110,13 @@ def _head_budgets(  # noqa: PLR0915  # the formulas of the chapter, one after th
     k_error = None if k_error is None else repeat_heads(k_error, met.shape)
     keys = repeat_heads(key, met.shape), k_error
     folded = _folded(sloped, keys[0], across, arguments)
-    larger = 1 / _smaller_scale(arguments)  # a sum may be computed before the scale
+    wide = scaled[0] / _smaller_scale(arguments) if _scale(arguments) else sloped[0]  # the scale may be last
     sums = of_row + scaling + of_parts
-    results = {"query": _matrix(scaled, keys, sums, folded, arithmetic, larger, least)}
+    results = {"query": _matrix(scaled, keys, sums, folded, arithmetic, wide, least)}
     relative = {name: of_column + over_ranks[name][0] for name in ("key", "value")}
     folded = _folded(transpose(sloped), query, down, arguments)
     queries, sums = (query, q_error), relative["key"] + scaling
-    d_key = _matrix(transpose(scaled), queries, sums, folded, arithmetic, larger)
+    d_key = _matrix(transpose(scaled), queries, sums, folded, arithmetic, np.swapaxes(wide, -1, -2))
     dropped = _drop(weights, kept, dropping, arithmetic)
     d_value = _matrix(transpose(dropped), (g, g_error), relative["value"], down + SCALING, arithmetic)
     for name, (gradient, error) in (("key", d_key), ("value", d_value)):
@@ -356,7 +355,7 @@ def _matrix(
     sums: Any,
     underflows: Any,
     arithmetic: Arithmetic,
-    larger: float = 1.0,
+    wide: Budget | None = None,
     least: float = 0.0,
 ) -> Pair:
     """Return the product of two matrices and its error. The right matrix may be exact."""
@@ -364,8 +363,9 @@ def _matrix(
     size = (np.abs(left[0]) + left[1]) @ (np.abs(array) if its is None else np.abs(array) + its)
     error = left[1] @ np.abs(array) if its is None else _product_error(left, (array, its))
     error = error + (sums + arithmetic.profile.product) * size + arithmetic.subnormal_loss(left[0], array)
-    error = error + np.minimum(underflows * arithmetic.tiny, 3 * size) + least * (size > 0)
-    return left[0] @ array, arithmetic.unbounded(error, larger * (np.abs(left[0]) @ np.abs(array)))
+    error += np.minimum(underflows * arithmetic.tiny, 3 * size) + least * (size > 0)
+    wide = np.abs(left[0] if wide is None else wide) @ np.abs(array)
+    return left[0] @ array, arithmetic.unbounded(error, wide)
 
 
 def _sum_group(array: Budget, shared: int) -> Budget:

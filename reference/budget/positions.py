@@ -23,7 +23,11 @@ def rotary_budget(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> dict[
 
 def rotary_gradient_budget(arguments: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
     """Return the budget of the gradient, which is a rotation by the negative angle (GRAD-22)."""
-    return {"d_features": _turn(arguments["d_rotated"], arguments, arithmetic, -1)}
+    cotangent, storage = arguments["d_rotated"], arithmetic.storage
+    error = _turn(cotangent, arguments, arithmetic, -1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        rounded = (error == 0) & (cotangent.astype(storage.name) != cotangent)  # from another dtype
+    return {"d_features": np.where(rounded, add_rounding(cotangent, error, storage), error)}
 
 
 def _turn(features: Budget, arguments: Mapping[str, Any], arithmetic: Arithmetic, direction: int) -> Budget:
@@ -53,10 +57,7 @@ def _turn(features: Budget, arguments: Mapping[str, Any], arithmetic: Arithmetic
             + TURNING * work.normal * max(1, multiplier),
         )
         error[..., place] = arithmetic.unbounded(error[..., place], np.abs(left) + np.abs(right))
-    with np.errstate(over="ignore", invalid="ignore"):
-        # A copied number of another dtype is rounded (GRAD-22).
-        copied = (error == 0) & (value.astype(arithmetic.storage.name) == value)
-    return np.where(copied, 0, add_rounding(value, error, arithmetic.storage))
+    return np.where(error == 0, 0, add_rounding(value, error, arithmetic.storage))
 
 
 def _cosines_and_sines(
