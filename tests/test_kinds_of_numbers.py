@@ -13,6 +13,7 @@ from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.suite import groups_of
 from attnspec.conformance.suite.alone import optional_of
 from attnspec.conformance.suite.faults import fitting
+from attnspec.conformance.suite.special_numbers import _reaches_all_that_hold_it
 from attnspec.dtypes import DTYPES
 from attnspec.reference import functions
 from attnspec.sizes import is_array
@@ -148,3 +149,19 @@ def test_results_without_heads_are_empty_or_refused(more, status):
 
         backend = Backend("empty", load_library("numpy"), companions={case.operation: empty})
         assert judge(backend, case).status == status, case.operation
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_nan_is_put_only_where_each_row_attends_to_the_keys_that_hold_it(allowed):
+    """A whole batch entry may disallow its key of NaN, and gives NaN then by MASK-13, which is a SHOULD."""
+    codes = {name: np.ones((2, 1, 3, 4), np.int8) for name in ("key_codes", "value_codes")}
+    scales = np.ones((2, 1, 3, 1), np.float32)
+    scales[:, 0, 0] = np.nan
+    mask = np.ones((3, 1, 2, 3), bool)
+    mask[1, :, :, 0] = allowed
+    call = {"query": np.ones((2, 1, 2, 4), np.float32), **codes, "key_scales": scales, "mask": mask[:2]}
+    other = np.ones_like(call["query"][:1])
+    whole = {name: np.concatenate([x, x[:1]]) for name, x in call.items() if name != "mask"}
+    whole["key_scales"][2] = 1
+    whole |= {"mask": mask, "query": np.concatenate([call["query"], other])}
+    assert _reaches_all_that_hold_it("quantized_attention", whole, one=False) == allowed

@@ -16,11 +16,13 @@ from attnspec.backends.user.calls import with_more
 from attnspec.backends.user.companion import adapt_companion
 from attnspec.backends.user.companion_trials import (
     PARTNERS,
+    end_of,
     first_entry,
     infer_flags_of_form,
     infer_option,
     is_on,
     name_parameters,
+    variant_at_end,
     widen,
     with_slopes_of_form,
 )
@@ -57,7 +59,7 @@ def infer_companion(
     sizes = named.sizes
     fit = calls.first_fit(named, names, known)
     convention, call = fit.convention, fit.call
-    dialect: dict[str, str] = {}
+    dialect = variant_at_end(call) if convention.from_end else {}
     why, limits = dict(fit.why), dict(fit.limits)
     alone = call if "packed" in form.layers else first_entry(form, call)
     if "axes" not in known.keys and not calls.passes(convention, alone):
@@ -187,7 +189,10 @@ class _Calls:
             own = {**named.names, **(scales if kind else {})}
             stored = replace(named, encoding=encoding, codes=as_codes, always=each, lists=listed)
             stored = replace(stored, mask_axes=number)
-            yield replace(stored, layout=layout, one_query=one, scales=kind, shapes=order, names=own)
+            plain = replace(stored, layout=layout, one_query=one, scales=kind, shapes=order, names=own)
+            yield plain
+            if each and not one and "block_table" not in named.names:
+                yield replace(plain, from_end=True)
 
     def draw(self, convention: Convention, heads: int, dtype: str) -> Call:
         """Draw a call of the arguments that a convention names and the function needs."""
@@ -345,6 +350,8 @@ class _Calls:
         backend = self.backend
         run = adapt_companion(backend.name, self.operation, self.function, convention, backend.xp)
         meaning = call if meaning is None else meaning
+        if convention.from_end and convention.always and "query_offset" not in meaning:
+            meaning = {**meaning, "query_offset": end_of(call)}
         call = {**call, **self.forward(convention, meaning)}
         given = {
             name: with_more(backend.to_library(x), self.beyond) if isinstance(x, np.ndarray) else x

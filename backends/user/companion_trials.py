@@ -73,11 +73,8 @@ def trials_of_form(
     elif ours in ("is_causal", "window"):
         for there, shown in windows(named, given, opens) if ours == "window" else ((named, given),):
             yield there, shown, shown, {}
-            if "key_starts" in call:
-                ends = np.diff(call["key_starts"]) - np.diff(call["query_starts"])
-                yield there, shown, shown | {"query_offset": ends}, {"PACK-5": "bottom-right"}
-            elif "block_table" not in call:
-                yield there, shown, shown | {"query_offset": _at_end(call)}, {"MASK-3": "bottom-right"}
+            if "key_starts" in call or "block_table" not in call:
+                yield there, shown, shown | {"query_offset": end_of(call)}, variant_at_end(call)
     elif ours.endswith(SCALES):
         for kind in ("head", "token", "tensor"):
             scales = {ours: scales_of(call, kind)[ours]}
@@ -93,10 +90,17 @@ def _of_a_batch(named: Convention, given: Call) -> Iterator[tuple[Convention, Ca
     yield replace(named, mask_axes=3), shared, shared, {}
 
 
-def _at_end(call: Mapping[str, Any]) -> int:
-    """Return the offset at which the last query is at the last key."""
+def end_of(call: Mapping[str, Any]) -> Any:
+    """Return the offset, or those of packed rows, at which the last query is at the last key."""
+    if "key_starts" in call:
+        return np.diff(call["key_starts"]) - np.diff(call["query_starts"])
     keys, queries = (call[name].shape[-2] if name in call else 0 for name in ("key", "query"))
     return int(keys - queries) if keys and queries else KEYS - QUERIES
+
+
+def variant_at_end(call: Mapping[str, Any]) -> dict[str, str]:
+    """Return the variant of causality that ends at the last key."""
+    return {"PACK-5" if "key_starts" in call else "MASK-3": "bottom-right"}
 
 
 class _Calls(Protocol):

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from attnspec import OPERATIONS
 from attnspec.conformance.suite.decisions import decision
 from attnspec.conformance.suite.drawn_stacks import Sizes, draw_call
 from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
@@ -17,6 +18,7 @@ from attnspec.conformance.suite.whole_calls import layers_of, of_operation
 from attnspec.conformance.suite.words import draw_in_turn
 from attnspec.operations.stacks import FORMS, STACKS
 from attnspec.reference import function
+from attnspec.sizes import bound
 
 chapter = Chapter("numerics")
 
@@ -234,7 +236,7 @@ def put_nan(random: np.random.Generator, operation: str, call: dict[str, Any], p
         if place[:-1] in tried:  # each feature of a key reaches the same rows
             continue
         tried.add(place[:-1])
-        if _reaches_whole_heads(operation, call | {name: array}, one=part == "query"):
+        if _reaches_all_that_hold_it(operation, call | {name: array}, one=part == "query"):
             call[name] = array
             return True
     return False
@@ -250,17 +252,32 @@ _TRIALS = 40
 
 
 @decision
-def _reaches_whole_heads(name: str, call: Mapping[str, Any], *, one: bool) -> bool:
-    """Whether some rows are NaN, and others not: one, or all of the heads that share some keys of a sequence.
+def _reaches_all_that_hold_it(name: str, call: Mapping[str, Any], *, one: bool) -> bool:
+    """Whether some rows are NaN, and others not: one, or all whose keys hold the number, in whole heads.
 
-    A row beside them that does not attend to the place may be NaN by MASK-13.
+    A row beside them that does not attend to the place may be NaN by MASK-13 or PAGE-5.
     """
     none = np.isnan(function(name)(**call)).any(axis=-1)  # (*B, Hq, L)
+    if one or not none.any() or none.all():
+        return bool(none.sum() == 1)
+    if not np.array_equal(none, np.isnan(function(name)(**_open(name, call))).any(axis=-1)):
+        return False
     starts = call.get("query_starts", np.array([0, none.shape[-1]]))
     parts = [none[..., start:end] for start, end in pairwise(starts) if end > start]
     held = (call[own] for own in ("key", "key_codes", "key_pages") if own in call)
     keys = next(held, None)  # none of latent vectors
     shared = 1 if keys is None else keys.shape[-3]
     groups = [np.split(part, shared, axis=-2) for part in parts]  # (*B, Hq / Hkv, L)
-    whole = all((x.all(axis=(-1, -2)) == x.any(axis=(-1, -2))).all() for part in groups for x in part)
-    return bool(none.any() and not none.all() and (none.sum() == 1 if one else whole))
+    return all((x.all(axis=(-1, -2)) == x.any(axis=(-1, -2))).all() for part in groups for x in part)
+
+
+def _open(name: str, call: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a call in which each row attends to all keys of its sequence, and to all of its pages."""
+    masks, letters = OPERATIONS[name].names("masks"), bound(name, call)[0].letters
+    left = {own: x for own, x in call.items() if own == "key_indices" or own not in masks}
+    if "key_lengths" in left:
+        left["key_lengths"] = -(-left["key_lengths"] // letters["K"]) * letters["K"]
+    if "key_indices" in left:
+        keys = letters["T"] * letters["K"] if "block_table" in call else letters["S"]
+        left["key_indices"] = np.broadcast_to(np.arange(keys), (*left["key_indices"].shape[:-1], keys))
+    return left
