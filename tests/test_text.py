@@ -72,6 +72,8 @@ def test_lines_of_verdicts_that_are_no_failures_of_a_must():
         "SHOULD not met: NUM-9 A repeated call gives the same bits: "
         "output[0]: got 1.0, expected 1.5 (1 of 2 elements have other bits)"
     )
+    declared = replace(UNMET, status="deviation")
+    assert verdict_line(declared).startswith(f"declared deviation: {declared.main_rule} ")
     assert re.fullmatch(r"not shown: NUM-10 .*: got other bits", verdict_line(NOT_SHOWN))
     assert verdict_text(DEVIATION).startswith("shows the declared variant `bottom-right` of MASK-3")
 

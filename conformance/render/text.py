@@ -86,8 +86,9 @@ def brief(verdict: Verdict) -> str:
 
 
 def verdict_line(verdict: Verdict) -> str:
-    """Describe in one line which rule does not hold, and the result."""
-    return ": ".join(filter(None, (title(verdict), result_line(verdict))))
+    """Describe in one line which rule does not hold, the result, and whether that is declared."""
+    declared = "declared deviation" if verdict.status == "deviation" else ""
+    return ": ".join(filter(None, (declared, title(verdict), result_line(verdict))))
 
 
 @dataclass(frozen=True)
