@@ -126,12 +126,12 @@ def rounding_has_no_bias(draw: Draw) -> Iterator[Yielded]:
 def rounding_of_long_rows_has_no_bias(draw: Draw, keys: int) -> Iterator[Yielded]:
     """With a query of zeros, the mean of many values is rounded without a bias."""
     random = np.random.default_rng(draw.number())
-    part = 1 + random.integers(0, 16, (1024, 512)) / 128  # their sum is exact
-    arrays = {"query": np.zeros((1, 4)), "key": random.normal(size=(keys, 4)), "value": part}
+    steps = random.uniform(0, 15, 512)  # the means lie anywhere between two neighbours
+    value = 1 + (np.floor(steps) + (random.random((keys, 512)) < steps % 1)) / 128  # their sum is exact
+    arrays = {"query": np.zeros((1, 4)), "key": random.normal(size=(keys, 4)), "value": value}
     # A unit of float16 is no larger than the errors of so long a sum.
     arguments = {name: array.astype(numpy_dtype("bfloat16")) for name, array in arrays.items()}
-    arguments["value"] = np.tile(arguments["value"], (keys // 1024, 1))
-    exact = {"output": part.mean(axis=0, keepdims=True), "weights": np.full((1, keys), 1 / keys)}
+    exact = {"output": value.mean(axis=0, keepdims=True), "weights": np.full((1, keys), 1 / keys)}
     yield Calls((Call(arguments, expected=exact, outputs=("output",)),), _check_bias)
 
 
