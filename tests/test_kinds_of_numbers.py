@@ -164,4 +164,4 @@ def test_nan_is_put_only_where_each_row_attends_to_the_keys_that_hold_it(allowed
     whole = {name: np.concatenate([x, x[:1]]) for name, x in call.items() if name != "mask"}
     whole["key_scales"][2] = 1
     whole |= {"mask": mask, "query": np.concatenate([call["query"], other])}
-    assert _reaches_all_that_hold_it("quantized_attention", whole, one=False) == allowed
+    assert _reaches_all_that_hold_it("quantized_attention", whole, single=False) == allowed

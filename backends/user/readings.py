@@ -46,9 +46,9 @@ def infer_readings(
 ) -> tuple[str, Inference]:
     """Return what the first reading shows that calls confirm, or else what plain calls show."""
     plain = _Reading(operation, function, known, {})
-    first = [*_packed(backend, plain), *_inverse(backend, plain)]
+    first = [*_as_packed(backend, plain), *_inverse(backend, plain)]
     for reading in first:
-        if shown := _confirmed(infer, backend, reading):
+        if shown := _confirm(infer, backend, reading):
             return shown
     error, found = None, None
     try:
@@ -58,7 +58,7 @@ def infer_readings(
     if found is None or _is_guess(found[1]):
         later = chain.from_iterable(_without_rotation(backend, reading) for reading in (plain, *first))
         later = chain(later, _of_one_query(backend, plain) if found is None else ())
-        if shown := next(filter(None, (_confirmed(infer, backend, reading) for reading in later)), None):
+        if shown := next(filter(None, (_confirm(infer, backend, reading) for reading in later)), None):
             return shown
     if found is None:
         raise error or BackendError(backend.name)
@@ -69,7 +69,7 @@ def _is_guess(found: Inference) -> bool:
     return isinstance(found.why.get("layout"), Guess)
 
 
-def _confirmed(infer: Infer, backend: Backend, reading: _Reading) -> tuple[str, Inference] | None:
+def _confirm(infer: Infer, backend: Backend, reading: _Reading) -> tuple[str, Inference] | None:
     """Return what a reading shows if calls compute the operation, with causality if it is about that."""
     with suppress(BackendError):
         operation, found = infer(backend, reading.operation, reading.function, reading.known)
@@ -79,7 +79,7 @@ def _confirmed(infer: Infer, backend: Backend, reading: _Reading) -> tuple[str, 
     return None
 
 
-def _packed(backend: Backend, plain: _Reading) -> Iterator[_Reading]:
+def _as_packed(backend: Backend, plain: _Reading) -> Iterator[_Reading]:
     """Yield the form with boundaries of sequences, if these are optional for the function."""
     wider = form_of(plain.function, optional=True)[0]
     layers = OPERATIONS[wider].layers if wider else ()
@@ -111,8 +111,8 @@ def _of_one_query(backend: Backend, plain: _Reading) -> Iterator[_Reading]:
         return
     why = {"one_query": "it is called for each query; with several it raised an error"}
     dtype = dtypes_of(backend, plain.known)[0]
-    for one in (True, "axis"):
-        reading = plain.with_keys(backend, why, one_query=one)
+    for kind in (True, "axis"):
+        reading = plain.with_keys(backend, why, one_query=kind)
         depths = plain.known.depths or FEW_DEPTHS
         if any(
             Probe(backend, plain.function, reading.known, {}, depth, dtype).is_taken() for depth in depths

@@ -48,9 +48,9 @@ def preconditions_of(
     first = {*failures[0].traits}
     tells = first & {SPECIAL, NOTHING, *map(negative, OPERATIONS["attention"].options)}
     ordinary = failures[0].operation == "attention" and not tells
-    if REFUSED in first or ordinary or not _lacking(failures[0], seed):
+    if REFUSED in first or ordinary or not _breaches(failures[0], seed):
         return ()
-    left = [_lacking(verdict, seed) for verdict in failures[:_MOST_CALLS]]
+    left = [_breaches(verdict, seed) for verdict in failures[:_MOST_CALLS]]
     number, words = len(left), list[str]()
     while left and all(left):
         words.append(Counter(word for own in left for word in own).most_common(1)[0][0])
@@ -58,11 +58,11 @@ def preconditions_of(
     operations = {verdict.operation for verdict in failures}
     alike = [verdict for verdict in right if verdict.operation in operations]
     alike = alike[:: 1 + len(alike) // _MOST_CALLS]
-    share = sum(bool({*_lacking(x, seed)} & {*words}) for x in alike) / max(len(alike), 1)
+    share = sum(bool({*_breaches(x, seed)} & {*words}) for x in alike) / max(len(alike), 1)
     return tuple(words) if not left and share**number < _CHANCE else ()
 
 
-def _lacking(verdict: Verdict, seed: int | None) -> list[str]:
+def _breaches(verdict: Verdict, seed: int | None) -> list[str]:
     calls = [call.arguments for item in _items([verdict], seed) for call in item.calls]
     return [word for word in PRECONDITIONS if any(breach_of([word], call) for call in calls)]
 

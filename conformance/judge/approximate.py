@@ -48,7 +48,7 @@ def approximate_values(
     if scores < _LEAST_SCORES or (store.find(case.fingerprint) and not dialect):
         return None
     plain = _values_and_errors(case, case.arguments, outputs)
-    aligned, rule = _aligned(case, sizes.letters, dialect) if dialect else (case.arguments, "")
+    aligned, rule = _align(case, sizes.letters, dialect) if dialect else (case.arguments, "")
     if aligned is None or plain is None:
         return None
     near = plain if aligned is case.arguments else _values_and_errors(case, aligned, outputs)
@@ -67,7 +67,7 @@ def approximate_values(
     return None if shows and not differ(values, other, wide, outputs) else (values, (rule,) if shows else ())
 
 
-def _aligned(
+def _align(
     case: Case, letters: Mapping[str, int], dialect: Mapping[str, str]
 ) -> tuple[Mapping[str, Any] | None, str]:
     """Write an alignment of the last query with the last key as an offset; None for another variant."""

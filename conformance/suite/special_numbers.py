@@ -236,7 +236,7 @@ def put_nan(random: np.random.Generator, operation: str, call: dict[str, Any], p
         if place[:-1] in tried:  # each feature of a key reaches the same rows
             continue
         tried.add(place[:-1])
-        if _reaches_all_that_hold_it(operation, call | {name: array}, one=part == "query"):
+        if _reaches_all_that_hold_it(operation, call | {name: array}, single=part == "query"):
             call[name] = array
             return True
     return False
@@ -252,13 +252,13 @@ _TRIALS = 40
 
 
 @decision
-def _reaches_all_that_hold_it(name: str, call: Mapping[str, Any], *, one: bool) -> bool:
+def _reaches_all_that_hold_it(name: str, call: Mapping[str, Any], *, single: bool) -> bool:
     """Whether some rows are NaN, and others not: one, or all whose keys hold the number, in whole heads.
 
     A row beside them that does not attend to the place may be NaN by MASK-13 or PAGE-5.
     """
     none = np.isnan(function(name)(**call)).any(axis=-1)  # (*B, Hq, L)
-    if one or not none.any() or none.all():
+    if single or not none.any() or none.all():
         return bool(none.sum() == 1)
     if not np.array_equal(none, np.isnan(function(name)(**_open(name, call))).any(axis=-1)):
         return False
