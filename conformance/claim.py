@@ -12,6 +12,7 @@ from attnspec.conformance.attribution.levels import rule_results
 from attnspec.conformance.outside import one_line
 from attnspec.dialect import BY_ROUTE, ROUTES
 from attnspec.dtypes import DTYPES, SHORT
+from attnspec.operations.quantization import ENCODINGS
 
 if TYPE_CHECKING:
     from attnspec.backends import Backend
@@ -152,10 +153,15 @@ def _check_dtypes(result: Mapping[str, str | list[str]]) -> None:
 
 
 def _check_constraints(items: str | list[str]) -> None:
+    from attnspec.backends.user.scales import GRANULARITIES  # it needs NumPy
+
     flags = [option.name for option in OPERATIONS["attention"].named if option.kind == "flag"]
     for item in items:
-        if item.startswith("always:"):
-            _check("constraints", item.split(":")[1:], flags)
+        word, *names = item.split(":")
+        if len(names) != len({*names}):
+            raise SpecError(f"claim: constraints: expected each once, got {item!r}")
+        known = {"always": flags, "encoding": ENCODINGS, "scales": GRANULARITIES}
+        _check("constraints", names, known.get(word, names))
     try:
         Constraints.of_suffix("-".join(items).replace(":", ".")) if items else None
     except ValueError as error:

@@ -112,6 +112,13 @@ def test_a_claim_lists_the_constraints_of_the_product():
     assert read_claim(other)["constraints"][-3:] == ["bias:query", "slopes:start", "serial"]
 
 
+@pytest.mark.parametrize("item", ["encoding:e9", "scales:row", "equal:heads:heads", "requires:finite:finite"])
+def test_a_constraint_that_no_product_has_is_no_part_of_a_claim(item):
+    with pytest.raises(SpecError, match="claim: constraints: expected"):
+        read_claim(LINE.replace("constraints=none", f"constraints={item}"))
+    assert read_claim(LINE.replace("constraints=none", "constraints=scales:head,encoding:e4m3fn"))
+
+
 @pytest.mark.parametrize("concurrent", [True, False])
 def test_a_claim_says_that_calls_are_made_one_at_a_time(concurrent):
     subject = subject_of(SUBJECT.name, replace(PORTABLE, concurrent=concurrent))

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from attnspec import OPERATIONS, SpecError
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 #: The most calls with one message, and the most judged ones, that are looked at.
 _MOST_CALLS = 200
+#: The most calls of a cause whose preconditions are looked at, and the most right ones beside them.
+_MOST_ALIKE = 60
 #: All failing calls lack what many right calls lack, with this probability, by chance.
 _CHANCE = 0.1
 _MULTIPLES = (2, 4, 8, 16, 32, 64, 128)
@@ -48,37 +51,43 @@ def preconditions_of(
     first = {*failures[0].traits}
     tells = first & {SPECIAL, NOTHING, *map(negative, OPERATIONS["attention"].options)}
     ordinary = failures[0].operation == "attention" and not tells
-    if REFUSED in first or ordinary or not _breaches(failures[0], seed):
+    if REFUSED in first or ordinary or not all(_breaches((failures[0].case,), seed).values()):
         return ()
-    left = [_breaches(verdict, seed) for verdict in failures[:_MOST_CALLS]]
-    number, words = len(left), list[str]()
+    operations = {verdict.operation for verdict in failures}
+    alike = [verdict.case for verdict in right if verdict.operation in operations]
+    alike = alike[:: 1 + len(alike) // _MOST_ALIKE]
+    failing = [verdict.case for verdict in failures[:_MOST_ALIKE]]
+    breaches = _breaches((*failing, *alike), seed)
+    left, words = [breaches[case] for case in failing], list[str]()
     while left and all(left):
         words.append(Counter(word for own in left for word in own).most_common(1)[0][0])
         left = [own for own in left if words[-1] not in own]
-    operations = {verdict.operation for verdict in failures}
-    alike = [verdict for verdict in right if verdict.operation in operations]
-    alike = alike[:: 1 + len(alike) // _MOST_CALLS]
-    share = sum(bool({*_breaches(x, seed)} & {*words}) for x in alike) / max(len(alike), 1)
-    return tuple(words) if not left and share**number < _CHANCE else ()
+    share = sum(bool({*breaches[case]} & {*words}) for case in alike) / max(len(alike), 1)
+    return tuple(words) if not left and share ** len(failing) < _CHANCE else ()
 
 
-def _breaches(verdict: Verdict, seed: int | None) -> list[str]:
-    calls = [call.arguments for item in _items([verdict], seed) for call in item.calls]
-    return [word for word in PRECONDITIONS if any(breach_of([word], call) for call in calls)]
+@lru_cache(maxsize=64)
+def _breaches(cases: tuple[str, ...], seed: int | None) -> Mapping[str, list[str]]:
+    """Return the preconditions that each case lacks; none of a case that another run has."""
+    drawn = {item.name: [call.arguments for call in item.calls] for item in _items(cases, seed)}
+    return {
+        case: [word for word in PRECONDITIONS if any(breach_of([word], call) for call in drawn.get(case, ()))]
+        for case in cases
+    }
 
 
 def _calls(verdicts: Sequence[Verdict], seed: int | None) -> "list[Case]":
     """Find the calls of verdicts, but those that another run has."""
     from attnspec import Case  # it needs NumPy
 
-    return [item for item in _items(verdicts, seed) if isinstance(item, Case)]
+    return [x for x in _items([verdict.case for verdict in verdicts], seed) if isinstance(x, Case)]
 
 
-def _items(verdicts: Sequence[Verdict], seed: int | None) -> "list[Item]":
+def _items(cases: Sequence[str], seed: int | None) -> "list[Item]":
     from attnspec.conformance.suite import items
 
     try:
-        return [*items(names=[verdict.case for verdict in verdicts], seed=seed)] if verdicts else []
+        return [*items(names=cases, seed=seed)] if cases else []
     except SpecError:
         return []
 
