@@ -132,3 +132,32 @@ def test_another_variant_and_another_alignment_are_judged_by_exact_values(dialec
     backend = replace(backend_of(), dialect=dialect)
     verdict = judge.judge_outputs(backend, case, outputs)
     assert (verdict.status, len(exact_calls)) == ("deviation" if len(dialect) == 2 else "fail", 1)
+
+
+def test_exact_values_say_whether_a_variant_shows_where_approximate_ones_are_in_doubt(
+    exact_calls, monkeypatch
+):
+    """The values are nearly alike, so that the alignment moves a result by two budgets."""
+    case, _ = aligned_call("attention", is_causal=True)
+    backend = replace(backend_of(), dialect={"MASK-3": "bottom-right"})
+    value = case.arguments["value"].astype("float64")
+
+    def judged(size, doubt):
+        call = case.arguments | {"value": (1 + size * value).astype("float32")}
+        own = replace(case, arguments=call)
+        budgets = budgets_of(backend, own)
+        monkeypatch.setattr(
+            approximate, "budget", lambda *_: {name: doubt * x for name, x in budgets.items()}
+        )
+        wide = in_dtype(call, "float64")
+        output, other = (attention(**wide, query_offset=offset) for offset in (20, 0))
+        moved = (abs(output - other) / budgets["output"]).max()
+        return moved, judge.judge_outputs(backend, own, {"output": output.astype("float32")})
+
+    size = 2 * 1e-3 / judged(1e-3, 0)[0]
+    exact_calls.clear()
+    moved, verdict = judged(size, 0)
+    assert 1.5 < moved < 2.5
+    assert len(exact_calls) == 0
+    assert judged(size, 0.5)[1].status == verdict.status
+    assert len(exact_calls) == 1

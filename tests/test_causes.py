@@ -13,6 +13,7 @@ from attnspec.conformance.attribution.causes import findings
 from attnspec.conformance.attribution.common import common_of_sizes, plainer, traits_of
 from attnspec.conformance.attribution.exceptions import message_words
 from attnspec.conformance.attribution.finding import Common, Diagnosis, Twin
+from attnspec.conformance.attribution.sizes import traits_of_sizes
 from attnspec.conformance.judge.budget import budgets_of
 from attnspec.conformance.judge.dtypes import is_real
 from attnspec.conformance.judge.judge import judge
@@ -27,9 +28,11 @@ from attnspec.conformance.traits import (
     FEWER_QUERIES,
     HUGE,
     LAST_BLOCK,
+    ODD_HEADS,
     OTHER_STRIDES,
     TILED,
     UNEQUAL_BLOCKS,
+    UNPAIRED,
     repeated_inside,
 )
 from attnspec.conformance.verdict import Verdict, from_json, to_json
@@ -348,6 +351,14 @@ def test_a_golden_vector_is_a_matter_of_precision_too():
     few = 4 * float(np.max(budgets_of(PORTABLE, case)["output"])) / float(np.finfo(np.float32).eps)
     assert slightly_off(case, few).rule == case.rules[0], "a few budgets are no float32"
     assert slightly_off(case, 1e5).rule == case.rules[0]
+
+
+def test_sizes_have_traits_of_heads_and_features():
+    of = {
+        n: traits_of_sizes((1, heads, 1, 9, 9, depth, 4))
+        for n, heads, depth in ((1, 6, 5), (2, 8, 4), (3, 1, 2))
+    }
+    assert [{ODD_HEADS, UNPAIRED} & own for own in of.values()] == [{ODD_HEADS, UNPAIRED}, set(), set()]
 
 
 def test_more_ways_than_a_float_holds_are_compared():

@@ -18,6 +18,8 @@ from attnspec.conformance.attribution.finding import Finding
 from attnspec.conformance.attribution.order import importance
 from attnspec.conformance.claim import read_claim
 from attnspec.conformance.judge.traits import traits
+from attnspec.conformance.render.finding import cause_lines, finding_line
+from attnspec.conformance.suite import find
 from attnspec.conformance.verdict import Difference, Verdict
 
 ARRAY = np.ones((2, 4, 3), np.float32)
@@ -122,6 +124,34 @@ def test_what_many_right_calls_lack_is_no_precondition():
     assert preconditions_of([failing], ordinary) == ("finite",)
     assert preconditions_of([failing], right) == ()
     assert preconditions_of([failing, ordinary[0]], ordinary) == ()
+
+
+def test_two_preconditions_are_named_where_one_does_not_describe_all_calls():
+    names = "numerics-nan-bias-float32", "notation-nothing-to-compute-keys-1-float32"
+    verdicts = [
+        Verdict("k", case.name, "", case.rules, "fail", "float32", "attention", traits=traits(case))
+        for case in map(find, names)
+    ]
+    found = preconditions_of(verdicts, ())
+    assert {*found} == {"finite", "nonempty"}
+    finding = Finding(verdicts[0].rules[0], tuple(verdicts), preconditions=found)
+    assert f'(2 cases) (none with requires = ["{found[0]}", "{found[1]}"])' in finding_line(finding)
+    words = " and ".join(PRECONDITIONS[name][0] for name in found)
+    assert f"if its documentation requires {words}: requires = [" in "\n".join(cause_lines(finding))
+
+
+def test_a_headline_says_that_only_negative_positions_of_keys_fail():
+    def kernel(query, key, value, *, key_positions=None, query_positions=None, is_causal=False):
+        options = {"is_causal": is_causal, "query_positions": query_positions}
+        if key_positions is not None:
+            options["key_positions"] = key_positions + 100
+            options["query_positions"] = query_positions + 100
+        return reference.attention(query, key, value, **options, dtype=query.dtype)
+
+    found = check(kernel, rules=["MASK-14", "MASK-15", "SOFT-1"], quick=True, dtypes=["float32"])
+    text = " ".join(found.text.split())
+    assert "conforms but for calls with a negative `key_positions`" in text
+    assert 'requires = ["nonnegative"]' in text
 
 
 def test_calls_that_lack_a_precondition_come_after_others():

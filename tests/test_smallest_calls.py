@@ -57,6 +57,20 @@ def test_sums_in_half_precision_fail_among_the_smallest_calls_in_each_form_and_d
     assert failing >= {*product({"attention", *FORMS} - decoded, SHORT)}
 
 
+def test_the_plainest_window_is_not_closed_on_the_left():
+    """Of one key for each query, most bugs of a window show nothing."""
+    single = [
+        x for x in index() if x.quick and not x.related and not x.refusal and x.calls and x.dtype in WIDE
+    ]
+    names = calls_of_arguments(single)
+    plainest = {}
+    for outline in sorted(single, key=lambda x: len(x.calls[0].arguments)):
+        if outline.name in names and "window" in outline.calls[0].arguments:
+            plainest.setdefault(outline.calls[0].operation, outline)
+    assert len(plainest) > 20
+    assert {name for name, x in plainest.items() if "closed on the left" in x.traits} == set()
+
+
 @pytest.mark.parametrize("operation", ["attention_vjp", "packed_attention_vjp"])
 def test_gradients_have_groups_of_several_heads_and_several_tiles(operation):
     plan = plan_of(Selection(quick=True, smoke=True))
@@ -80,7 +94,7 @@ def test_gradients_have_rows_without_keys_by_each_option():
 def test_the_smallest_calls_are_few_small_and_quick_and_touch_what_single_calls_can():
     plan = plan_of(Selection(quick=True, smoke=True))
     quick = plan_of(Selection(quick=True))
-    assert len(plan) < 0.35 * len(quick)
+    assert len(plan) < 0.35 * len(quick)  # of all operations, of which a function has one or two
     assert {*plan} <= {*quick}
     few = {
         (operation, name)
@@ -92,6 +106,7 @@ def test_the_smallest_calls_are_few_small_and_quick_and_touch_what_single_calls_
     of_forms = {outline for outline in plan if is_bare(outline) and small[outline.calls[0].operation] < 20}
     wide = [outline for outline in plan if outline.dtype not in SHORT]
     large = [outline for outline in wide if outline.numbers > 1000 and arguments_of(outline) <= few]
+    # Calls in several tiles have a test of their own.
     large = [outline for outline in large if max(outline.sizes[3:5], default=0) <= 32]
     assert len({*large} - of_forms) <= 4, (
         "all but four, which fill tiles and pages, and those whose argument or form has no smaller call"

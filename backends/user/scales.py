@@ -132,10 +132,13 @@ def with_own_codes(
 
 
 def _as_int8(codes: Any, xp: Any) -> Any:
-    """Return codes as int8. Those of a wider dtype are copied, so that a change of them is not seen."""
+    """Return codes as int8, and what holds no integers as it is, which the function must reject.
+
+    Those of a wider dtype are copied, so that a change of them is not seen.
+    """
     name = str(codes.dtype).rpartition(".")[2]
-    if name == INT8:
+    if name == INT8 or "int" not in name:
         return codes
-    if 0 not in codes.shape and int(xp.max(codes)) > 127:
-        raise Unsupported(f"the function takes codes as int8, got {name} with a code above 127")
+    if 0 not in codes.shape and not -128 <= int(xp.min(codes)) <= int(xp.max(codes)) <= 127:
+        raise Unsupported(f"the function takes codes as int8, got {name} with a code that int8 does not hold")
     return codes.view(xp.int8) if name == "uint8" else xp.astype(codes, xp.int8)

@@ -44,10 +44,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "block_mask",
             "custom_mask",
             "padding_mask",
-            "kv_mask",
-            "key_mask",
-            "kv_valid",
-            "key_valid",
+            *("kv_mask", "key_mask", "kv_valid", "key_valid"),
         ),
         "bias": (
             *("pse", "pse_shift", "real_shift", "nonbatched_bias", "shared_rel_pos_bias", "additive_mask"),
@@ -290,9 +287,7 @@ SIZES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
         "key_heads": (
             *("kv_num_heads", "num_key_heads", "num_heads_kv", "n_head_kv"),
-            "num_kv_heads",
-            "n_kv_heads",
-            "kv_heads",
+            *("num_kv_heads", "n_kv_heads", "kv_heads"),
             "num_key_value_heads",
             "num_heads_k",
         ),
