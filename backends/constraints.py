@@ -9,8 +9,9 @@ from attnspec import OPERATIONS
 from attnspec.backends.errors import Unsupported
 from attnspec.backends.preconditions import PRECONDITIONS, breach_of
 from attnspec.operations import Argument
-from attnspec.operations.letters import BATCH, HEADS
+from attnspec.operations.letters import BATCH, HEADS, value_of
 from attnspec.operations.operation import primal
+from attnspec.sizes import bound
 
 #: The constraint of an implementation that takes one call at a time (ERR-13), which no case is about.
 SERIAL = "serial"
@@ -19,7 +20,7 @@ FITTED = "+"
 
 _OPERATION = OPERATIONS["attention"]
 _SUFFIX = re.compile(
-    r"(?!$)(a[34])?(-?d[1-9]\d*(\.[1-9]\d*)*)?(-?l[1-9]\d*)?(-?s[1-9]\d*)?(-?equal(\.(heads|depths|lengths))+)?(-?always(\.\w+)+)?"
+    r"(?!$)(a[34])?(-?d[1-9]\d*(\.[1-9]\d*)*)?(-?l[1-9]\d*)?(-?s[1-9]\d*)?(-?equal(\.(heads|depths|lengths|blocks|widths))+)?(-?always(\.\w+)+)?"
     r"(-?one\.query)?(-?scales\.\w+)?(-?encoding\.\w+)?(-?lists\.key)?(-?window\.(both|left))?"
     r"(-?keys\.enough)?(-?bias\.query)?(-?slopes\.(start|end))?"
     rf"(-?requires(\.({'|'.join(PRECONDITIONS)}))+)?(-?{SERIAL})?"
@@ -54,12 +55,16 @@ class Constraints:
     slopes : {"", "start", "end"}
         Set if it takes slopes of ALiBi in place of a bias: from where distances are counted in a call
         without an offset.
-    scales : {"", "tensor", "head", "token"}
+    scales : {"", "tensor", "shared", "head", "token"}
         Set if it takes scales of codes in one shape: what has a scale of its own.
     encoding : str
         The encoding of codes that it takes, if it takes only one.
     lists : {"", "key"}
         ``key`` if it takes lists of blocks of key heads.
+    square_blocks : bool
+        Whether blocks have as many queries as keys.
+    one_width : bool
+        Whether tokens, queries, values and the output have one width.
     window : {"sides", "both", "left"}
         ``both`` if a window has as many keys on both sides, ``left`` if its right side is 0 or causality.
     requires : tuple of str
@@ -82,9 +87,11 @@ class Constraints:
     one_query: bool = False
     lengths: Literal["any", "equal", "enough"] = "any"
     slopes: Literal["", "start", "end"] = ""
-    scales: Literal["", "tensor", "head", "token"] = ""
+    scales: Literal["", "tensor", "shared", "head", "token"] = ""
     encoding: str = ""
     lists: Literal["", "key"] = ""
+    square_blocks: bool = False
+    one_width: bool = False
     window: Literal["sides", "both", "left"] = "sides"
     requires: tuple[str, ...] = ()
 
@@ -96,6 +103,8 @@ class Constraints:
             ("heads", self.heads == "equal"),
             ("depths", self.value_depth == "key"),
             ("lengths", self.lengths == "equal"),
+            ("blocks", self.square_blocks),
+            ("widths", self.one_width),
         )
         alike = [name for name, holds in equal if holds]
         on = [name for name, value in self.always.items() if value is True]
@@ -168,11 +177,15 @@ class Constraints:
             scales=parts["scales"],
             encoding=parts["encoding"],
             lists=parts["lists"],
+            square_blocks="blocks" in parts["equal"],
+            one_width="widths" in parts["equal"],
             window=parts["window"],
             requires=parts["requires"],
         )
 
 
+#: The axes of the arrays of multi-head attention that may have one width.
+WIDTHS = ("Hq*D", "Hq*Dv", "E", "E'", "F")
 #: No constraints.
 ANY = Constraints()
 
@@ -223,10 +236,12 @@ def fits(constraints: Constraints, arguments: Mapping[str, Any], operation: str 
             sizes.setdefault(letter, []).append(shape[-place] if place <= len(shape) else 1)
     misfit = _shape_misfit(constraints, sizes) or _slope_misfit(constraints, arguments)
     misfit = misfit or _length_misfit(constraints, arguments, sizes)
-    misfit = misfit or _scale_misfit(constraints, arguments)
+    misfit = (
+        misfit or _scale_misfit(constraints, arguments) or _width_misfit(constraints, arguments, operation)
+    )
     if other := other_encoding(constraints, arguments, operation):
         misfit = misfit or f"takes only codes of {constraints.encoding}, got {other}"
-    misfit = misfit or _list_misfit(constraints, arguments, sizes)
+    misfit = misfit or _list_misfit(constraints, arguments, sizes) or _block_misfit(constraints, arguments)
     misfit = misfit or breach_of(constraints.requires, arguments)
     if is_of_attention(operation):
         misfit = misfit or _option_misfit(constraints, arguments)
@@ -311,6 +326,23 @@ def _list_misfit(
     if not constraints.lists or not differ_in_a_group(arguments, heads // max(key_heads, 1)):
         return ""
     return "takes lists of blocks of key heads, got some that differ in a group"
+
+
+def _block_misfit(constraints: Constraints, arguments: Mapping[str, Any]) -> str:
+    queries, keys = (arguments.get(f"{what}_block") for what in ("query", "key"))
+    if not constraints.square_blocks or queries == keys:
+        return ""
+    return f"takes only blocks of as many queries as keys, got {queries} and {keys}"
+
+
+def _width_misfit(constraints: Constraints, arguments: Mapping[str, Any], operation: str) -> str:
+    if not constraints.one_width or "output_weight" not in OPERATIONS[operation].arrays:
+        return ""
+    sizes = bound(operation, arguments)[0].letters
+    widths = [size for letter in WIDTHS if (size := value_of(letter, sizes)) is not None]
+    if others := [width for width in widths if width != widths[0]]:
+        return f"takes only weights of one width, got {widths[0]} and {others[0]}"
+    return ""
 
 
 def _bias_misfit(constraints: Constraints, arguments: Mapping[str, Any]) -> str:

@@ -19,6 +19,8 @@ ENCODINGS = ("int8", "e4m3fn", "e2m1fn", "e5m2", "e4m3fnuz", "e5m2fnuz")
 _SHIFTS = 3
 #: The largest number of few digits in its unit, and the exponents of units that are tried.
 _MOST, _EXPONENTS = 3, range(9)
+#: The granularities of scales that the tokens of all sequences share.
+_OF_ALL = ("tensor", "shared", "head")
 #: The keys after which scales repeat in another order.
 _TILE = 128
 
@@ -82,14 +84,14 @@ def _shifts(granularity: str, units: Numbers, *, heads: bool, few: bool) -> tupl
     """
     keys, depth = units.shape[-2:]
     h = np.arange(units.shape[-3])[:, None, None] if heads else np.zeros(1, np.int64)
-    if granularity in ("tensor", "head"):
-        shifts = (1 + (h if granularity == "head" else 0 * h.ravel()[:1])) % _SHIFTS
+    if granularity in _OF_ALL:
+        shifts = (1 + (0 * h.ravel()[:1] if granularity == "tensor" else h)) % _SHIFTS
     else:
         blocks = depth // OF_BLOCK if not (granularity or depth % OF_BLOCK or keys % 2) else 1
         j = np.arange(keys)[:, None]
         shifts = (h + 7 * j + j // _TILE + np.arange(blocks)) % _SHIFTS
         shifts = np.broadcast_to(shifts, (*units.shape[:-1], blocks))
-    return shifts * few, granularity not in ("tensor", "head")
+    return shifts * few, granularity not in _OF_ALL
 
 
 def _codes(numbers: Numbers, encoding: str) -> NDArray[Any]:

@@ -296,7 +296,7 @@ def test_an_offset_that_is_no_past_is_declined():
         ({"layout": "SHBD"}, "layout: expected BHSD or BSHD or BS(HD) or SBHD, got 'SHBD'"),
         (
             {"scales": "row", "operation": "quantized_attention"},
-            "scales: expected tensor or head or token or number or flat-head or flat-token, got 'row'",
+            "or number or flat-shared or flat-head or flat-token, got 'row'",
         ),
         ({"scales": "token"}, "scales: expected an operation with scales, got attention"),
         ({"encoding": "e4m3fn"}, "encoding: expected an operation over codes, got attention"),

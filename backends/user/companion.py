@@ -87,7 +87,7 @@ def adapt_companion(
     def run(*arrays: Any, **given: Any) -> Any:
         call = dict(signature.bind(*arrays, **given).arguments)
         axes = getattr(call[form.arrays[0]], "ndim", None)
-        alone = convention.axes is not None and axes == convention.axes - 1 and axes > 2
+        alone = _lacks_batch(axes, convention, form)
         if not alone and convention.axes not in (None, axes):
             raise Unsupported(f"the function takes only arrays of {convention.axes} axes, got {axes}")
         call = _with_batch(call, form) if alone else call
@@ -137,6 +137,12 @@ def _has_heads(array: Argument | Output) -> bool:
     """Whether an array has axes of heads, positions and features, and is no array of pairs."""
     heads, positions, features = array.shape[-3:] if len(array.shape) > 2 else ("", "", "")
     return heads in HEADS and positions in _POSITIONS and features.startswith("D")
+
+
+def _lacks_batch(axes: int | None, convention: Convention, form: Operation) -> bool:
+    """Whether a call lacks the batch axis that a function needs; a call that lacks heads too is declined."""
+    whole = len(form.arguments[form.arrays[0]].shape)
+    return axes is not None and convention.axes == axes + 1 and axes > whole - 2
 
 
 def _with_batch(call: Mapping[str, Any], form: Operation) -> dict[str, Any]:

@@ -30,12 +30,13 @@ from attnspec.backends.user.confirm import IN_FLOAT32, PRECISIONS
 from attnspec.backends.user.convention import Convention
 from attnspec.backends.user.description import Inference, Known, dtypes_of, infer_dtypes
 from attnspec.backends.user.enough_keys import infer_end_at_length, infer_enough_of_lengths
-from attnspec.backends.user.lists import LISTED, LISTS, lists_of_key_heads
+from attnspec.backends.user.lists import LISTED, LISTS, has_square_blocks, lists_of_key_heads
 from attnspec.backends.user.scales import CODES, ENCODINGS, FLAT, FLOAT8, GRANULARITIES, INT8, SCALES
 from attnspec.backends.user.shapes import shapes_to_try
 from attnspec.backends.user.signature import required_parameters
 from attnspec.backends.user.small_calls import (
     Call,
+    calls_of_other_widths,
     cast,
     option_values,
     scales_of,
@@ -63,7 +64,7 @@ def infer_companion(
     why, limits = dict(fit.why), dict(fit.limits)
     alone = call if "packed" in form.layers else first_entry(form, call)
     if "axes" not in known.keys and not calls.passes(convention, alone):
-        convention = replace(convention, axes=4)
+        convention = replace(convention, axes=len(form.arguments[form.arrays[0]].shape))
         why["axes"] = "without an axis of batch entries it did not compute attention"
     for option in (name for name in names if name not in convention.names or name in on):
         partner = {other: names[other] for other in (PARTNERS.get(option, ""),) if other in names}
@@ -98,6 +99,8 @@ def first_calls(
     required = {argument.name for argument in form.arguments.values() if argument.required}
     if names.keys() >= {*LISTED}:  # a list may be of each query
         required -= {"query_block"} - names.keys()
+    elif "key_block" in names:  # blocks may be square
+        names |= {"query_block": names["key_block"]} if "query_block" in required - names.keys() else {}
     if missing := required - names.keys():
         raise BackendError(
             f"backend {backend.name}: expected a parameter for each required argument of {operation}, "
@@ -141,7 +144,9 @@ class _Calls:
     def first_fit(self, named: Convention, names: Mapping[str, str], known: Known) -> _Fit:
         """Return the first convention in which the required arguments give the right results."""
         dtypes = dtypes_of(self.backend, known)
-        grouped = "Hkv" in {letter for x in self.form.arrays for letter in self.form.arguments[x].shape}
+        grouped = "Hkv" in "".join(
+            letter for x in self.form.arrays for letter in self.form.arguments[x].shape
+        )
         # A default scale that is not the specified one is for the suite to find.
         scales: list[Call] = [{}, {"scale": 0.3}] if "scale" in named.names else [{}]
         nearest: tuple[float, Convention, Call, Call] | None = None
@@ -200,6 +205,7 @@ class _Calls:
         call |= {"key_block": 2} if convention.always and "key_block" in call else {}  # queries see few keys
         single = {x for x in call if convention.one_query and "L" in self.form.arguments[x].shape}
         call |= {name: call[name][..., :1, :] for name in single}
+        call |= {"query_block": call["key_block"]} if has_square_blocks(convention.names) else {}
         values = {**option_values(call), **scales_of(call, convention.scales or "head")}
         arrays = {x: y for x, y in values.items() if isinstance(y, np.ndarray) and x not in call}
         call |= {x: y for x, y in arrays.items() if x in convention.names} | dict(convention.always)
@@ -224,6 +230,7 @@ class _Calls:
         if self.agrees(convention, deeper) is None:
             limits["value_depth"] = "key"
             why["value_depth"] = "it raised an error with values of another depth"
+        limits |= self.limits_of_width(convention, call, why)
         agrees = self.agrees(convention, grouped)
         if agrees is None:
             limits["heads"] = "equal"
@@ -245,6 +252,13 @@ class _Calls:
             why["shapes"] = "the results are right with the axes of these arrays in this order"
         limits |= infer_enough_of_lengths(self, convention, call, why)
         return _Fit(convention, call, grouped, why, limits)
+
+    def limits_of_width(self, convention: Convention, call: Call, why: dict[str, str]) -> dict[str, Any]:
+        """Find out whether tokens and values must be as wide as the heads together."""
+        if all(self.agrees(convention, other) for other in calls_of_other_widths(self.form, call)):
+            return {}
+        why["one_width"] = "with narrower tokens or values it raised an error or did not compute attention"
+        return {"one_width": True}
 
     def with_codes(self, convention: Convention, call: Call, why: dict[str, str]) -> Convention:
         """Find out whether it takes codes of int8 in this dtype alone."""

@@ -65,6 +65,7 @@ KEYS: Mapping[str, tuple[Any, str]] = {
     "lengths": _STRING,
     "heads": _STRING,
     "value_depth": _STRING,
+    "one_width": (bool, "true or false"),
     "bias_dtype": _STRING,
     "requires": _LIST,
     "always": _TABLE,

@@ -18,6 +18,7 @@ from attnspec.backends.user.companion import adapt_companion
 from attnspec.backends.user.configuration import read_configuration
 from attnspec.backends.user.convention import Convention
 from attnspec.backends.user.dropout import DROPOUT, dropout_names, without_dropout, without_names
+from attnspec.backends.user.modules import check_module
 from attnspec.backends.user.own_values import with_own_values
 from attnspec.backends.user.place import find, put_on_path
 from attnspec.backends.user.settings import Settings, settings_of_keywords, settings_of_table
@@ -212,6 +213,7 @@ def _of_each_query(settings: Settings, convention: Convention) -> Settings:
 
 def as_function(name: str, target: Any) -> Callable[..., Any]:
     """Return the function that calls an object; a module has the signature of its `forward`."""
+    check_module(name, target)
     if inspect.isclass(target):
         instance, methods = target.__name__.lower(), dict(inspect.getmembers(target, inspect.isfunction))
         advice = f"create an instance, {instance} = {target.__name__}(...), and name it: :{instance}"

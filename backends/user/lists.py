@@ -21,6 +21,11 @@ LISTED = ("block_counts", "block_indices")
 BLOCKS: Mapping[str, int] = MappingProxyType({_MASK: 2, _COUNTS: 1, _INDICES: 2})
 
 
+def has_square_blocks(names: Mapping[str, str]) -> bool:
+    """Whether one parameter is the size of blocks of queries and of keys."""
+    return names.get("query_block", "") == names.get("key_block")
+
+
 def masks_in_lists(form: Operation, taken: Container[str]) -> tuple[str, ...]:
     """Name the mask of blocks if a function takes lists, which express it where blocks lie in one row."""
     whole = {"query", "key"} <= {*form.arrays} and "packed" not in form.layers

@@ -11,10 +11,13 @@ from attnspec import Operation
 from attnspec.backends.errors import Unsupported
 from attnspec.backends.library.library import device_of
 
-#: What has a scale of its own, coarsest first: the whole tensor, each head, each token of each head.
-GRANULARITIES = ("tensor", "head", "token")
+#: What has a scale of its own, coarsest first: the whole tensor, each head of all batch entries, each head of
+#: each entry, each token of each head.
+GRANULARITIES = ("tensor", "shared", "head", "token")
 #: The same without axes of 1.
-FLAT: Mapping[str, str] = MappingProxyType({"number": "tensor", "flat-head": "head", "flat-token": "token"})
+FLAT: Mapping[str, str] = MappingProxyType(
+    {"number": "tensor", "flat-shared": "shared", "flat-head": "head", "flat-token": "token"}
+)
 #: The end of the names of scales, and of all that codes are decoded with.
 SCALES = "_scales"
 _OF_CODES = (SCALES, "_zero_points")
@@ -37,7 +40,8 @@ def codes_of(option: str, call: Mapping[str, Any]) -> str:
 def shape_of(granularity: str, codes: Sequence[int]) -> tuple[int, ...]:
     """Return the shape of the scales of codes ``(.., S, D)``."""
     whole = tuple(codes)
-    return {"tensor": (1,), "head": (*whole[:-2], 1, 1), "token": (*whole[:-1], 1)}[granularity]
+    sizes = {"tensor": (), "shared": (*whole[-3:-2], 1), "head": (*whole[:-2], 1), "token": whole[:-1]}
+    return (*sizes[granularity], 1)
 
 
 def misfit_of(granularity: str, call: Mapping[str, Any]) -> str:
@@ -48,7 +52,9 @@ def misfit_of(granularity: str, call: Mapping[str, Any]) -> str:
             continue
         shape = shape_of(granularity, codes.shape)
         if len(scales.shape) > len(codes.shape) or not _can_repeat(scales.shape, shape):
-            part = "the whole tensor" if granularity == "tensor" else f"each {granularity}"
+            part = {"tensor": "the whole tensor", "shared": "each head of all batch entries"}.get(
+                granularity, f"each {granularity}"
+            )
             return f"takes one scale for {part}, got {name} of {tuple(scales.shape)}"
     return ""
 
@@ -81,10 +87,10 @@ def without_ones(call: Mapping[str, Any], kind: str) -> dict[str, Any]:
     flat = {}
     for name, x in given.items():
         outer, inner = tuple(x.shape[:-3]), tuple(x.shape[-3:-1])
-        if kind == "flat-head" and len(inner) < 2:
+        if kind in ("flat-shared", "flat-head") and len(inner) < 2:
             raise Unsupported(f"takes one scale for each head, got {name} of a call without an axis of heads")
-        shapes = {"number": (), "flat-head": (*outer, max(inner, default=1)), "flat-token": (*outer, *inner)}
-        flat[name] = x.reshape(shapes[kind])
+        shape = {"number": (), "flat-token": (*outer, *inner)}.get(kind, (*outer, max(inner, default=1)))
+        flat[name] = x.reshape(shape)
     return dict(call) | flat
 
 

@@ -17,6 +17,7 @@ from attnspec.backends.names import own_options
 from attnspec.backends.outcome import OUTCOMES, Outcome
 from attnspec.backends.user.configuration import FUNCTION_KEYS, check_keys
 from attnspec.backends.user.convention import OTHER, Convention
+from attnspec.backends.user.lists import has_square_blocks
 from attnspec.backends.user.place import find, near
 from attnspec.backends.user.scales import FLAT
 from attnspec.backends.user.signature import without_ignored
@@ -238,6 +239,8 @@ def _constraints(where: str, table: Mapping[str, Any]) -> Constraints:
         slopes="" if "slopes" not in table else "end" if _is_from_end(table) else "start",
         scales=_scales(table),
         encoding=table.get("encoding", ""),
+        one_width=bool(table.get("one_width", False)),
+        square_blocks=has_square_blocks(table.get("names", {})),
         lists="key" if "Hkv" in table.get("lists", "") else "",
         window=_ONE_NUMBER.get(table.get("window", ""), "sides"),
         requires=tuple(table.get("requires", ())),

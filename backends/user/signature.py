@@ -135,7 +135,8 @@ def native_names(
     for argument, own in native.items():
         other = next(key for key, value in native.items() if value == own)
         arrays = {*_OPERATION.arrays} if operation == "attention" else set()
-        if other != argument and not any({other, argument} <= pair for pair in ({"mask", "bias"}, arrays)):
+        shared = ({"mask", "bias"}, {"query_block", "key_block"}, arrays)
+        if other != argument and not any({other, argument} <= pair for pair in shared):
             raise BackendError(
                 f"backend {name}: names: expected a different parameter for each argument, "
                 f"got {own} for {other} and {argument}"

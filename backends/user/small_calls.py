@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from attnspec import OPERATIONS
+from attnspec import OPERATIONS, Operation
 from attnspec.backends.stored_codes import nearest_codes
 from attnspec.backends.user.scales import FLAT, SCALES, codes_of, shape_of
 from attnspec.operations.letters import BATCH, LETTERS
@@ -14,7 +14,7 @@ Call = dict[str, Any]
 #: The sizes of the call by letter, and those of packed rows.
 QUERIES, KEYS = 3, 8
 _SIZES = dict.fromkeys(LETTERS, 4) | {"L": QUERIES, "S": KEYS, "D": 16, "Dv": 16, "Dr": 8, "Dc": 12}
-_SIZES |= {"P": 3, "K": 16, "T": 2, BATCH: 2}
+_SIZES |= {"P": 3, "K": 16, "T": 2, BATCH: 2, **dict.fromkeys(("E", "E'", "F"), 64)}  # one width, Hq*D
 _OF_ROWS = {"L": 5, "S": 12}
 
 
@@ -39,11 +39,26 @@ def small_call(operation: str, key_heads: int, *, full: bool = False, encoding: 
     call |= {name: x for name, x in drawn.items() if name in form.arguments and form.arguments[name].required}
     call |= {"encoding": encoding} if encoding else {}
     call |= {"query_block": 1 if full else 2, "key_block": 3} if "key_block" in form.arguments else {}
+    call |= {"heads": _SIZES["Hq"]} if "heads" in form.arguments else {}
+    call |= {"key_heads": key_heads} if key_heads < _SIZES["Hq"] and "key_heads" in form.arguments else {}
     if "key_indices" in form.arguments:
         call["key_indices"] = np.argsort(random.random((2, key_heads, QUERIES, KEYS)))[..., :4].astype(
             np.int32
         )
     return call
+
+
+def calls_of_other_widths(form: Operation, call: Call) -> list[Call]:
+    """Return a call of tokens, and one of values, of half the width; none where no output is projected."""
+    calls = []
+    for letters in (("E", "E'"), ("Hkv*Dv", "Hq*Dv")) if "output_weight" in form.arguments else ():
+        narrow = dict(call)
+        for name in form.arrays:
+            for axis, letter in enumerate(form.arguments[name].shape):
+                half = range(narrow[name].shape[axis] // (2 if letter in letters else 1))
+                narrow[name] = np.take(narrow[name], half, axis)
+        calls.append(narrow)
+    return calls
 
 
 def square_call(call: Call) -> Call:
@@ -87,8 +102,7 @@ def _blocks_of(call: Mapping[str, Any]) -> Call:
     """Return a mask of blocks, and lists of them, for a call whose sequences do not lie in one row."""
     if "key_block" not in call or "query_starts" in call or "key" not in call:
         return {}
-    queries = max(QUERIES, call["query"].shape[-2])
-    rows, columns = -(-queries // call["query_block"]), -(-KEYS // call["key_block"])
+    rows, columns = -(-call["query"].shape[-2] // call["query_block"]), -(-KEYS // call["key_block"])
     order = np.random.default_rng(1).random((2, 4, rows, columns))
     order[..., 0] = 0  # a causal call has no empty row
     lists = np.argsort(order).astype(np.int32)

@@ -111,6 +111,12 @@ def check_wrapped(name: str, function: Callable[..., Any], operation: str, requi
             "judge a wrapper that passes them in turn"
         )
         raise _error(name, function, seen, "merge_partials", _OF_PARTS)
+    if weights := [own for own in required if own in ("params", "weights", "variables")]:
+        raise BackendError(
+            f"backend {name}: {weights[0]} seems to hold the weights of projections, which attention does "
+            "not have; judge a wrapper with the arguments of multi_head_attention (spec/heads.md) that puts "
+            "its weights there, or the attention inside of it: `attnspec init ./wrap.py:multi_head_attention`"
+        )
     prefixes = [own for own in required if _PREFIXES.fullmatch(own)]
     if prefixes and not operation:
         seen = (

@@ -6,6 +6,7 @@ have axes of their own, so its calls are changed afterwards, by the shapes that 
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import gcd
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,10 @@ from attnspec.backends.constraints import Constraints, fits
 from attnspec.backends.user.lists import lists_of_key_heads
 from attnspec.backends.user.scales import FLAT, SCALES, codes_of, misfit_of, repeat, shape_of
 from attnspec.conformance.suite.fitted_codes import with_encoding
-from attnspec.operations import Argument
+from attnspec.operations import Argument, Operation
 from attnspec.operations.letters import BATCH, HEADS
 from attnspec.operations.operation import primal
-from attnspec.sizes import bound, is_array, misfits
+from attnspec.sizes import bound, is_array, misfits, turned
 
 Call = dict[str, Any]
 #: The indices that are taken of each axis, by letter.
@@ -35,10 +36,19 @@ def fit_form(case: Case, constraints: Constraints) -> Case:
         layout = {name: kind for name, kind in case.layout.items() if name in coded}
         case = replace(case, arguments=coded, layout=layout)
     operation, form = case.operation, OPERATIONS[case.operation]
+    if case.misuse:
+        return case
+    if constraints.one_width and "output_weight" in form.arrays:
+        call = _with_one_width(operation, case.arguments)
+        return case if fits(constraints, call, operation) else replace(case, arguments=call)
     letters = {letter for argument in form.positional for letter in argument.shape}
     attends = {"Hq", "L", "D", "Dv"} <= letters and primal(operation) != "attention"
-    if not attends or case.misuse:
-        return case
+    return _fit_attention(case, constraints) if attends else case
+
+
+def _fit_attention(case: Case, constraints: Constraints) -> Case:
+    """Change a call of attention in a form to fit constraints."""
+    operation, form = case.operation, OPERATIONS[case.operation]
     call = _with_axes(operation, case.arguments, constraints.axes)
     sizes, wrong = bound(operation, call)
     if wrong:
@@ -50,6 +60,7 @@ def fit_form(case: Case, constraints: Constraints) -> Case:
     if "L" in places:
         call = _at_its_place(operation, call, sizes.letters["L"])
     call = _with_scales(call, constraints.scales)
+    call = _with_square_blocks(call, form, sizes.letters) if constraints.square_blocks else call
     if constraints.lists:
         call = lists_of_key_heads(call, sizes.letters.get("Hq", 1) // max(sizes.letters.get("Hkv", 1), 1))
     same = call.keys() == case.arguments.keys() and all(call[name] is x for name, x in case.arguments.items())
@@ -136,7 +147,45 @@ def _with_scales(call: Call, kind: str) -> Call:
     fitted = {}
     for name in (name for name in call if name.endswith((SCALES, "_zero_points"))):
         codes = call[codes_of(name, call)].shape
-        last = shape_of(granularity, codes)[-2:] if granularity != "tensor" else (1, 1)
+        shape = shape_of(granularity, codes)
+        last = (1, *shape)[-2:]
         whole = repeat(call[name], codes, np)[..., : last[-2], : last[-1]]
-        fitted[name] = whole.reshape(-1)[:1] if granularity == "tensor" else whole
+        fitted[name] = np.resize(whole, shape)  # the first numbers, where all batch entries share them
     return call | fitted
+
+
+def _with_one_width(operation: str, arguments: Mapping[str, Any]) -> Call:
+    """Give tokens, values and the output of multi-head attention the width of its queries."""
+    call, sizes = dict(arguments), bound(operation, arguments)[0].letters
+    if not {"Hq", "Hkv", "D", "Dv"} <= sizes.keys():
+        return call
+    depth = np.arange(sizes["D"])
+    taken = {x: np.arange(sizes["Hq"] * sizes["D"]) % sizes[x] for x in ("E", "E'", "F") if sizes.get(x)}
+    for heads in ("Hq", "Hkv"):
+        features = np.arange(sizes[heads])[:, None] * sizes["Dv"] + depth % max(sizes["Dv"], 1)
+        taken[f"{heads}*Dv"] = features.ravel()
+    for argument in OPERATIONS[operation].arguments.values():
+        if is_array(call.get(argument.name)):
+            shape = turned(argument.shape) if call.get("convention") in argument.turns else argument.shape
+            for place, letter in enumerate(reversed(shape), start=1):
+                if letter in taken:
+                    call[argument.name] = np.take(call[argument.name], taken[letter], axis=-place)
+    return call
+
+
+def _with_square_blocks(call: Call, form: Operation, sizes: Mapping[str, int]) -> Call:
+    """Divide blocks into blocks of as many queries as keys. Blocks of keys in lists stay whole."""
+    if "block_indices" in call or not {"query_block", "key_block"} <= call.keys():
+        return call
+    size = gcd(call["query_block"], call["key_block"])
+    divided: Call = {"query_block": size, "key_block": size}
+    for name, given in call.items():
+        array = given
+        for axis, letter in enumerate(reversed(form.arguments[name].shape), start=1):
+            whole, _, block = letter.partition("/")
+            count = -(-sizes[whole] // sizes[block]) if whole in sizes and block in sizes else 0
+            if count and is_array(array) and axis <= array.ndim and array.shape[-axis] == count:
+                array = np.repeat(array, sizes[block] // size, axis=-axis)
+                array = np.take(array, np.arange(-(-sizes[whole] // size)), axis=-axis)
+        divided.setdefault(name, array)
+    return divided

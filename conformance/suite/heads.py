@@ -87,7 +87,10 @@ def multi_head_attention_of_linear_layers(draw: Draw, key_heads: int) -> Iterato
 
 
 @chapter.group(
-    "HEAD-6", "MASK-6", operation="multi_head_attention", each=("nothing", "some keys", "all keys of a row")
+    "HEAD-6",
+    "MASK-6",
+    operation="multi_head_attention",
+    each=("nothing", "some keys", "all keys of a row", "later keys"),
 )
 def multi_head_attention_of_one_width(draw: Draw, masked: str) -> Iterator[Yielded]:
     """Tokens, heads and output have the same width, for which some libraries have a separate path."""
@@ -100,7 +103,9 @@ def multi_head_attention_of_one_width(draw: Draw, masked: str) -> Iterator[Yield
             for name in ("query", "key", "value", "output"):
                 arguments[f"{name}_weight"] = grid(random, (width, width), 0.5).astype(dtype)
                 arguments[f"{name}_bias"] = grid(random, (width,), 0.5).astype(dtype)
-            if masked != "nothing":
+            if masked == "later keys":
+                arguments["is_causal"] = True
+            elif masked != "nothing":
                 mask = random.random((2, heads, 3, 3)) < 0.7
                 mask[..., 0] = True
                 mask[..., 1, :] &= masked == "some keys"

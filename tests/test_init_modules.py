@@ -1,0 +1,159 @@
+"""Kernels of other forms for `attnspec init`: modules that project tokens, square blocks, shared scales."""
+
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests_support import command
+
+from attnspec import reference
+from attnspec.backends import load
+from attnspec.backends.constraints import Constraints
+from attnspec.conformance import check, find
+from attnspec.conformance.suite.fitted_forms import fit_form
+
+pytestmark = pytest.mark.usefixtures("here_beside_tests")
+
+MODULES = """
+import torch
+from torch import nn
+
+
+class Joined(nn.Module):
+    def __init__(self, d_model, n_heads, causal=True):
+        super().__init__()
+        self.heads, self.causal = n_heads, causal
+        self.qkv = nn.Linear(d_model, 3 * d_model, bias=False)
+        self.proj = nn.Linear(d_model, d_model)
+
+    def forward(self, x):
+        return self.proj(attend(*self.qkv(x).chunk(3, -1), self.heads, None, self.causal))
+
+
+class Separate(nn.Module):
+    def __init__(self, embed_dim, num_heads, num_kv_heads=None, dropout=0.0):
+        super().__init__()
+        self.heads, self.key_heads = num_heads, num_kv_heads or num_heads
+        width = embed_dim // num_heads * self.key_heads
+        self.w_q, self.w_k, self.w_v = (nn.Linear(embed_dim, size) for size in (embed_dim, width, width))
+        self.to_out = nn.Sequential(nn.Linear(embed_dim, embed_dim), nn.Dropout(dropout))
+
+    def forward(self, hidden, attn_mask=None):
+        parts = (layer(hidden) for layer in (self.w_q, self.w_k, self.w_v))
+        return self.to_out(attend(*parts, self.heads, attn_mask, False))
+
+
+def attend(query, key, value, heads, mask, causal):
+    batch, length, width = query.shape
+    depth = width // heads
+    query, key, value = (x.view(batch, length, -1, depth).transpose(1, 2) for x in (query, key, value))
+    key, value = (x.repeat_interleave(heads // x.shape[1], 1) for x in (key, value))
+    scores = query @ key.mT / depth**WRONG
+    allowed = torch.ones(length, length, dtype=torch.bool)
+    allowed = allowed.tril() if causal else allowed
+    scores = scores.masked_fill(~(allowed if mask is None else allowed & mask), -torch.inf)
+    weights = scores.softmax(-1).nan_to_num(0)
+    return (weights @ value).transpose(1, 2).reshape(batch, length, width)
+
+
+joined = Joined(16, 2)
+
+
+def apply(params, inputs, mask=None):
+    return inputs @ params["kernel"]
+"""
+
+ARRAYS = """
+import ml_dtypes
+import numpy as np
+
+from attnspec import reference
+
+
+def codes_and_scales(q, k_fp8, v_fp8, k_scale, v_scale, causal=False):
+    assert k_scale.shape == v_scale.shape == k_fp8.shape[1:2]
+    key, value = (x.view(ml_dtypes.float8_e4m3fn).astype(np.float32) for x in (k_fp8, v_fp8))
+    key, value = (x * (y[:, None, None] ** WRONG) for x, y in ((key, k_scale), (value, v_scale)))
+    return reference.attention(q, key.astype(q.dtype), value.astype(q.dtype), is_causal=causal, dtype=q.dtype)
+
+
+def square(q, k, v, block_mask, block_size=64, sm_scale=None):
+    options = {"query_block": block_size, "key_block": block_size, "scale": sm_scale}
+    block_mask = np.roll(block_mask, WRONG - 1, -1)
+    return reference.block_sparse_attention(q, k, v, block_mask=block_mask, **options, dtype=q.dtype)
+"""
+
+#: The number with which a kernel is right.
+RIGHT = {MODULES: "0.5", ARRAYS: "1"}
+
+
+def described(text, name, wrong):
+    """Return the configuration of a kernel, then describe one with a wrong number in the same way."""
+    modules = {}
+    for number in dict.fromkeys((RIGHT[text], wrong)):
+        modules[number] = f"others_{name}_{number}".replace(
+            ".", "_"
+        )  # no other test has loaded such a module
+        Path(f"{modules[number]}.py").write_text(text.replace("WRONG", number))
+    right = modules[RIGHT[text]]
+    if text is MODULES:
+        wrapper, _, message = command("init", f"./{right}.py:{name}", status=2).output.partition("Error: ")
+        assert "prints one" in message
+        Path(f"wrap_{modules[wrong]}.py").write_text(wrapper.replace(right, modules[wrong]))
+        Path(f"wrap_{right}.py").write_text(wrapper)
+        command("init", f"./wrap_{right}.py:multi_head_attention", status=0)
+    else:
+        command("init", f"./{right}.py:{name}", status=0)
+    written = Path("attnspec.toml").read_text()
+    Path("attnspec.toml").write_text(written.replace(right, modules[wrong]))
+    return tomllib.loads(written)["backend"]
+
+
+def judged(*rules, least):
+    """Return whether the rules hold in a quick run, of which some cases are judged."""
+    result = check(load("."), rules=rules, quick=True, dtypes=["float32"])
+    if result.good:
+        statuses = [verdict.status for verdict in result.report.results.verdicts]
+        assert statuses.count("pass") >= least, result.text
+    return result.good
+
+
+@pytest.mark.parametrize("wrong", ["0.5", "0.6"])
+@pytest.mark.parametrize("name", ["Joined", "joined", "Separate"])
+def test_the_wrapper_of_a_module_that_projects_tokens_is_judged(name, wrong):
+    table = described(MODULES, name, wrong)
+    assert table["operation"] == "multi_head_attention"
+    assert table.get("heads", "grouped") == ("grouped" if name == "Separate" else "equal")
+    assert judged("HEAD-6", "PROJ-3", "GRAD-23", least=3) is (wrong == "0.5")
+
+
+def test_weights_in_one_argument_want_a_wrapper_of_another_operation():
+    Path("others_apply.py").write_text(MODULES)
+    message = command("init", "./others_apply.py:apply", status=2).output
+    assert "params seems to hold the weights of projections" in message
+    assert "the arguments of multi_head_attention (spec/heads.md)" in message
+
+
+@pytest.mark.parametrize("wrong", ["1", "2"])
+def test_one_scale_for_each_head_of_all_batch_entries(wrong):
+    table = described(ARRAYS, "codes_and_scales", wrong)
+    assert table["scales"] == "flat-shared"
+    assert judged("QUANT-5", "QUANT-8", least=8) is (wrong == "1")
+
+
+@pytest.mark.parametrize("wrong", ["1", "2"])
+def test_one_size_of_the_blocks_of_queries_and_keys(wrong):
+    table = described(ARRAYS, "square", wrong)
+    assert table["names"]["query_block"] == table["names"]["key_block"] == "block_size"
+    assert load(".").constraints.square_blocks
+    assert judged("SPARSE-1", "SPARSE-2", "SPARSE-4", least=8) is (wrong == "1")
+
+
+def test_blocks_are_divided_into_square_ones_of_the_same_elements():
+    case = find("sparsity-blocks-1-float32")
+    fitted = fit_form(case, Constraints(square_blocks=True))
+    sizes = [fitted.arguments[name] for name in ("query_block", "key_block")]
+    assert sizes[0] == sizes[1] < max(case.arguments[name] for name in ("query_block", "key_block"))
+    outputs = [reference.block_sparse_attention(**own.arguments) for own in (case, fitted)]
+    assert np.array_equal(*outputs)
