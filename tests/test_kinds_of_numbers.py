@@ -4,9 +4,9 @@ from functools import wraps
 
 import numpy as np
 import pytest
+from tests_support import backend_ignoring, backend_of_operations
 
 from attnspec import OPERATIONS
-from attnspec.backends import Backend, load_library
 from attnspec.backends.preconditions import breach_of
 from attnspec.conformance.judge.expected import expected
 from attnspec.conformance.judge.judge import judge
@@ -14,7 +14,6 @@ from attnspec.conformance.suite import groups_of
 from attnspec.conformance.suite.alone import optional_of
 from attnspec.conformance.suite.faults import fitting
 from attnspec.conformance.suite.special_numbers import _reaches_all_that_hold_it
-from attnspec.dtypes import DTYPES
 from attnspec.reference import functions
 from attnspec.sizes import is_array
 
@@ -88,7 +87,7 @@ def backend_with(change):
         return changed
 
     own = {name: wrap(run) for name, run in functions().items() if name != "attention"}
-    return Backend("changing", load_library("numpy"), companions=own, dtypes=(*DTYPES,))
+    return backend_of_operations(own)
 
 
 @pytest.mark.parametrize("fold", [np.bool_, np.int8, np.int32])
@@ -98,31 +97,18 @@ def test_ids_of_segments_that_are_folded_are_seen(fold):
     assert {judge(backend, case).status for case in cases} == {"fail"}
 
 
-def backend_without(operation, name, beside):
-    """A backend of an operation that ignores an argument beside another."""
-    run, known = functions()[operation], OPERATIONS[operation].arguments
-
-    @wraps(run)
-    def ignore(*arrays, **options):
-        given = beside in options
-        left = {own: x for own, x in options.items() if not (given and name in (own, *known[own].needs))}
-        return run(*arrays, **left)
-
-    return Backend("ignoring", load_library("numpy"), companions={operation: ignore}, dtypes=(*DTYPES,))
-
-
 @pytest.mark.parametrize("name", optional_of("paged_attention"))
 def test_an_option_that_is_ignored_beside_new_positions_is_seen(name):
     cases = [case for case in cases_of("new positions with", "paging") if name in case.arguments]
-    failing = [case for case in cases if judge(backend_without("paged_attention", name, "new_key"), case).bad]
-    assert len(failing) >= 2
+    backend = backend_ignoring("paged_attention", name, "new_key")
+    assert sum(judge(backend, case).bad for case in cases) >= 2
 
 
 @pytest.mark.parametrize("name", ["mask", "is_causal", "scale", "memory", "query_bias"])
 def test_an_option_that_is_ignored_beside_a_bias_without_effect_is_seen(name):
     operation = "multi_head_attention_vjp"
     cases = cases_of(f"options beside idle biases of: {operation}")
-    assert any(judge(backend_without(operation, name, "output_bias"), case).bad for case in cases)
+    assert any(judge(backend_ignoring(operation, name, "output_bias"), case).bad for case in cases)
 
 
 @pytest.mark.parametrize("name", ["block_mask", "block_counts"])
@@ -147,8 +133,7 @@ def test_results_without_heads_are_empty_or_refused(more, status):
         def empty(*_, results=results, **__):
             return results if len(results) > 1 else results[0]
 
-        backend = Backend("empty", load_library("numpy"), companions={case.operation: empty})
-        assert judge(backend, case).status == status, case.operation
+        assert judge(backend_of_operations({case.operation: empty}), case).status == status, case.operation
 
 
 @pytest.mark.parametrize("allowed", [True, False])

@@ -1,11 +1,13 @@
-"""The calls that together have every argument of an operation show what is wrong with any one of them."""
+"""Calls with every argument of an operation, and calls that ask for fewer results, show what is wrong."""
 
 import inspect
+from functools import wraps
 from itertools import chain
 
 import numpy as np
 import pytest
 import torch
+from tests_support import backend_of_operations, whole_suite
 
 from attnspec import OPERATIONS, reference
 from attnspec.backends import Backend, load_library
@@ -13,7 +15,7 @@ from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.suite import groups_of
 from attnspec.conformance.suite.group import Draw
 from attnspec.conformance.suite.whole_calls import ATTENDING, OTHERS, whole_calls
-from attnspec.dtypes import DTYPES
+from attnspec.reference import functions
 from attnspec.sizes import bound, misfits
 
 #: Arguments of self-attention, which has an option in its golden vectors only, and of what is asked for.
@@ -48,9 +50,7 @@ def changed_backend(operation, change):
         return cast if len(cast) > 1 else cast[0]
 
     changed.__signature__ = signature
-    function = (changed,) if operation == "attention" else ()
-    others = {} if function else {operation: changed}
-    return Backend("changed", load_library("numpy"), *function, companions=others, dtypes=(*DTYPES,))
+    return backend_of_operations({operation: changed})
 
 
 def wrong(operation, name, change):
@@ -203,3 +203,51 @@ def test_a_query_that_is_scaled_before_the_key_is_read_is_seen():
         return output
 
     assert judge(Backend("wrong", load_library("torch"), scale_in_place), case).status == "fail"
+
+
+ASKING = {name: form.names("asks") for name, form in OPERATIONS.items() if form.names("asks")}
+
+
+def test_each_result_is_asked_for_alone_and_none_is():
+    seen = {name: set() for name in ASKING}
+
+    def watcher_of(operation):
+        @wraps(functions()[operation])
+        def watch(*_, **options):
+            seen[operation].add(frozenset(name for name in ASKING[operation] if options.get(name) is True))
+            raise NotImplementedError("it only watches")
+
+        return watch
+
+    backend = backend_of_operations({name: watcher_of(name) for name in ASKING})
+    for item in whole_suite():
+        if item.operation in ASKING and not item.refusal:
+            judge(backend, item)
+    wanted = {name: {frozenset(), *(frozenset({flag}) for flag in flags)} for name, flags in ASKING.items()}
+    assert {name: subsets - seen[name] for name, subsets in wanted.items() if subsets - seen[name]} == {}
+
+
+def wrong_backend(operation, flag):
+    """A backend whose output is wrong in calls that do not ask for a result."""
+    run = functions()[operation]
+
+    @wraps(run)
+    def wrong(*arrays, **options):
+        results = run(*arrays, **options)
+        if options.get(flag) is True:
+            return results
+        first, *others = results if isinstance(results, tuple) else (results,)
+        return (first + 1, *others) if others else first + 1
+
+    return backend_of_operations({operation: wrong})
+
+
+@pytest.mark.parametrize(
+    ("operation", "flag", "rule"),
+    [("attention", "return_lse", "SOFT-4"), ("paged_attention", "return_lse", "PAGE-1")],
+)
+def test_an_output_that_is_wrong_without_another_result_is_seen(operation, flag, rule):
+    (group,) = (group for group in groups_of("notation") if group.name == f"fewer results: {operation}")
+    verdicts = [judge(wrong_backend(operation, flag), item) for item in group.items()]
+    assert [verdict.status for verdict in verdicts].count("fail") > len(verdicts) / 2
+    assert {verdict.rule for verdict in verdicts if verdict.status == "fail"} == {rule}

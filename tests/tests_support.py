@@ -6,7 +6,7 @@ import subprocess
 import sys
 import sysconfig
 import tomllib
-from functools import cache
+from functools import cache, wraps
 from pathlib import Path
 
 import broken
@@ -20,6 +20,8 @@ from attnspec.conformance.cli.main import main
 from attnspec.conformance.run.cases import Cases
 from attnspec.conformance.run.plan import Selection, index, plan_of
 from attnspec.conformance.suite import items
+from attnspec.dtypes import DTYPES
+from attnspec.reference import functions
 
 TESTS = os.path.dirname(__file__)
 #: What is set for our own runs has no place in those that are tried.
@@ -102,6 +104,26 @@ def can_compile():
 def backend_of(name, **options):
     """One of the misbehaving functions, as a backend on NumPy."""
     return Backend(f"broken:{name}", load_library("numpy"), getattr(broken, name), **options)
+
+
+def backend_of_operations(own, dtypes=DTYPES):
+    """Functions of operations, by name, as a backend on NumPy."""
+    attention = (own["attention"],) if "attention" in own else ()
+    companions = {name: function for name, function in own.items() if name != "attention"}
+    return Backend("own", load_library("numpy"), *attention, companions=companions, dtypes=(*dtypes,))
+
+
+def backend_ignoring(operation, name, beside, dtypes=DTYPES):
+    """A backend of an operation that ignores an argument, and what needs it, beside another."""
+    run, known = functions()[operation], OPERATIONS[operation].arguments
+
+    @wraps(run)
+    def ignore(*arrays, **options):
+        given = beside in options
+        left = {own: x for own, x in options.items() if not (given and name in (own, *known[own].needs))}
+        return run(*arrays, **left)
+
+    return backend_of_operations({operation: ignore}, dtypes)
 
 
 def converted(backend, arguments):

@@ -1,11 +1,18 @@
-"""JAX compiles few modules for the suite, and keeps few of them in memory."""
+"""JAX compiles few modules, keeps few in memory, and is called without 64-bit numbers if a call has none."""
 
 import os
+import sys
+from dataclasses import replace
+from functools import wraps
 
 import numpy as np
 import pytest
+from tests_support import command
 
 from attnspec.backends import load
+from attnspec.backends.library.library import has_64_bits
+from attnspec.conformance import find
+from attnspec.conformance.judge.judge import judge
 from attnspec.reference.call import Call, Steps, part
 
 jax = pytest.importorskip("jax")
@@ -94,11 +101,10 @@ compiled = jax.jit(eager)
 
 
 @pytest.mark.parametrize("name", ["eager", "compiled"])
-def test_a_function_is_compiled_in_haste_unless_it_is_jitted(monkeypatch, tmp_path, compiled, name):
-    (tmp_path / "hasty_kernel.py").write_text(KERNEL)
+def test_a_function_is_compiled_in_haste_unless_it_is_jitted(monkeypatch, here, compiled, name):
+    (here / "hasty_kernel.py").write_text(KERNEL)
     settings = f'[backend]\nfunction = "./hasty_kernel.py:{name}"\narray = "jax"\nlayout = "BSHD"\naxes = 4\n'
-    (tmp_path / "attnspec.toml").write_text(settings)
-    monkeypatch.chdir(tmp_path)
+    (here / "attnspec.toml").write_text(settings)
     monkeypatch.delenv("XLA_FLAGS", raising=False)
     backend = load(f"./hasty_kernel.py:{name}")
     assert ("XLA_FLAGS" in os.environ) == (name == "eager")
@@ -142,3 +148,52 @@ def test_attention_is_one_program(compiled):
     for scale, offset in ((1.0, 0), (0.25, 2)):
         backend.attention(then, then, then, scale=scale, query_offset=offset, **options)
     assert len(compiled) == 1
+
+
+#: A kernel that is correct where arrays without a dtype and its lengths have the width of its query.
+NARROW = """\
+import jax.numpy as jnp
+
+def kernel(q, k, v, lengths=None):  # (B, S, H, D)
+    wide = q.dtype == jnp.float64
+    assert jnp.zeros(()).dtype == (jnp.float64 if wide else jnp.float32)
+    lengths = jnp.full(q.shape[0], k.shape[1]) if lengths is None else lengths
+    assert lengths.dtype == (jnp.int64 if wide else jnp.int32)
+    scores = jnp.einsum("blhd,bshd->bhls", q, k) / q.shape[-1] ** 0.5
+    seen = jnp.arange(k.shape[1]) < lengths[:, None, None, None]
+    weights = jnp.where(seen, jnp.exp(scores - jnp.max(jnp.where(seen, scores, -1e30), -1, keepdims=True)), 0)
+    return jnp.einsum("bhls,bshd->blhd", weights / jnp.maximum(weights.sum(-1, keepdims=True), 1e-30), v)
+"""
+SERVED = ("--program", f'"{sys.executable}" -m attnspec.backends.program.serve .')
+
+
+@pytest.mark.parametrize(
+    "options", [(".",), (".", "--untrusted"), SERVED], ids=["plain", "untrusted", "served"]
+)
+def test_a_call_that_needs_no_64_bit_numbers_is_made_without_them(options, here):
+    (here / "narrow.py").write_text(NARROW)
+    command("init", "narrow.py:kernel", status=0)
+    for dtype in ("float32", "float64"):
+        for case in ("notation-one-head", "masking-key-lengths"):
+            run = command("check", *options, "--case", f"{case}-{dtype}", status=0)
+            assert f"budget used: {dtype}" in run.output
+
+
+def test_what_needs_64_bits_is_seen():
+    wide = [(2, None, 2**31), np.zeros(1), np.array([-5, 2**30]), np.array([-(2**30) - 1])]
+    assert all(has_64_bits([x]) for x in wide)
+    assert not has_64_bits([np.zeros(1, np.float32), True, 2**31 - 1, "both", None, (-(2**31), 0.5)])
+    assert not has_64_bits([np.array([-(2**30), 2**30 - 1]), np.zeros(0, np.int64), np.ones(1, np.uint64)])
+
+
+@pytest.mark.parametrize("side", ["left", "both"])
+def test_a_bound_of_32_bits_overflows_in_the_declared_way_alone(side):
+    backend = load("jax-nn")
+    case = find(f"masking-window-wider-than-any-sequence-{side}-1-float32")
+    assert judge(backend, case).declared == ("MASK-8 jax/window_overflow",)
+
+    @wraps(backend.attention)
+    def twice(query, key, value, **options):
+        return 2 * backend.attention(query, key, value, **options)
+
+    assert judge(replace(backend, attention=twice), case).status == "fail"
