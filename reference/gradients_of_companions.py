@@ -11,10 +11,10 @@ from attnspec.reference.functions import public
 from attnspec.reference.gradients import attention_vjp_of, sum_to
 from attnspec.reference.heads import merge_heads_of, split_heads_of
 from attnspec.reference.masking import key_position, position
-from attnspec.reference.multi_head import check_multi_head
+from attnspec.reference.multi_head import heads_to_attend
 from attnspec.reference.notation import Attention, largest, narrow, out_dtype, wide
 from attnspec.reference.positions import Rotary, check_alibi, check_rotary, check_slopes, penalty, rotate
-from attnspec.reference.projection import check_projection, project
+from attnspec.reference.projection import check_projection
 
 
 def merge_partials_vjp_of(
@@ -160,9 +160,6 @@ def d_slopes(call: Attention, g: Array) -> Array:
     return sum_to(call.xp, terms, (terms.shape[-3], 1, 1))[:, 0, 0]
 
 
-_OPTIONS = ("scale", "mask", "is_causal")
-
-
 def multi_head_attention_vjp_of(call: Call, **arguments: Any) -> tuple[Array, ...]:
     """Gradients of multi-head attention, for a given cotangent of its output.
 
@@ -180,15 +177,8 @@ def multi_head_attention_vjp_of(call: Call, **arguments: Any) -> tuple[Array, ..
     >>> found[0].tolist()  # both tokens have a weight of one half
     [[0.5, 1.0], [0.5, 1.0]]
     """
-    source = arguments["tokens"] if arguments["memory"] is None else arguments["memory"]
-    key_heads = arguments["heads"] if arguments["key_heads"] is None else arguments["key_heads"]
-    arguments = check_multi_head(call, arguments | {"source": source, "key_heads": key_heads})
-    heads = {"query": arguments["heads"], "key": key_heads, "value": key_heads}
-    query, key, value = (
-        split_heads_of(call, _rows(call, name, arguments), heads=count) for name, count in heads.items()
-    )
-    options = {name: arguments[name] for name in _OPTIONS}
-    merged = merge_heads_of(call, attention_of(call, query, key, value, **options))  # (*B, L, heads * Dv)
+    arguments, arrays, options = heads_to_attend(call, arguments)
+    merged = merge_heads_of(call, attention_of(call, *arrays, **options))  # (*B, L, heads * Dv)
     weight, bias = arguments["output_weight"], arguments["output_bias"]
     check_projection(call, "output", merged, weight, bias, arguments["convention"])
     features = weight.shape[-1 if arguments["convention"] == "row" else 0]
@@ -197,22 +187,16 @@ def multi_head_attention_vjp_of(call: Call, **arguments: Any) -> tuple[Array, ..
     g = wide(call, arguments["d_output"])
     d_merged = d_projected(call, g, wide(call, weight), arguments["convention"])
     cotangent = split_heads_of(call, d_merged, heads=arguments["heads"])
-    results = attention_vjp_of(call, query, key, value, cotangent, **options)
-    ds = dict(zip(heads, (merge_heads_of(call, d) for d in results), strict=True)) | {"output": g}
+    results = attention_vjp_of(call, *arrays, cotangent, **options)
+    names = ("query", "key", "value")
+    ds = dict(zip(names, (merge_heads_of(call, d) for d in results), strict=True)) | {"output": g}
     gradients = {**_parameter_gradients(call, arguments, ds, merged), **_token_gradients(call, arguments, ds)}
-    names = ("tokens", *(f"{name}_weight" for name in ds), "memory", *(f"{name}_bias" for name in ds))
-    there = [name for name in names if arguments[name] is not None]
+    every = ("tokens", *(f"{name}_weight" for name in ds), "memory", *(f"{name}_bias" for name in ds))
+    there = [name for name in every if arguments[name] is not None]
     return tuple(narrow(call, gradients[name], out_dtype(call, arguments[name])) for name in there)
 
 
 multi_head_attention_vjp = public(multi_head_attention_vjp_of)
-
-
-def _rows(call: Call, name: str, arguments: Arguments) -> Array:
-    tokens = arguments["tokens" if name == "query" else "source"]
-    return project(
-        call, name, tokens, arguments[f"{name}_weight"], arguments[f"{name}_bias"], arguments["convention"]
-    )
 
 
 def _parameter_gradients(call: Call, arguments: Arguments, ds: Arguments, merged: Array) -> Arguments:

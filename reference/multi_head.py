@@ -65,30 +65,34 @@ def multi_head_attention_of(call: Call, **arguments: Any) -> Array:
     >>> multi_head_attention(tokens, zero, identity, identity, identity, heads=2).tolist()
     [[2.0, 20.0], [2.0, 20.0]]
     """
-    source = arguments["tokens"] if arguments["memory"] is None else arguments["memory"]
-    key_heads = arguments["heads"] if arguments["key_heads"] is None else arguments["key_heads"]
-    arguments = check_multi_head(call, arguments | {"source": source, "key_heads": key_heads})
-
-    def rows(name: str, tokens: Array) -> Array:
-        return project(
-            call,
-            name,
-            tokens,
-            arguments[f"{name}_weight"],
-            arguments[f"{name}_bias"],
-            arguments["convention"],
-        )
-
-    query = rows("query", arguments["tokens"])  # (*B, L, heads * D)
-    key, value = (rows(name, arguments["source"]) for name in ("key", "value"))
-    query = split_heads_of(call, query, heads=arguments["heads"])  # (*B, heads, L, D)
-    key, value = (split_heads_of(call, each, heads=arguments["key_heads"]) for each in (key, value))
-    options = {name: arguments[name] for name in ("scale", "mask", "is_causal")}
-    merged = merge_heads_of(call, attention_of(call, query, key, value, **options))
-    return narrow(call, rows("output", merged), out_dtype(call, arguments["tokens"]))
+    arguments, arrays, options = heads_to_attend(call, arguments)
+    merged = merge_heads_of(call, attention_of(call, *arrays, **options))
+    projected = project_by(call, "output", merged, arguments)
+    return narrow(call, projected, out_dtype(call, arguments["tokens"]))
 
 
 multi_head_attention = public(multi_head_attention_of)
+
+
+def heads_to_attend(
+    call: Call, arguments: Arguments
+) -> tuple[Arguments, tuple[Array, Array, Array], Arguments]:
+    """Check a call: return its arguments, queries, keys and values in heads, and the options of attention."""
+    source = arguments["tokens"] if arguments["memory"] is None else arguments["memory"]
+    key_heads = arguments["heads"] if arguments["key_heads"] is None else arguments["key_heads"]
+    arguments = check_multi_head(call, arguments | {"source": source, "key_heads": key_heads})
+    query = project_by(call, "query", arguments["tokens"], arguments)  # (*B, L, heads * D)
+    key, value = (project_by(call, name, arguments["source"], arguments) for name in ("key", "value"))
+    query = split_heads_of(call, query, heads=arguments["heads"])  # (*B, heads, L, D)
+    key, value = (split_heads_of(call, each, heads=arguments["key_heads"]) for each in (key, value))
+    options = {name: arguments[name] for name in ("scale", "mask", "is_causal")}
+    return arguments, (query, key, value), options
+
+
+def project_by(call: Call, name: str, tokens: Array, arguments: Arguments) -> Array:
+    """Project tokens by the weight and the bias of a name."""
+    weight, bias = arguments[f"{name}_weight"], arguments[f"{name}_bias"]
+    return project(call, name, tokens, weight, bias, arguments["convention"])
 
 
 @step

@@ -50,13 +50,12 @@ operation = "paged_attention"
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
+def folder(here, monkeypatch):
     """A project with paged attention alone."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
-    (tmp_path / "paging_alone.py").write_text(FILE)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(here)])
+    (here / "paging_alone.py").write_text(FILE)
     sys.modules.pop("paging_alone", None)
-    return tmp_path
+    return here
 
 
 def assert_is_paged(backend):

@@ -36,11 +36,10 @@ WORDS = ("--rule", "MASK-3")
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
-    (tmp_path / "kernels.py").write_text(KERNELS)
-    (tmp_path / "attnspec.toml").write_text(MATRIX)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+def folder(here):
+    (here / "kernels.py").write_text(KERNELS)
+    (here / "attnspec.toml").write_text(MATRIX)
+    return here
 
 
 def names_of(folder, *, blocks=("64", "128")):

@@ -5,11 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from tests_support import command
 
 from attnspec.backends import BackendError, Unsupported, describe, load
 from attnspec.conformance import check
-from attnspec.conformance.cli.main import main
 from attnspec.reference import attention
 
 KERNELS = """
@@ -54,9 +53,7 @@ CASES = ["softmax-lse", "scores-bias-per-head"]
 
 
 @pytest.fixture(autouse=True)
-def _here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
+def _kernels(here_beside_tests):
     Path("kernels.py").write_text(KERNELS)
     yield
     sys.modules.pop("kernels", None)
@@ -64,8 +61,7 @@ def _here(tmp_path, monkeypatch):
 
 def init(name):
     """Return what `attnspec init` writes for a kernel."""
-    run = CliRunner().invoke(main, ["init", f"./kernels.py:{name}"])
-    assert run.exit_code == 0, run.output
+    command("init", f"./kernels.py:{name}", status=0)
     return Path("attnspec.toml").read_text()
 
 

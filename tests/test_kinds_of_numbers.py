@@ -44,16 +44,6 @@ def test_each_array_of_integers_has_32_bits_in_a_call():
     assert {pair for pair in wanted - met if not pair[1].endswith(("codes", "pages", "packed"))} == set()
 
 
-@pytest.mark.parametrize("width", ["uint16", "uint32", "uint64"])
-def test_no_list_of_unsigned_integers_holds_a_key_twice(width):
-    """SPARSE-8 is a SHOULD, so no other rule may rest on it; the lists of other calls have -1 for no key."""
-    lists = [
-        case for case in cases_of(f"integers of every operation: {width}") if "key_indices" in case.arguments
-    ]
-    assert any(case.arguments["key_indices"].dtype == np.dtype(width) for case in lists)
-    assert {breach_of(["distinct"], case.arguments) for case in lists} == {""}
-
-
 def test_no_valid_call_beside_a_malformed_one_holds_a_key_twice():
     calls = {name: fitting(name) for name, form in OPERATIONS.items() if "key_indices" in form.arguments}
     assert {breach_of(["distinct"], call) for call in calls.values()} == {""}

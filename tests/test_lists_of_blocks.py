@@ -1,6 +1,5 @@
 """Kernels that take a list of blocks for each query, and have no blocks of queries."""
 
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +11,8 @@ from attnspec.backends import BackendError, Unsupported, describe, load
 from attnspec.backends.constraints import Constraints
 from attnspec.backends.user.lists import LISTS
 from attnspec.conformance import check
+
+pytestmark = pytest.mark.usefixtures("here_beside_tests")
 
 KERNEL = """
 import numpy as np
@@ -54,12 +55,6 @@ def write_kernel(kind, *, causal=True, wrong=False, strict=False):
     Path(f"{name}.py").write_text(text)
     command("init", f"./{name}.py:selected", status=0)
     return Path("attnspec.toml").read_text()
-
-
-@pytest.fixture(autouse=True)
-def _here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
 
 
 @pytest.mark.parametrize("causal", [True, False])

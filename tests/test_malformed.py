@@ -231,9 +231,6 @@ def test_a_refusal_is_asked_of_the_operations_that_its_rule_names():
     assert {primal(call.operation) for call in malformed() if call.rule == "ERR-5"} <= named
 
 
-OTHERS = ("torch-portable", "jax-portable", "strict-portable", "dask-portable")
-
-
 def test_names_of_arrays_and_integers_of_libraries():
     torch = load("torch-portable")
     ours, one = torch.to_library(np.ones((2, 2))), np.ones((2, 2))
@@ -250,7 +247,6 @@ def test_names_of_arrays_and_integers_of_libraries():
         "scale": np.int64(2),
     }
     assert (attention(*arrays, **options) == attention(*arrays, **options | of_numpy)).all()
-    attention = load("numpy-portable").attention
     one = np.ones((3, 2))
     everything = attention(one, one, one)
     assert (attention(one, one, one, window=(10**30, 10**30)) == everything).all()

@@ -41,10 +41,9 @@ def off(query, key, value):
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "counted.py").write_text(FUNCTION.format(waiting=0))
-    return tmp_path
+def folder(here):
+    (here / "counted.py").write_text(FUNCTION.format(waiting=0))
+    return here
 
 
 def check(folder, *words):

@@ -6,10 +6,9 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
-from click.testing import CliRunner
 from made_verdicts import NAN, OFF, fail
+from tests_support import command
 
-from attnspec.conformance.cli.main import main
 from attnspec.conformance.render.shared import declaration_lines
 
 ADDED = """
@@ -77,8 +76,7 @@ def attention(query, key, value, *, window=None):
 def test_with_the_declaration_that_is_printed_it_passes(source, rules, known):
     Path("added.py").write_text(source)
     words = ["check", "./added.py:attention", "--quick", *(x for rule in rules for x in ("--rule", rule))]
-    run = CliRunner().invoke(main, words)
-    assert run.exit_code == 1, run.output
+    run = command(*words, status=1)
     assert known in run.output
     (begin,) = re.findall(r"(?:to declare|if the).*, add .* begins with (.*) and (.*)\):", run.output)
     entries = re.search(r"^    \[\[backend.*?(?=^\S|^$)", run.output, re.DOTALL | re.MULTILINE)[0]
@@ -89,8 +87,7 @@ def test_with_the_declaration_that_is_printed_it_passes(source, rules, known):
     assert sources, "the source is of the function, and of no library"
     assert all(re.match(r"attnspec check ./added\.py|added\.py:\d+", source) for source in sources)
     Path("attnspec.toml").write_text("\n".join([*begin, dedent(entries)]))
-    run = CliRunner().invoke(main, ["check", *words[2:]])
-    assert run.exit_code == 0, run.output
+    command("check", *words[2:], status=0)
 
 
 def test_nothing_is_known_of_other_failures():

@@ -33,24 +33,28 @@ def share(algorithm, given, accuracy, profile="", **options):
         return np.nanmax(np.abs(got - exact[algorithm.output]) / allowed[algorithm.output])
 
 
-def fused(head, *, tile=16, maximum=np.float32, result="output"):
-    """Compute `exp2(s c - m)` by fused multiply-adds, where `m` is the rounded product of a maximum."""
-
-    def exp2(scores, top):
-        m = (top * LOG2E).astype(maximum)
-        return np.exp2((scores.astype(np.float64) * LOG2E - m).astype(np.float32))
-
+def in_tiles(head, tile, rescale, weigh, result):
+    """Attend in tiles of keys, with functions for the exponentials of maxima before and of scores."""
     top = np.full((len(head.query), 1), -np.inf, np.float32)
     total, output = np.zeros_like(top), np.zeros((len(top), head.value.shape[-1]), np.float32)
     for start in range(0, len(head.key), tile):
         part = slice(start, start + tile)
         scores = np.where(head.allowed[:, part], head.scores[:, part], -np.inf).astype(np.float32)
         top, before = np.maximum(top, scores.max(axis=-1, keepdims=True)), top
-        kept = np.exp2((before - finite(top)) * LOG2E)
-        weights = exp2(scores, finite(top))
+        kept, weights = rescale(before, finite(top)), weigh(scores, finite(top))
         total = total * kept + weights.sum(axis=-1, keepdims=True)
         output = output * kept + weights.astype(head.storage).astype(np.float32) @ head.value[part]
     return (np.log(total) + top)[:, 0] if result == "lse" else divide(output, total)
+
+
+def fused(head, *, maximum=np.float32, result="output"):
+    """Compute `exp2(s c - m)` by fused multiply-adds, where `m` is the rounded product of a maximum."""
+
+    def exp2(scores, top):
+        m = (top * LOG2E).astype(maximum)
+        return np.exp2((scores.astype(np.float64) * LOG2E - m).astype(np.float32))
+
+    return in_tiles(head, 16, lambda before, top: np.exp2((before - top) * LOG2E), exp2, result)
 
 
 def capped(head, *, cap, tanh, result="output"):
@@ -80,19 +84,11 @@ class Biased:
         self.tile, self.bias = tile, bias
 
     def __call__(self, head, *, result="output"):
-        def exponential(x):
+        def exponential(x, top):
+            x = x - top
             return (np.exp(x.astype(np.float64)) * (1 + self.bias * (x < 0))).astype(np.float32)
 
-        top = np.full((len(head.query), 1), -np.inf, np.float32)
-        total, output = np.zeros_like(top), np.zeros((len(top), head.value.shape[-1]), np.float32)
-        for start in range(0, len(head.key), self.tile):
-            part = slice(start, start + self.tile)
-            scores = head.scores[:, part].astype(np.float32)
-            top, before = np.maximum(top, scores.max(axis=-1, keepdims=True)), top
-            kept, weights = exponential(before - top), exponential(scores - top)
-            total = total * kept + weights.sum(axis=-1, keepdims=True)
-            output = output * kept + weights @ head.value[part]
-        return (np.log(total) + top)[:, 0] if result == "lse" else divide(output, total)
+        return in_tiles(head, self.tile, exponential, exponential, result)
 
 
 def rising(keys=1024):

@@ -10,6 +10,7 @@ import numpy as np
 from attnspec import OPERATIONS, Operation
 from attnspec.backends.user.convention import OTHER, Convention
 from attnspec.backends.user.description import Known
+from attnspec.backends.user.enough_keys import Companion
 from attnspec.backends.user.flags import BY_CALLS, CHANGES, RAISES, SAME, sentence, unknown_flags, with_flag
 from attnspec.backends.user.scales import GROUP, SCALES
 from attnspec.backends.user.slopes import linear_bias
@@ -103,8 +104,8 @@ def variant_at_end(call: Mapping[str, Any]) -> dict[str, str]:
     return {"PACK-5" if "key_starts" in call else "MASK-3": "bottom-right"}
 
 
-class _Calls(Protocol):
-    """Calls of one function of an operation, compared with the reference."""
+class _Calls(Companion, Protocol):
+    """Calls that say how far their results are from those of the reference."""
 
     function: Callable[..., Any]
     form: Operation
@@ -113,10 +114,6 @@ class _Calls(Protocol):
     def distance(
         self, convention: Convention, call: Mapping[str, Any], meaning: Mapping[str, Any] | None = None
     ) -> float | None: ...
-
-    def agrees(
-        self, convention: Convention, call: Mapping[str, Any], meaning: Mapping[str, Any] | None = None
-    ) -> bool | None: ...
 
 
 def infer_option(

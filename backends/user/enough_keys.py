@@ -17,12 +17,13 @@ _NO_TOKENS = (
 )
 
 
-class _Companion(Protocol):
+class Companion(Protocol):
     """Calls of one function of an operation, compared with the reference."""
 
     def agrees(
         self, convention: Convention, call: Mapping[str, Any], meaning: Mapping[str, Any] | None = None
-    ) -> bool | None: ...
+    ) -> bool | None:
+        """Whether a call has the results of the reference; None if it raises an error."""
 
 
 def infer_enough_keys(calls: Calls, convention: Convention, why: dict[str, str]) -> dict[str, str]:
@@ -40,7 +41,7 @@ def infer_enough_keys(calls: Calls, convention: Convention, why: dict[str, str])
 
 
 def infer_enough_of_lengths(
-    calls: _Companion, convention: Convention, call: Mapping[str, Any], why: dict[str, str]
+    calls: Companion, convention: Convention, call: Mapping[str, Any], why: dict[str, str]
 ) -> dict[str, str]:
     """Infer it from a call of a form in which one length is less than the number of queries."""
     several = isinstance(call.get("key_lengths"), np.ndarray) and "query" in call
@@ -57,7 +58,7 @@ def infer_enough_of_lengths(
 
 
 def infer_end_at_length(
-    calls: _Companion, operation: str, convention: Convention, call: Mapping[str, Any], why: dict[str, str]
+    calls: Companion, operation: str, convention: Convention, call: Mapping[str, Any], why: dict[str, str]
 ) -> Convention:
     """Find out whether the last query of a causal call of a form is at the last key of the length."""
     known = {**convention.names, **convention.always, **call}

@@ -9,7 +9,7 @@ from attnspec import OPERATIONS, claimable
 from attnspec.conformance.gallery.bases.online import TILED, WINDOWED, WINDOWED_SMALL
 from attnspec.conformance.gallery.bases.splitting import DECODING, FEW
 from attnspec.conformance.gallery.entry import Array, Entry, base, correct
-from attnspec.conformance.gallery.invariance import in_splits, in_tiles
+from attnspec.conformance.gallery.invariance import in_splits, in_tiles, products_by_feature
 from attnspec.conformance.gallery.quantization import shorten, with_weights
 from attnspec.reference.attention import attention_of
 from attnspec.reference.call import Arguments, Call, Mask
@@ -42,11 +42,7 @@ def scale_by_its_root(call: Attention) -> Any:
 @correct("product")
 def feature_by_feature(call: Attention) -> Any:
     """Add up the products of one feature after the other."""
-    key = base.repeat_heads(call, call.key)
-    x = np.zeros(call.shape, call.query.dtype)
-    for feature in range(key.shape[-1]):
-        x += call.query[..., :, None, feature] * key[..., None, :, feature]
-    return x
+    return products_by_feature(call)
 
 
 @correct("product")

@@ -19,7 +19,7 @@ def in_splits(call: Attention, splits: int = 1) -> tuple[Array, Array, Array]:
 
 def in_tiles(call: Attention, size: int) -> tuple[Array, Array, Array]:
     """Attend with the keys divided into consecutive parts of a size. The last part may be shorter."""
-    s = base.add_bias(call, base.cap(call, _products(call) * base.factor(call)))  # (*B, Hq, L, S)
+    s = base.add_bias(call, base.cap(call, products_by_feature(call) * base.factor(call)))  # (*B, Hq, L, S)
     allowed = np.broadcast_to(base.allowed_pairs(call), s.shape)
     top = base.top(call, s, allowed)
     e = base.exponentials(call, s, allowed, top)
@@ -38,7 +38,7 @@ def in_tiles(call: Attention, size: int) -> tuple[Array, Array, Array]:
     return output, base.lse(call, top, total), p
 
 
-def _products(call: Attention) -> Any:
+def products_by_feature(call: Attention) -> Any:
     """Add up the products of one feature after the other."""
     key = base.repeat_heads(call, call.key)
     x = np.zeros(call.shape, call.query.dtype)

@@ -256,21 +256,19 @@ def keys_of_the_first_sequence_for_all(call: Call, given: Arguments) -> Any:
 @wrong("entries_of_rows", "STACK-2", "V")
 def mask_by_the_place_in_the_sequence(call: Call, given: Arguments) -> Any:
     """Read the row of a mask by the place of the query in its sequence."""
-    mask = given["mask"]
-    if mask is None or mask.ndim < 2 or mask.shape[-2] < 2:
-        return base.entries_of_rows(call, given)
-    place = np.arange(mask.shape[-2]) - _first_query(given)
-    return base.entries_of_rows(call, given | {"mask": mask[..., place, :]})
+    return base.entries_of_rows(call, given | {"mask": _by_the_place(given["mask"], given)})
 
 
 @wrong("entries_of_rows", "STACK-2", "V")
 def bias_by_the_place_in_the_sequence(call: Call, given: Arguments) -> Any:
     """Read the row of a bias by the place of the query in its sequence."""
-    bias = given["bias"]
-    if bias is None or bias.ndim < 2 or bias.shape[-2] < 2:
-        return base.entries_of_rows(call, given)
-    place = np.arange(bias.shape[-2]) - _first_query(given)
-    return base.entries_of_rows(call, given | {"bias": bias[..., place, :]})
+    return base.entries_of_rows(call, given | {"bias": _by_the_place(given["bias"], given)})
+
+
+def _by_the_place(pairs: Any, given: Arguments) -> Any:
+    if pairs is None or pairs.ndim < 2 or pairs.shape[-2] < 2:
+        return pairs
+    return pairs[..., np.arange(pairs.shape[-2]) - _first_query(given), :]
 
 
 @wrong("entries_of_rows", "STACK-2", "E")

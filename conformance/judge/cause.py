@@ -12,7 +12,7 @@ from attnspec.backends import Backend
 from attnspec.conformance.judge.budget import budgets_of, in_plain_words, without_overflow
 from attnspec.conformance.judge.comparison import compare
 from attnspec.conformance.judge.dtypes import LSES, Outputs, accepted_dtypes, is_real
-from attnspec.conformance.judge.expected import differ, differences, expected, value_variants, with_open_lse
+from attnspec.conformance.judge.expected import are_within, differ, expected, value_variants, with_open_lse
 from attnspec.conformance.judge.lists import broken_rule, count_places
 from attnspec.conformance.verdict import LISTS, Difference
 from attnspec.operations.operation import primal
@@ -330,7 +330,7 @@ def _precision(backend: Backend, case: Case, outputs: Outputs, values: Mapping[s
         storing = replace(backend, dialect={**backend.dialect, "NUM-5": "storage"})
         values = without_overflow(storing, case, values, outputs)
         found = Cause("NUM-5", "storage", precision=dtype)
-    return found if _fit(outputs, values, low, dtype) else None
+    return found if are_within(outputs, values, low, dtype) else None
 
 
 def _variant(
@@ -383,13 +383,7 @@ def _gave(
     budgets = budgets_of(backend, other)
     outputs = {name: x for name, x in outputs.items() if name in budgets}  # no gradient of what it lacks
     allowed = {name: slack * budgets[name] for name in outputs}
-    return _fit(outputs, values, allowed, other.dtype) and differ(values, whole, allowed, outputs)
-
-
-def _fit(outputs: Outputs, values: Mapping[str, Any], budgets: Mapping[str, Budget], dtype: str) -> bool:
-    return not any(
-        isinstance(compared, Difference) for compared in differences(outputs, values, budgets, dtype)
-    )
+    return are_within(outputs, values, allowed, other.dtype) and differ(values, whole, allowed, outputs)
 
 
 def _values(case: Case, dialect: Mapping[str, str]) -> Mapping[str, Any] | None:

@@ -184,6 +184,14 @@ def differences(
         yield 0.0 if name in LISTS and isinstance(compared, float) else compared
 
 
+def are_within(
+    outputs: Outputs, values: Mapping[str, Any], budgets: Mapping[str, Budget], dtype: str
+) -> bool:
+    """Whether each output is within its budget."""
+    compared = differences(outputs, values, budgets, dtype)
+    return not any(isinstance(result, Difference) for result in compared)
+
+
 def _undefined_rows(values: Mapping[str, Any]) -> Any:
     """Find rows with an lse of NaN or plus infinity that is due to a score and not to an empty row."""
     lse, weights = values["lse"], values["weights"]

@@ -21,7 +21,7 @@ from attnspec.conformance.judge.deviation import (
     explain,
 )
 from attnspec.conformance.judge.dtypes import LSES, Outputs, is_real, own_dtypes
-from attnspec.conformance.judge.expected import differ, differences, values_in_dialect
+from attnspec.conformance.judge.expected import are_within, differ, differences, values_in_dialect
 from attnspec.conformance.judge.failure import Failure, Missing, Raised, code_of, lacks_of
 from attnspec.conformance.judge.refusal import Lacking, defined_call, gradient_lacking, judge_refusal
 from attnspec.conformance.verdict import CLASSES, OUTPUT_OF, Difference, Verdict, not_judged_in
@@ -351,9 +351,9 @@ def _tightest_class(backend: Backend, case: Case, outputs: Outputs, values: Mapp
         return "cast" if last == "full" else last
     if case.dtype not in SHORT and case.dtype in PROFILES.get(backend.profile, {}):
         plain = budgets_of(replace(backend, profile=""), case, last)
-        return last if _within(outputs, values, plain, case.dtype) else backend.profile
+        return last if are_within(outputs, values, plain, case.dtype) else backend.profile
     for accuracy in CLASSES[: CLASSES.index(last)]:
-        if _within(outputs, values, budgets_of(backend, case, accuracy), case.dtype):
+        if are_within(outputs, values, budgets_of(backend, case, accuracy), case.dtype):
             return accuracy
     return last
 
@@ -366,12 +366,6 @@ def _declared_precision(backend: Backend, case: Case, outputs: Outputs, values: 
             accuracy: Accuracy = "full" if rule == "NUM-2" else "cast"
             others = {name: other for name, other in backend.dialect.items() if name != rule}
             strict = budgets_of(replace(backend, dialect=others), case, accuracy)
-            if not _within(outputs, values, strict, case.dtype):
+            if not are_within(outputs, values, strict, case.dtype):
                 return rule
     return ""
-
-
-def _within(outputs: Outputs, values: Mapping[str, Any], budgets: Mapping[str, Budget], dtype: str) -> bool:
-    return not any(
-        isinstance(compared, Difference) for compared in differences(outputs, values, budgets, dtype)
-    )

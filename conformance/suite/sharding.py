@@ -177,12 +177,16 @@ def nothing_at_all(draw: Draw, nothing: str) -> Iterator[Yielded]:
         yield split(problem, mesh)
 
 
+def _shards_of_keys(problem: Problem, mesh: Mesh) -> Any:
+    """Return the number of the shard of each key."""
+    cuts = split(problem, mesh)["key_shards"]
+    return np.searchsorted(cuts, np.arange(problem.shape[-1]), side="right") - 1
+
+
 def _one_shard_each(problem: Problem, mesh: Mesh) -> Options:
     """Allow to each query the keys of one shard, in turn, and nothing to the last query."""
-    queries, keys = problem.shape[-2:]
-    cuts = split(problem, mesh)["key_shards"]
-    shard = np.searchsorted(cuts, np.arange(keys), side="right") - 1
-    mask = shard == (np.arange(queries) % mesh.shards)[:, None]
+    queries = problem.shape[-2]
+    mask = _shards_of_keys(problem, mesh) == (np.arange(queries) % mesh.shards)[:, None]
     mask[-1] = False
     return {"mask": mask}
 
@@ -197,8 +201,7 @@ def _far_window(problem: Problem, _: Mesh) -> Options:
 def _no_segment(problem: Problem, mesh: Mesh) -> Options:
     """Put the keys of each shard into a segment, and the last query into one of no shard."""
     queries, keys = problem.shape[-2:]
-    cuts = split(problem, mesh)["key_shards"]
-    shard = np.searchsorted(cuts, np.arange(keys), side="right") - 1
+    shard = _shards_of_keys(problem, mesh)
     own = np.arange(queries) % mesh.shards
     own[-1] = mesh.shards
     return {
