@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests_support import own_case
 
-from attnspec import Case
 from attnspec.backends.user.function import describe
 from attnspec.conformance.judge import approximate, judge
 from attnspec.conformance.judge.budget import budgets_of
@@ -21,7 +21,7 @@ def case_of(operation, dtype="float32", **more):
     random = np.random.default_rng(0)
     names = ["query", "key", "value", *(("d_output",) if operation == "attention_vjp" else ())]
     call = {own: random.standard_normal((1, 1, 40, 4)).astype(dtype) for own in names} | more
-    return Case("own-1", "", "softmax", operation, ("SOFT-2",), call, group="own")
+    return own_case("SOFT-2", call, operation)
 
 
 def backend_of(name="own"):
@@ -89,7 +89,7 @@ def aligned_call(operation, queries=40, keys=60, **options):
     results = function(operation)(**in_dtype(call | options, "float64") | {"query_offset": offset})
     names = _NAMES[operation.removeprefix("packed_")]
     results = dict(zip(names, results if isinstance(results, tuple) else (results,), strict=True))
-    case = Case("own-1", "", "masking", operation, ("MASK-3",), call | options, group="own")
+    case = own_case("MASK-3", call | options, operation)
     return case, {name: x.astype("float32") for name, x in results.items()}
 
 

@@ -5,9 +5,9 @@ from functools import wraps
 
 import numpy as np
 import pytest
-from tests_support import backend_of
+from tests_support import backend_of, own_case
 
-from attnspec import Case, Misuse, find_case
+from attnspec import Misuse, find_case
 from attnspec.backends import load
 from attnspec.backends.user.adapter import adapt
 from attnspec.backends.user.convention import Convention
@@ -25,11 +25,6 @@ from attnspec.conformance.verdict import from_json, rules_with_outputs, to_json
 
 PORTABLE = load("numpy-portable")
 PROBLEM = problem_of(MASKED[0], "float32", 1)
-
-
-def case_of(rule, arguments, operation="attention", **options):
-    """A generated call that bears on a rule."""
-    return Case("errors-own-1", "", "errors", operation, (rule,), arguments, group="own", **options)
 
 
 def giving(change, **options):
@@ -55,18 +50,18 @@ def giving(change, **options):
     ],
 )
 def test_a_difference_breaks_the_plainest_rule(change, rule):
-    verdict = judge(giving(change), case_of("SOFT-6", PROBLEM.arguments))
+    verdict = judge(giving(change), own_case("SOFT-6", PROBLEM.arguments))
     assert (verdict.status, verdict.rule) == ("fail", rule)
 
 
 def test_an_lse_of_another_dtype_is_a_matter_of_its_own():
     """Two of float64 may stand beside float32; one of float16 breaks NUM-7, and nothing else."""
     wide = giving(lambda o, e, w: (o, e.astype(np.float64), w))
-    assert judge(wide, case_of("NUM-7", PROBLEM.arguments)).status == "pass"
+    assert judge(wide, own_case("NUM-7", PROBLEM.arguments)).status == "pass"
     short = giving(lambda o, e, w: (o, e.astype(np.float16), w))
-    assert judge(short, case_of("MASK-1", PROBLEM.arguments)).status == "pass"
+    assert judge(short, own_case("MASK-1", PROBLEM.arguments)).status == "pass"
     for rule in ("NUM-7", "SOFT-6"):
-        verdict = judge(short, case_of(rule, PROBLEM.arguments))
+        verdict = judge(short, own_case(rule, PROBLEM.arguments))
         assert (verdict.status, verdict.rule, verdict.difference.output) == ("fail", "NUM-7", "lse")
         assert verdict.difference.got == "float16"
         assert verdict.difference.expected == "float32 or float64"
@@ -76,7 +71,7 @@ def test_an_lse_of_another_dtype_is_a_matter_of_its_own():
 def test_the_weights_of_a_row_that_is_nan_are_not_looked_at():
     query = PROBLEM.query.copy()
     query[0, 0, 1, 0] = np.nan
-    case = case_of("NUM-11", PROBLEM.arguments | {"query": query})
+    case = own_case("NUM-11", PROBLEM.arguments | {"query": query})
 
     def ones_there(output, lse, weights):
         return output, lse, np.where(np.isnan(lse)[..., None], np.float32(1), weights)
@@ -96,11 +91,11 @@ def test_identity_values_are_not_asked_where_numbers_are_not_finite():
     backend = replace(PORTABLE, attention=mute)
     bias = np.zeros(PROBLEM.shape, np.float32)
     bias[..., 0] = -np.inf
-    assert "weights" in observe(backend, case_of("MASK-2", PROBLEM.arguments | {"bias": bias}))
+    assert "weights" in observe(backend, own_case("MASK-2", PROBLEM.arguments | {"bias": bias}))
     calls.clear()
     value = PROBLEM.value.copy()
     value[0, 0, 0, 0] = np.nan
-    assert "weights" not in observe(backend, case_of("NUM-12", PROBLEM.arguments | {"value": value}))
+    assert "weights" not in observe(backend, own_case("NUM-12", PROBLEM.arguments | {"value": value}))
     assert len(calls) == 1
 
 
@@ -108,7 +103,7 @@ def test_an_argument_that_changes_nothing_is_named():
     def attention(query, key, value, *, is_causal=False, window=None):
         return PORTABLE.attention(query, key, value, is_causal=is_causal)
 
-    case = case_of("MASK-8", PROBLEM.arguments | {"is_causal": True, "window": (1, None)})
+    case = own_case("MASK-8", PROBLEM.arguments | {"is_causal": True, "window": (1, None)})
     verdict = judge(replace(PORTABLE, attention=attention), case)
     assert (verdict.status, verdict.rule, verdict.ignored) == ("fail", "MASK-8", "window")
     paired = replace(case, rules=("MASK-8", "ERR-3"))
@@ -127,7 +122,7 @@ def test_what_a_should_leaves_open_is_no_breach_of_a_must():
     key = PROBLEM.key.copy()
     key[..., 6, :] = np.nan
     clean = exact("attention", PROBLEM.arguments | {"bias": bias})
-    case = case_of("MASK-13", PROBLEM.arguments | {"key": key, "bias": bias}, expected=clean)
+    case = own_case("MASK-13", PROBLEM.arguments | {"key": key, "bias": bias}, expected=clean)
     verdict = judge(replace(PORTABLE, attention=attention), case)
     assert (verdict.status, verdict.rule, verdict.variant) == ("should not met", "MASK-13", "")
     claiming = judge(replace(PORTABLE, attention=attention, claims=("MASK-13",)), case)
@@ -165,7 +160,7 @@ def test_an_overflow_of_a_disallowed_key_is_said_in_words():
     ("rule", "status"), [("MASK-1", "error"), ("NUM-9", "should not met"), ("NUM-10", "unsupported")]
 )
 def test_what_is_raised_counts_by_the_level_of_the_rule(rule, status):
-    verdict = judge(backend_of("raising"), case_of(rule, PROBLEM.arguments))
+    verdict = judge(backend_of("raising"), own_case(rule, PROBLEM.arguments))
     assert (verdict.status, verdict.rule) == (status, rule)
     assert verdict.raised.type == "RuntimeError"
 
@@ -176,13 +171,13 @@ def test_the_dtypes_of_a_case_and_of_its_arguments():
     assert cast == {"pages": "bfloat16", "block_table": "int64", "lses": "float32", "flags": "bool"}
     every = ("float16", "bfloat16", "float32", "float64")
     pages = {"pages": np.array([np.nan, 1]), "block_table": np.array([1])}
-    assert dtypes_of(case_of("CACHE-4", pages, "gather_pages")) == every
+    assert dtypes_of(own_case("CACHE-4", pages, "gather_pages")) == every
     features = {"features": np.array([np.inf, 0.1])}
-    assert dtypes_of(case_of("HEAD-3", features, "split_heads")) == ("float64",)
+    assert dtypes_of(own_case("HEAD-3", features, "split_heads")) == ("float64",)
     features = {"features": np.array([70000.0])}
-    assert dtypes_of(case_of("HEAD-3", features, "split_heads")) == ("float32", "float64")
+    assert dtypes_of(own_case("HEAD-3", features, "split_heads")) == ("float32", "float64")
     arrays = {"query": np.ones((1, 1), np.float32), "key": np.ones((1, 1)), "value": np.ones((1, 1))}
-    case = case_of("ERR-1", arrays, misuse=Misuse("key"))
+    case = own_case("ERR-1", arrays, misuse=Misuse("key"))
     assert dtypes_of(case) == ("float32",)
     assert {str(x.dtype) for x in arguments_of(case, "float32").values()} == {"float32", "float64"}
     assert judge(PORTABLE, case).status == "pass"
@@ -190,7 +185,7 @@ def test_the_dtypes_of_a_case_and_of_its_arguments():
 
 @pytest.mark.parametrize("operation", FITTING_CALLS)
 def test_the_calls_that_fit_do(operation):
-    assert observe(PORTABLE, case_of("ERR-1", in_dtype(FITTING_CALLS[operation], "float32"), operation))
+    assert observe(PORTABLE, own_case("ERR-1", in_dtype(FITTING_CALLS[operation], "float32"), operation))
 
 
 @pytest.mark.parametrize(
@@ -210,7 +205,7 @@ def test_an_error_names_the_argument(message, names, named):
         return PORTABLE.attention(query, key, value)
 
     arrays = {"query": np.ones((2, 4)), "key": np.ones((3, 5)), "value": np.ones((3, 4))}
-    case = case_of("ERR-12", arrays, misuse=Misuse(names[0], names[1:]))
+    case = own_case("ERR-12", arrays, misuse=Misuse(names[0], names[1:]))
     verdict = judge(replace(PORTABLE, attention=attention), case)
     assert verdict.status == ("pass" if named else "should not met")
     assert verdict.rule == ("" if named else "ERR-12")
@@ -223,7 +218,7 @@ def test_a_valid_call_that_raises_beside_a_refused_one_is_said_to_be_valid():
 
     arrays = {"query": np.ones((2, 4)), "key": np.ones((3, 5)), "value": np.ones((3, 4))}
     own = replace(PORTABLE, attention=attention, companions={})
-    verdict = judge(own, case_of("SHAPE-6", arrays, misuse=Misuse("key")))
+    verdict = judge(own, own_case("SHAPE-6", arrays, misuse=Misuse("key")))
     assert (verdict.status, verdict.raised.valid) == ("error", True)
     text = verdict_text(verdict)
     assert "\nthe same call with valid arguments raised TypeError: four axes\n" in text
@@ -249,7 +244,7 @@ def test_wrong_gradients_are_named_if_others_are_right():
 
 
 def test_wrong_and_right_outputs_are_named_but_no_weights_that_are_not_returned():
-    case = case_of("SOFT-1", PROBLEM.arguments)
+    case = own_case("SOFT-1", PROBLEM.arguments)
     off = judge(giving(lambda o, e, w: (o, e + 1, w)), case).difference
     assert (off.outputs, off.right) == (("lse",), ("output", "weights"))
 
@@ -271,14 +266,14 @@ def test_an_error_may_name_the_argument_as_the_function_does(message, named):
     convention = Convention({"query": "q", "key": "k", "value": "v"})
     backend = replace(PORTABLE, attention=adapt("m:kernel", kernel, convention, np))
     arrays = {"query": np.ones((2, 4)), "key": np.ones((3, 5)), "value": np.ones((3, 4))}
-    verdict = judge(backend, case_of("ERR-12", arrays, misuse=Misuse("key")))
+    verdict = judge(backend, own_case("ERR-12", arrays, misuse=Misuse("key")))
     assert verdict.status == ("pass" if named else "should not met")
 
 
 def test_what_may_be_refused_is_judged_where_it_is_not():
     """A bias of another dtype is refused, or taken at its value."""
     bias = np.round(np.random.default_rng(0).normal(size=PROBLEM.shape) * 1024) / 1024 + 100000
-    case = case_of("ERR-14", PROBLEM.arguments | {"bias": bias}, misuse=Misuse("bias", allowed=True))
+    case = own_case("ERR-14", PROBLEM.arguments | {"bias": bias}, misuse=Misuse("bias", allowed=True))
 
     def cutting(query, key, value, *, bias=None):
         short = None if bias is None else np.float32(np.float16(np.clip(bias, -60000, 60000)))
@@ -323,9 +318,9 @@ def test_weights_that_are_not_returned_are_told_to_be_seen_otherwise():
 
     same = {"value": np.ones_like(PROBLEM.value)}  # any weights give the right output
     own = replace(PORTABLE, name="own", attention=flat, companions={})
-    verdict = judge(own, case_of("SOFT-1", PROBLEM.arguments | same))
+    verdict = judge(own, own_case("SOFT-1", PROBLEM.arguments | same))
     assert (verdict.status, verdict.difference.output, verdict.probed) == ("fail", "weights", True)
-    verdict = judge(giving(lambda o, e, w: (o, e, w + 1)), case_of("SOFT-1", PROBLEM.arguments))
+    verdict = judge(giving(lambda o, e, w: (o, e, w + 1)), own_case("SOFT-1", PROBLEM.arguments))
     assert (verdict.difference.output, verdict.probed) == ("weights", False)
 
 
@@ -360,7 +355,7 @@ def test_a_row_that_a_dialect_of_causality_leaves_empty_is_a_mean_on_its_route()
     """Aligned at the last key, the first of more queries than keys are empty."""
     random = np.random.default_rng(1)
     query, key, value = (random.normal(size=(count, 4)).astype(np.float32) for count in (5, 3, 3))
-    case = case_of("MASK-3", {"query": query, "key": key, "value": value, "is_causal": True})
+    case = own_case("MASK-3", {"query": query, "key": key, "value": value, "is_causal": True})
     of_all, by_route = (
         replace(PORTABLE, dialect={"MASK-3": "bottom-right", "MASK-6": said})
         for said in ("uniform", "mask: uniform, bias: nan")

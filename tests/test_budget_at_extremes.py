@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests_support import own_case
 
-from attnspec import Case
 from attnspec.backends import load
 from attnspec.conformance.judge.comparison import compare
 from attnspec.conformance.judge.expected import expected
@@ -262,7 +262,7 @@ def test_numbers_beyond_the_range_of_a_dtype(dtype, value, options, status):
     call = {"query": 0 * ones[:1], "key": ones, "value": (value * ones).astype(dtype), **options}
     backend = replace(PORTABLE, dtypes=(dtype,))
     wrong = status == "fail"
-    case = Case("x", "x", "numerics", "attention", ("NUM-3",), call, {}, group="x")
+    case = own_case("NUM-3", call)
     results = {"output": np.full((1, 1), np.inf, dtype) if wrong else plain(**call)}
     assert judge_outputs(backend, case, results).status == status
 
@@ -322,7 +322,7 @@ _OUT_OF_RANGE = [
 def test_any_result_conforms_where_a_number_or_a_sum_of_any_operation_is_out_of_range(operation, name, call):
     for factor, status in ((1, "pass"), (np.float32(1e-10), "fail")):
         less = call | {name: (factor * call[name]).astype(call[name].dtype)}
-        case = Case("x", "x", "numerics", operation, ("NUM-3",), less, {}, group="x")
+        case = own_case("NUM-3", less, operation)
         of, exact = next(iter(expected(case).items()))
         results = {of: np.full(np.shape(exact), np.nan, np.float32)}
         assert judge_outputs(PORTABLE, case, results).status == status
@@ -350,7 +350,7 @@ def test_disallowed_numbers_and_other_rows_are_in_range():
 )
 def test_a_decoded_number_beyond_the_range_is_infinite(got, status):
     call = {"scales": np.full((1, 1), 600, np.float16), "codes": np.full((1, 1), 127, np.int8)}
-    case = Case("x", "x", "quantization", "dequantize", ("QUANT-1",), call, {}, group="x")
+    case = own_case("QUANT-1", call, "dequantize")
     backend = replace(PORTABLE, dtypes=("float16",))
     assert judge_outputs(backend, case, {"dequantized": np.full((1, 1), got, np.float16)}).status == status
 

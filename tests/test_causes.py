@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from made_verdicts import PORTABLE, SLIGHT, WRONG, ended, fail, found, ok, table
 from reported import ERROR, FAIL, PASS
+from tests_support import own_case
 
-from attnspec import Case, find_case
+from attnspec import find_case
 from attnspec.conformance.attribution.causes import findings
 from attnspec.conformance.attribution.common import common_of_sizes, plainer, traits_of
 from attnspec.conformance.attribution.exceptions import message_words
@@ -236,7 +237,7 @@ def test_traits_of_numbers_and_sizes():
 
     def of(**options):
         arguments = {"query": x, "key": keys, "value": keys, **options}
-        return {*traits(Case("c", "", "errors", "attention", ("ERR-3",), arguments))} - {*options}
+        return {*traits(own_case("ERR-3", arguments))} - {*options}
 
     plain = {"no scale", "one query", "features not a multiple of 8", "tiles", "tiles of 32", "tiles of 64"}
     assert of() == plain
@@ -295,7 +296,7 @@ def test_a_row_rises_after_a_tile_if_its_largest_score_is_allowed_there():
     call = {"query": np.ones((1, 1, 8), np.float32), "key": keys, "value": keys}
 
     def rising(**options):
-        own = traits(Case("c", "", "errors", "attention", ("ERR-3",), call | options))
+        own = traits(own_case("ERR-3", call | options))
         return [trait for trait in own if "rising" in trait]
 
     assert rising() == ["rising past 16 keys", "rising past 32 keys"]

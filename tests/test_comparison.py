@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from test_judge import MASKED, PORTABLE, asked
+from test_judge import MASKED, PORTABLE
+from tests_support import own_case
 
 from attnspec import Misuse
 from attnspec.conformance import find
@@ -179,7 +180,7 @@ def test_the_lse_of_an_infinite_score_is_infinite_or_nan(number, lse, status):
     bias = np.zeros((2, 3))
     bias[0, 1] = number
     verdict = judge(
-        replace(PORTABLE, attention=attention, companions={}), asked("NUM-11", FIRST | {"bias": bias})
+        replace(PORTABLE, attention=attention, companions={}), own_case("NUM-11", FIRST | {"bias": bias})
     )
     assert (verdict.status, verdict.rule) == (status, "" if status == "pass" else "NUM-11")
 
@@ -196,7 +197,7 @@ def test_the_lse_of_an_infinite_part_is_infinite_or_nan(part, lse, status):
 
     arguments = {"outputs": np.ones((2, 2, 3)), "lses": np.array([[part, 0.0], [1.0, 1.0]])}
     backend = replace(PORTABLE, companions={"merge_partials": merge_partials})
-    verdict = judge(backend, asked("CACHE-9", arguments, "merge_partials"))
+    verdict = judge(backend, own_case("CACHE-9", arguments, "merge_partials"))
     assert (verdict.status, verdict.rule) == (status, "" if status == "pass" else "CACHE-9")
 
 
@@ -216,7 +217,7 @@ def test_the_bias_of_alibi_may_be_wider_than_the_query(dtype, given, status):
 
     arrays = {"query": np.ones((4, 3, 2), dtype), "key": np.ones((4, 5, 2), dtype)}
     backend = replace(PORTABLE, companions={"alibi_bias": alibi_bias})
-    verdict = judge(backend, asked("POS-8", arrays, "alibi_bias"))
+    verdict = judge(backend, own_case("POS-8", arrays, "alibi_bias"))
     assert (verdict.status, verdict.rule) == (status, "" if status == "pass" else "NUM-1")
 
 
@@ -233,7 +234,7 @@ def test_no_heads_are_refused_or_give_nothing(heads, status):
 
     for keys in (0, 2):
         arrays = {"query": np.ones((0, 3, 2)), "key": np.ones((keys, 3, 2)), "value": np.ones((keys, 3, 2))}
-        case = asked("ERR-17", arrays, misuse=Misuse("query", allowed=True), outputs=("output",))
+        case = own_case("ERR-17", arrays, misuse=Misuse("query", allowed=True), outputs=("output",))
         verdict = judge(replace(PORTABLE, attention=attention, companions={}), case)
         assert (verdict.status, verdict.rule) == (status, "" if status == "pass" else "ERR-17")
 
@@ -260,7 +261,7 @@ def test_a_key_of_another_dtype_is_refused_or_taken_at_its_value(change, status)
     key = (np.round(random.normal(size=(5, 2)) * 1024) / 1024 + 300).astype(np.float32)
     query = np.full((3, 2), 0.5, np.float16)
     arrays = {"query": query, "key": key, "value": np.arange(10.0).reshape(5, 2).astype(np.float16)}
-    case = asked("ERR-1", arrays, misuse=Misuse("key", allowed=True), outputs=("output",))
+    case = own_case("ERR-1", arrays, misuse=Misuse("key", allowed=True), outputs=("output",))
     backend = replace(PORTABLE, attention=attention, companions={})
     verdict = judge(backend, case)
     assert (verdict.status, verdict.rule) == (status, "" if status == "pass" else "ERR-1")

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests_support import about, command, fitted_cases
+from tests_support import about, command, fitted_cases, own_case
 
 from attnspec import OPERATIONS, Case, Misuse, find_case, reference
 from attnspec.backends import Backend, Unsupported, describe, load, load_library
@@ -260,7 +260,7 @@ def test_what_is_not_offered_need_not_name_an_argument(error):
 
     backend = replace(PORTABLE, attention=attention, companions={})
     arrays = {name: np.ones((2, 3, depth)) for name, depth in (("query", 4), ("key", 5), ("value", 4))}
-    case = Case("errors-x", "", "errors", "attention", ("ERR-12",), arrays, misuse=Misuse("key"), group="x")
+    case = own_case("ERR-12", arrays, misuse=Misuse("key"))
     verdict = judge(backend, case)
     assert verdict.status == ("should not met" if error is ValueError else "unsupported")
     assert not verdict.declined, "it is no call that the standard offers"

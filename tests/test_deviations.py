@@ -6,9 +6,9 @@ from itertools import count
 
 import numpy as np
 import pytest
-from tests_support import command
+from tests_support import command, own_case
 
-from attnspec import Case, Misuse
+from attnspec import Misuse
 from attnspec.backends import Backend, BackendError, Deviation, load
 from attnspec.backends.adapters.conditions import OF_NO_DEPTH
 from attnspec.backends.check import check_backend
@@ -46,8 +46,7 @@ def declaring(backend, *rules, outcome=DOUBLED, **narrower):
 
 def judged(backend, rule="SOFT-3", arguments=ARRAYS, **options):
     options = {"outputs": ("output", "lse")} | options  # the weights would be doubled with the output
-    case = Case("softmax-own-1", "", "softmax", "attention", (rule,), arguments, group="own", **options)
-    return judge(backend, case)
+    return judge(backend, own_case(rule, arguments, **options))
 
 
 @pytest.mark.parametrize(("answer", "status"), [(np.nan, "deviation"), (0.0, "fail")])
@@ -89,8 +88,8 @@ def test_what_is_declared_is_a_deviation_and_excuses_nothing_else():
 def test_a_deviation_counts_for_the_rule_that_is_broken_and_for_the_one_that_it_is_declared_for(when):
     outcome = {"outcome": Bound(absolute=1e308), "when": when}
     backend = declaring(wrong(output=0.9), "SPARSE-8", "SOFT-3", "SOFT-1", **outcome)
-    case = Case("softmax-own-1", "", "softmax", "attention", ("SOFT-3", "SOFT-1"), ARRAYS, group="own")
-    verdict = judge(backend, replace(case, outputs=("output",)))
+    case = own_case("SOFT-3", ARRAYS, outputs=("output",))
+    verdict = judge(backend, replace(case, rules=("SOFT-3", "SOFT-1")))
     assert rule_results(verdict) == {"SOFT-3": "deviation", "SPARSE-8": "deviation"}
 
 
@@ -102,7 +101,7 @@ def test_deviations_of_two_outputs_count_for_the_rules_of_both(relation):
         for rule, output in (("SOFT-3", "output"), ("SOFT-6", "lse"))
     )
     backend = replace(wrong(output=2.0, lse=1.0), deviations=(doubled, off))
-    case = Case("softmax-own-1", "", "softmax", "attention", ("SOFT-3", "SOFT-6"), ARRAYS, group="own")
+    case = replace(own_case("SOFT-3", ARRAYS), rules=("SOFT-3", "SOFT-6"))
     calls = [
         replace(case, outputs=own) for own in ([("output",), ("lse",)] if relation else [("output", "lse")])
     ]

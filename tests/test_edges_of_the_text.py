@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from ml_dtypes import bfloat16
-from tests_support import whole_suite
+from tests_support import own_case, whole_suite
 
 import attnspec
-from attnspec import Case, rules
+from attnspec import rules
 from attnspec.backends import load
 from attnspec.conformance import registry
 from attnspec.conformance.judge.comparison import compare
@@ -55,7 +55,7 @@ def test_a_maximum_of_scores_of_nan_is_not_compared(maximum):
     """SOFT-8 does not define it, and the row stays NaN."""
     ones = np.ones((2, 1))
     call = {"query": np.array([[np.nan], [0.0]]), "key": ones, "value": ones, "return_max": True}
-    case = Case("softmax-own-1", "", "softmax", "attention", ("SOFT-8",), call, group="own")
+    case = own_case("SOFT-8", call)
     given = {"output": np.array([[np.nan], [1.0]]), "max": np.array([maximum, 0.0])}
     portable = load("numpy-portable")
     assert judge_outputs(portable, case, given).status == "pass"
@@ -236,7 +236,7 @@ def test_a_bias_of_the_lowest_number_is_in_range():
 @pytest.mark.parametrize("main", ["SELECT-1", "SELECT-3", "SELECT-5", "SELECT-6"])
 def test_a_list_that_breaks_a_should_alone_is_no_failure(main):
     call = {"scores": np.array([[2, -np.inf, 1, np.nan]], np.float32), "top_k": 2}
-    case = Case("selection-own-1", "", "selection", "select_keys", (main,), call, group="own")
+    case = own_case(main, call, "select_keys")
     lists = ([0, 3], "should not met", "SELECT-6"), ([1, 2], "fail", "SELECT-1"), ([2, 0], "pass", "")
     for listed, status, rule in lists:
         verdict = judge_outputs(load("numpy-portable"), case, {"key_indices": np.array([listed], np.int32)})
@@ -375,7 +375,7 @@ def test_half_the_least_number_is_decoded_as_either_neighbour():
 )
 def test_a_decoded_number_that_rounds_to_the_largest_is_not_infinite(scale, dtype, code):
     call = {"scales": np.array([scale], dtype), "codes": np.array([[code, code + 1]])}
-    case = Case("own-1", "", "quantization", "dequantize", ("QUANT-1",), call, group="own")
+    case = own_case("QUANT-1", call, "dequantize")
     right = function("dequantize")(**call, dtype=dtype)
     assert np.isfinite(right.astype(float)).tolist() == [[True, False]]
     for given, status in ((right, "pass"), (np.full_like(right, np.inf), "fail"), (-right, "fail")):

@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 from backward import attention as of_numpy
 from backward import attention_vjp
-from tests_support import attnspec
+from tests_support import attnspec, own_case
 
-from attnspec import Case
 from attnspec.backends import implementation, load, load_library
 from attnspec.backends.backend import Backend
 from attnspec.backends.user.signature import unknown_parameters
@@ -70,7 +69,7 @@ def test_a_gradient_of_none_is_wrong():
 @pytest.mark.parametrize(("batch", "status"), [(0, "pass"), (1, "fail")])
 def test_no_gradient_of_an_array_without_elements_is_its_gradient(batch, status):
     arrays = {name: np.ones((batch, 1, 3, 2), np.float32) for name in ("query", "key", "value", "d_output")}
-    case = Case("own-1", "", "gradients", "attention_vjp", ("GRAD-1",), arrays, group="own")
+    case = own_case("GRAD-1", arrays, "attention_vjp")
     assert judge(load("differentiated:with_a_constant_key"), case).status == status
 
 

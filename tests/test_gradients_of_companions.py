@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
-from tests_support import converted
+from tests_support import converted, own_case
 
 from attnspec import OPERATIONS, Case, find_case
 from attnspec.backends import load
@@ -50,7 +50,7 @@ def test_a_number_that_is_not_rotated_is_rounded_once_to_another_dtype():
     """Past the rotary depth, and at position 0; a number that the dtype holds is copied."""
     rotated = np.array([[[0.1, 0.2, 0.3, 0.5], [0.1, 0.2, 0.3, 0.5]]])
     call = {"features": np.ones(rotated.shape, np.float32), "d_rotated": rotated, "rotary_depth": 2}
-    case = Case("own-1", "", "gradients", ROTARY, ("GRAD-22",), call, group="own")
+    case = own_case("GRAD-22", call, ROTARY)
     off = budget(ROTARY, call, "float32")["d_features"][0]
     assert (off[0, :3] > 0).all()
     assert (off[:, 2] == off[0, 2]).all()

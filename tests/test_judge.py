@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests_support import backend_of
+from tests_support import backend_of, own_case
 
-from attnspec import Case, find_case
+from attnspec import find_case
 from attnspec.backends import DTYPES, Backend, Unsupported, load
 from attnspec.backends.user.adapter import adapt
 from attnspec.backends.user.convention import Convention
@@ -29,11 +29,6 @@ MASKED = {
     "value": np.array([[1.0, -1.0], [2.0, 0.5], [5.0, 5.0]]),
     "mask": np.array([[True, True, False], [False, False, False]]),
 }
-
-
-def asked(rule, arguments, operation="attention", **options):
-    """A generated call that bears on a rule."""
-    return Case("masking-own-1", "", "masking", operation, (rule,), arguments, group="own", **options)
 
 
 def golden(case_id, dtype="float64"):
@@ -91,7 +86,7 @@ def test_each_thing_that_can_be_wrong_has_its_verdict(change, rule, kind):
         wanted = {"output": True, "lse": return_lse, "weights": return_weights}
         return tuple(outputs[name] for name, asked_for in wanted.items() if asked_for)
 
-    verdict = judge(replace(PORTABLE, attention=attention, companions={}), asked("MASK-1", MASKED))
+    verdict = judge(replace(PORTABLE, attention=attention, companions={}), own_case("MASK-1", MASKED))
     assert verdict.status == ("fail" if rule else "pass")
     assert verdict.rule == rule
     assert (verdict.difference.kind if verdict.difference else "") == kind
@@ -106,7 +101,7 @@ def test_the_rule_about_empty_rows_is_broken_in_such_a_row_alone(row, rules):
 
     backend = replace(PORTABLE, attention=attention, companions={})
     both = MASKED | {"window": (None, 3)}
-    assert [judge(backend, asked("MASK-6", given)).rule for given in (MASKED, both)] == rules
+    assert [judge(backend, own_case("MASK-6", given)).rule for given in (MASKED, both)] == rules
 
 
 @pytest.mark.parametrize(
@@ -117,7 +112,9 @@ def test_variants_of_empty_rows_are_tried_where_there_are_any(monkeypatch, more,
     monkeypatch.setattr(cause, "_gave", lambda showing, *_: tried.update(showing.dialect))
     values = {"output": PORTABLE.attention(**arguments)}  # without weights, which may tell
     wrong = {"output": values["output"] + 1}
-    cause.cause_of(PORTABLE, asked("MASK-1", arguments), Difference("value", "output", (0, 0)), wrong, values)
+    cause.cause_of(
+        PORTABLE, own_case("MASK-1", arguments), Difference("value", "output", (0, 0)), wrong, values
+    )
     assert tried & {"MASK-6", "SOFT-7"} == rules
 
 
@@ -164,7 +161,7 @@ def in_tf32(query, key, value, *, scale=None):
 def test_a_result_that_needs_a_profile_has_its_class_and_is_never_full(profile, dtype, status, accuracy):
     backend = Backend("tf32", PORTABLE.array_library, in_tf32, dtypes=DTYPES, profile=profile)
     arguments = {name: array.astype(dtype) for name, array in drawn().items()}
-    verdict = judge(backend, asked("NUM-3", arguments))
+    verdict = judge(backend, own_case("NUM-3", arguments))
     assert (verdict.status, verdict.accuracy) == (status, accuracy)
 
 
@@ -175,7 +172,7 @@ def test_one_result_may_be_alone_or_in_a_tuple_or_list(kind):
 
     adapted = adapt("one", one, Convention(axes=3), np)
     for function in (one, adapted):
-        verdict = judge(replace(PORTABLE, attention=function), asked("SOFT-1", drawn(shape=(1, 4))))
+        verdict = judge(replace(PORTABLE, attention=function), own_case("SOFT-1", drawn(shape=(1, 4))))
         assert verdict.status == "pass", verdict.reason
 
 
@@ -281,11 +278,11 @@ def test_weights_are_seen_where_none_are_returned():
     mute = Backend("mute", PORTABLE.array_library, without)
     random, shapes = np.random.default_rng(0), {"query": (2, 3, 4), "key": (2, 7, 4), "value": (2, 7, 3)}
     arguments = {name: random.normal(size=shape) for name, shape in shapes.items()}
-    seen = observe(mute, asked("SOFT-3", arguments))
+    seen = observe(mute, own_case("SOFT-3", arguments))
     assert seen["weights"].shape == (2, 3, 7)
     returned = call(PORTABLE, "attention", arguments)
     assert np.allclose(seen["weights"], returned["weights"], rtol=0, atol=1e-15)
-    unasked = observe(mute, asked("SOFT-3", arguments, outputs=("output",)))
+    unasked = observe(mute, own_case("SOFT-3", arguments, outputs=("output",)))
     assert list(unasked) == ["output"]
 
 
@@ -301,7 +298,7 @@ def test_low_precision_is_told_by_name():
         return PORTABLE.attention(*short).astype(query.dtype)
 
     backend = Backend("low", PORTABLE.array_library, low)
-    verdict = judge(backend, asked("SOFT-1", drawn(2, (4, 8))))
+    verdict = judge(backend, own_case("SOFT-1", drawn(2, (4, 8))))
     assert (verdict.status, verdict.rule, verdict.variant) == ("fail", "NUM-2", "float32")
     assert verdict.precision == "float32"
 
@@ -343,14 +340,14 @@ def test_whatever_a_backend_does_there_is_a_verdict(kind, case_id):
 @pytest.mark.parametrize("wrong", [-1.0, np.nan])
 def test_a_negative_budget_is_no_verdict(monkeypatch, wrong):
     """An error in a formula ends the run, and passes nothing."""
-    case = asked("SOFT-1", {name: MASKED[name] for name in ("query", "key", "value")})
+    case = own_case("SOFT-1", {name: MASKED[name] for name in ("query", "key", "value")})
 
     def broken(*arguments, **options):
         return {name: np.where(x > 0, wrong, x) for name, x in budget(*arguments, **options).items()}
 
     assert judge(PORTABLE, case).status == "pass"
     monkeypatch.setattr("attnspec.conformance.judge.budget.budget", broken)
-    again = asked("SOFT-1", {name: 1 * MASKED[name] for name in ("query", "key", "value")})
+    again = own_case("SOFT-1", {name: 1 * MASKED[name] for name in ("query", "key", "value")})
     with pytest.raises(AssertionError, match="expected budgets that are not negative"):
         judge(PORTABLE, again)
 

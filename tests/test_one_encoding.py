@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests_support import own_case
 
 from attnspec import OPERATIONS, Case, find_rule, reference
 from attnspec.backends import describe
@@ -284,7 +285,7 @@ def test_an_argument_that_is_left_out_has_no_layout():
 def test_a_call_with_nan_keeps_its_rows_if_an_option_is_always_applied(number):
     """Of a key that a row may not attend to, another rule speaks (MASK-13)."""
     call = {"latent": np.full((1, 2, 2), number), "query": np.ones((1, 1, 2, 2))}
-    case = Case("own-1", "", "numerics", "latent_attention", ("NUM-11",), call, group="own")
+    case = own_case("NUM-11", call, "latent_attention")
     changed = with_always(case, Constraints(always={"is_causal": True}))
     assert ("is_causal" in changed.arguments) == (number == 1.0)
 

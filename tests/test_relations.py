@@ -6,9 +6,8 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from tests_support import whole_suite
+from tests_support import own_case, whole_suite
 
-from attnspec import Case
 from attnspec.backends import BackendError, implementation, load
 from attnspec.backends.check import check_backend
 from attnspec.backends.user.function import backend_of
@@ -180,7 +179,7 @@ def test_a_call_may_not_depend_on_what_lies_around_its_arrays(change):
         return right(query, key, value) + before * (change == "returns")
 
     arrays = {name: np.ones((2, 3, 4)) for name in ARRAYS}
-    case = Case("errors-own", "", "errors", "attention", ("ERR-19",), arrays, group="own")
+    case = own_case("ERR-19", arrays)
     found = in_any_surroundings(replace(PORTABLE, attention=attention), (case,))
     assert (found is None) == (change == "nothing")
     assert ("raises with some" in str(found)) == (change == "raises")

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests_support import own_case
 
-from attnspec import Case
 from attnspec.backends import load
 from attnspec.conformance.attribution.causes import findings
 from attnspec.conformance.judge.budget import budgets_of
@@ -29,7 +29,7 @@ NUMBERS = st.sampled_from([-np.inf, -1.0, -0.0, 0.0, 1.0, 2.0, np.inf, np.nan])
 
 
 def case_of(rule="SELECT-1", **arguments):
-    return Case("selection-test", "", "selection", "select_keys", (rule,), arguments, group="test")
+    return own_case(rule, arguments, "select_keys")
 
 
 def may_be_listed(arguments, i, j):
@@ -164,7 +164,7 @@ def test_scores_of_an_indexer_in_a_lower_precision_exceed_their_budget(dtype):
     random = np.random.default_rng(1)
     shapes = {"index_query": (4, 3, 32), "index_key": (9, 32), "index_weights": (4, 3)}
     arguments = in_dtype({name: random.normal(size=shape) for name, shape in shapes.items()}, dtype)
-    case = Case("selection-test", "", "selection", "indexer_scores", ("SELECT-10",), arguments, group="test")
+    case = own_case("SELECT-10", arguments, "indexer_scores")
     wide = {name: x.astype(np.float64) for name, x in arguments.items()}
     scores = indexer_scores(**wide).astype(lse_dtype(dtype))
     assert judge_outputs(BACKEND, case, {"index_scores": scores}).status == "pass"

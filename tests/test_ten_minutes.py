@@ -20,11 +20,16 @@ from attnspec.conformance.cli.main import main
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "TEN_MINUTES.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def blocks(language):
-    return [text for name, text in BLOCKS if name == language]
+def blocks_of(page):
+    """The languages and texts of the blocks of code of a page."""
+    return re.findall(r"^```(\w+)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+
+
+def blocks(language, page=PAGE):
+    return [text for name, text in blocks_of(page) if name == language]
 
 
 #: The files that the sixth section writes, by their language.
@@ -55,8 +60,9 @@ def kernel(tmp_path):
 @pytest.mark.exhaustive
 def test_from_fails_to_passes_by_the_page_alone(kernel):
     """Every command, file and edit of its third to sixth sections, in order; each text is shown."""
-    languages = [language for language, _ in BLOCKS]
-    walk = BLOCKS[languages.index("python") + 1 : languages.index("yaml")]
+    found = blocks_of(PAGE)
+    languages = [language for language, _ in found]
+    walk = found[languages.index("python") + 1 : languages.index("yaml")]
     shown, outcomes = "", []
     for language, text in walk:
         if language == "sh":
@@ -176,7 +182,6 @@ def test_the_route_by_pytest_alone(kernel):
     assert "HEAD-1 Query heads share key heads" in run.stdout
 
 
-README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = (
     "README.md",
     "TEN_MINUTES.md",
@@ -185,19 +190,15 @@ PAGES = (
 )
 
 
-def block(language):
-    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
-
-
 def test_the_readme_is_short_and_promises_no_package_index():
     assert len(README.splitlines()) <= 150
-    (source,) = re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    (source,) = blocks("python", README)
     assert len(source.splitlines()) <= 10
     shown = [page for page in PAGES if "MASK-6 A row with nothing to attend to" in (ROOT / page).read_text()]
     assert shown == ["README.md"]
-    for page in (PAGE, (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")):
+    for page in (PAGE, README):
         assert not re.search(r"pip install '?attnspec", page)
-    *_, tests = [line for line in block("sh")[-1].splitlines() if "nox" in line]
+    *_, tests = [line for line in blocks("sh", README)[-1].splitlines() if "nox" in line]
     assert tests.replace("install nox", "install --quiet nox") in (ROOT / ".ci" / "run").read_text()
     # A package index shows it elsewhere, so it has no relative link.
     page = (ROOT / "PACKAGE.md").read_text(encoding="utf-8")
@@ -209,7 +210,7 @@ def test_the_readme_is_short_and_promises_no_package_index():
 @pytest.mark.parametrize("page", PAGES)
 def test_commands_and_options_of_a_page_exist(page):
     text = (ROOT / page).read_text(encoding="utf-8")
-    lines = "\n".join(re.findall(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)).splitlines()
+    lines = "\n".join(blocks("sh", text)).splitlines()
     lines += [
         " ".join(code.split()) for code in re.findall(r"`([^`]+)`", re.sub(r"(?ms)^```.*?^```$", "", text))
     ]
@@ -236,9 +237,7 @@ def test_the_results_are_of_every_backend_and_name_levels():
 
 
 RANKS_PAGE = (ROOT / "conformance" / "ranks.md").read_text(encoding="utf-8")
-RANKS_BLOCKS = re.findall(
-    r"^```(\w+)\n(.*?)^```$", RANKS_PAGE.partition("## What a rank")[0], re.MULTILINE | re.DOTALL
-)
+RANKS_BLOCKS = blocks_of(RANKS_PAGE.partition("## What a rank")[0])
 RINGS = ROOT / "examples" / "ring"
 
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from plain import plain
-from test_judge import MASKED, PORTABLE, asked, golden
-from tests_support import backend_of
+from test_judge import MASKED, PORTABLE, golden
+from tests_support import backend_of, own_case
 
-from attnspec import Case, find_case, reference
+from attnspec import find_case, reference
 from attnspec.backends import DTYPES, Backend, Deviation, load_library
 from attnspec.backends.outcome import Unwritten, every_element
 from attnspec.conformance.gallery import entry
@@ -68,9 +68,9 @@ def test_the_variant_finite_takes_an_lse_that_is_low_and_no_other(lse, status):
 
     dialect = {"MASK-8": "exclusive-left", "SOFT-7": "finite"}
     backend = replace(PORTABLE, attention=attention, companions={}, dialect=dialect)
-    verdict = judge(backend, asked("SOFT-7", MASKED))
+    verdict = judge(backend, own_case("SOFT-7", MASKED))
     assert (verdict.status, verdict.rule) == (status, "SOFT-7")
-    assert judge(replace(backend, dialect={}), asked("SOFT-7", MASKED)).status == "fail"
+    assert judge(replace(backend, dialect={}), own_case("SOFT-7", MASKED)).status == "fail"
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_the_variant_plus_infinity_takes_minus_infinity_in_rows_of_nothing_witho
     arguments = {name: MASKED[name][None] for name in ("query", "key", "value")} | {"key_lengths": 0}
     if sunk:
         arguments["sinks"] = np.ones(1)
-    verdict = judge(backend, asked("SOFT-7", arguments))
+    verdict = judge(backend, own_case("SOFT-7", arguments))
     assert (verdict.status, verdict.rule) == (status, "" if status == "pass" else "SOFT-7")
 
 
@@ -135,7 +135,7 @@ def test_a_bias_by_the_position_of_the_key_is_named_and_verified(heads, dtype, p
     """The slopes of 12 heads are rounded, also where the distance is 0 and nothing is taken away."""
     arrays = {"query": np.ones((heads, 3, 2)), "key": np.ones((heads, 5, 2))}
     arrays = {name: array.astype(numpy_dtype(dtype)) for name, array in arrays.items()}
-    case = asked("POS-8", arrays | positions, "alibi_bias")
+    case = own_case("POS-8", arrays | positions, "alibi_bias")
     backend = replace(PORTABLE, companions={"alibi_bias": key_position})
     undeclared = judge(backend, case)
     assert (undeclared.status, undeclared.rule, undeclared.variant) == ("fail", "POS-8", "key-position")
@@ -152,7 +152,7 @@ CAUSAL = ARRAYS | {"is_causal": True}
 GOLDEN = find_case("masking-causal-more-queries")
 #: The rows of these calls that are empty if causality is aligned at the last key.
 EMPTY = {"golden": 3, "generated": 2}
-GENERATED = Case("masking-own-1", "", "masking", "attention", ("MASK-3",), CAUSAL, group="own")
+GENERATED = own_case("MASK-3", CAUSAL)
 CASES = {"golden": GOLDEN, "generated": GENERATED}
 
 

@@ -13,7 +13,7 @@ import broken
 import numpy as np
 from click.testing import CliRunner
 
-from attnspec import OPERATIONS
+from attnspec import OPERATIONS, Case, find_rule
 from attnspec.backends import NAMES, Backend, BackendError, load, load_library
 from attnspec.backends.names import APART, SEPARATE
 from attnspec.conformance.cli.main import main
@@ -124,6 +124,11 @@ def backend_ignoring(operation, name, beside, dtypes=DTYPES):
         return run(*arrays, **left)
 
     return backend_of_operations({operation: ignore}, dtypes)
+
+
+def own_case(rule, arguments, operation="attention", **options):
+    """A generated call that bears on a rule."""
+    return Case("own-1", "", find_rule(rule).chapter, operation, (rule,), arguments, group="own", **options)
 
 
 def converted(backend, arguments):
