@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import sys
@@ -53,6 +54,10 @@ def judge_all(
     from attnspec.conformance.run.run import run_all
 
     started = time.monotonic()
+    # Verdicts and outlines are many and in no cycles: to look for cycles took a quarter of the time of this
+    # process, which runs no backend.
+    gc.disable()
+    click.get_current_context().call_on_close(gc.enable)
     wanted = [(formats.find_format(option, path), path) for option, path in reports.items() if path]
     selection = replace(selection, names=cases)
     check_required(require, selection.part, selection.level)
