@@ -118,7 +118,8 @@ class Pool:
             if verdict is None:
                 running -= 1
             else:
-                yield self._compare(verdict)
+                # A single case was the first one of its process, which is as good as a fresh one.
+                yield self._compare(verdict) if len(plan) > 1 else verdict
                 if verdict.status not in ("unsupported", "error"):
                     case = Outline(verdict.case, verdict.group, verdict.rules, verdict.dtype)
                     self._done.append(case._replace(sizes=verdict.sizes))
