@@ -8,7 +8,7 @@ from array_api_compat import device
 
 from attnspec.reference.attention import attention_part, check_arguments
 from attnspec.reference.call import Array, Call, Mask, step
-from attnspec.reference.errors import describe, is_integer, need, number
+from attnspec.reference.errors import is_integer, need, need_kind, number
 from attnspec.reference.functions import public
 from attnspec.reference.gradients import Gradients, attention_vjp_part, check_cotangents
 from attnspec.reference.notation import Attention
@@ -84,7 +84,7 @@ def check_seed(call: S) -> S:
     p = number("dropout_p", call.dropout_p, "DROP-12")
     need("dropout_p", 0 <= p <= 1, "0 to 1", p, "DROP-12")
     whole = is_integer(call.seed)
-    need("seed", whole, "an integer", describe(call.seed), "DROP-12")
+    need_kind("seed", whole, "an integer", call.seed, "DROP-12")
     need("seed", call.seed >= 0, "0 or above", call.seed, "DROP-12")
     return call.but(dropout_p=p, seed=int(call.seed))
 

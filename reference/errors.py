@@ -32,6 +32,12 @@ def need(name: str, good: Any, expected: str, got: Any, rule: str) -> None:
         raise ArgumentError(f"{name}: expected {expected}, got {got} [{rule}]")
 
 
+def need_kind(name: str, good: Any, expected: str, given: Any, rule: str) -> None:
+    """Raise an error unless an argument is as expected, and describe it only then: checks are many."""
+    if not good:
+        need(name, good, expected, describe(given), rule)
+
+
 def describe(given: Any) -> str:
     """Describe an argument in one line."""
     if is_array_api_obj(given):
@@ -61,26 +67,26 @@ def is_integer(given: Any) -> bool:
 
 def number(name: str, given: Any, rule: str) -> float:
     """Return a finite real number."""
-    need(name, is_number(given), "a finite number", describe(given), rule)
+    need_kind(name, is_number(given), "a finite number", given, rule)
     return float(given)
 
 
 def whole(name: str, given: Any, least: int, rule: str, kind: str = "") -> int:
     """Return an integer that is at least `least`. Another kind may have another rule."""
     for good, own in ((is_integer(given), kind or rule), (is_integer(given) and given >= least, rule)):
-        need(name, good, f"a whole number of {least} or more", describe(given), own)
+        need_kind(name, good, f"a whole number of {least} or more", given, own)
     return int(given)
 
 
 def flag(name: str, given: Any) -> bool:
     """Return True or False, so that a mask passed by mistake is not taken for true (ERR-3)."""
-    need(name, isinstance(given, bool | np.bool_), "True or False", describe(given), "ERR-3")
+    need_kind(name, isinstance(given, bool | np.bool_), "True or False", given, "ERR-3")
     return bool(given)
 
 
 def array(call: Call, name: str, given: Any, rule: str) -> Array:
     """Return an array of the library in use."""
-    need(name, is_array_api_obj(given), "an array", describe(given), rule)
+    need_kind(name, is_array_api_obj(given), "an array", given, rule)
     own = array_namespace(given)
     need(name, own is call.xp, f"an array of {call.xp.__name__}", f"one of {own.__name__}", rule)
     return given
@@ -141,7 +147,7 @@ def integers(call: Call, name: str, given: Any, batch: Shape, rule: str) -> int 
         need(name, -_LARGEST <= given <= _LARGEST, f"{-_LARGEST} to {_LARGEST}", given, rule)
         # A compiled part is compiled again for each new Python integer, but not for an array.
         return int(given) if call.steps.compiler is None else call.xp.asarray(int(given))
-    need(name, is_array_api_obj(given), f"integers of shape {batch}, or one", describe(given), rule)
+    need_kind(name, is_array_api_obj(given), f"integers of shape {batch}, or one", given, rule)
     array(call, name, given, rule)
     need(name, dtype_name(given).startswith(("int", "uint")), "integers", given.dtype, rule)
     if not given.shape and call.steps.compiler is not None:
@@ -241,7 +247,7 @@ def _check_beside(form: Operation, argument: Argument, arguments: Arguments) -> 
         given = arguments[other]
         known = form.arguments[other].default
         default = given is None if known is None else is_integer(given) and given == known
-        need(argument.name, default, f"no {other} beside it", describe(given), rule)
+        need_kind(argument.name, default, f"no {other} beside it", given, rule)
 
 
 def _check_numbers(call: Call, argument: Argument, x: Array, leading: Array) -> None:

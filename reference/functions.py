@@ -17,7 +17,7 @@ from attnspec.operations import Argument, Output
 from attnspec.operations.letters import BATCH
 from attnspec.reference.call import STEPS, Call, Step, Steps
 from attnspec.reference.captured import captures
-from attnspec.reference.errors import ArgumentError, describe, need
+from attnspec.reference.errors import ArgumentError, need_kind
 from attnspec.reference.numpy_namespace import xp
 from attnspec.tables import kind_of, shape_of
 
@@ -229,7 +229,7 @@ def _function(name: str, steps: Steps) -> Step:
     def run(*arrays: Any, **options: Any) -> Any:
         arguments = bind(arrays, options)
         leading = arguments[first]
-        need(first, is_array_api_obj(leading), "an array", describe(leading), "ERR-2")
+        need_kind(first, is_array_api_obj(leading), "an array", leading, "ERR-2")
         with np.errstate(all="ignore"):  # NUM-11 to NUM-14 define non-finite results
             return compute(Call(steps, array_namespace(leading), None), **arguments)
 

@@ -9,7 +9,17 @@ from numpy.typing import NDArray
 
 from attnspec.operations import OPERATIONS
 from attnspec.reference.call import Array, Call, Mask, step
-from attnspec.reference.errors import booleans, describe, dtype_name, flag, integers, is_integer, need, within
+from attnspec.reference.errors import (
+    booleans,
+    describe,
+    dtype_name,
+    flag,
+    integers,
+    is_integer,
+    need,
+    need_kind,
+    within,
+)
 from attnspec.reference.functions import evaluate
 from attnspec.reference.notation import Attention, align_batch, enter
 from attnspec.reference.scores import check_bias
@@ -148,7 +158,7 @@ def check_query_and_key_positions(call: Attention) -> Attention:
     if "query_positions" in taken:
         offset = call.query_offset
         alone = is_integer(offset) and offset == 0
-        need("query_positions", alone, "no query_offset beside it", describe(offset), "ERR-18")
+        need_kind("query_positions", alone, "no query_offset beside it", offset, "ERR-18")
     return call.but(**taken)
 
 

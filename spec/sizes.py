@@ -108,8 +108,11 @@ def _axes(shape: Shape, sizes: Sizes) -> list[int | str]:
             axes += [BATCH] if sizes.batch is None else sizes.batch
         elif not (sizes.headless and letter in HEADS and place and shape[place - 1] == BATCH):
             size = value_of(letter, sizes.letters)
-            known = (str(sizes.letters.get(factor, factor)) for factor in letter.split("*"))
-            axes.append("*".join(known) if size is None else size)
+            if size is None:
+                known = (str(sizes.letters.get(factor, factor)) for factor in letter.split("*"))
+                axes.append("*".join(known))
+            else:
+                axes.append(size)
     return axes
 
 
@@ -122,13 +125,11 @@ def _bind(argument: Argument, array: Any, shape: Shape, sizes: Sizes) -> list[st
         if extra >= 0:
             sizes.batch = got[place : place + extra]
             axes[place : place + 1] = sizes.batch
-    expected = spelled(tuple(axes))
-    if len(axes) != len(got):
-        return [f"argument {argument.name}: expected shape {expected}, got {got}"]
-    for axis, size in zip(axes, got, strict=True):
-        if not (_learn(axis, size, sizes) if isinstance(axis, str) else axis == size):
-            return [f"argument {argument.name}: expected shape {expected}, got {got}"]
-    return []
+    fits = len(axes) == len(got) and all(
+        _learn(axis, size, sizes) if isinstance(axis, str) else axis == size
+        for axis, size in zip(axes, got, strict=True)
+    )
+    return [] if fits else [f"argument {argument.name}: expected shape {spelled(tuple(axes))}, got {got}"]
 
 
 def _learn(axis: str, size: int, sizes: Sizes) -> bool:

@@ -74,6 +74,8 @@ def _compute(backend: Backend, case: Case, accuracy: Accuracy, *, probed: bool) 
     if primal(operation) != "attention":
         arguments = align(operation, arguments, backend.dialect)
         order = _order_of_heads(operation, arguments, backend.dialect)
+        if order is None:
+            return _in_base(budget(operation, arguments, dtype, **options), backend.dialect, operation)
         declared = OPERATIONS[operation].arguments
         arguments = {name: _with_heads(x, declared[name].shape, order) for name, x in arguments.items()}
         budgets, back = budget(operation, arguments, dtype, **options), np.argsort(order)
@@ -103,17 +105,17 @@ def _in_base(budgets: dict[str, Budget], dialect: Mapping[str, str], operation: 
 
 def _order_of_heads(
     operation: str, arguments: Mapping[str, Any], dialect: Mapping[str, str]
-) -> NDArray[np.int64]:
+) -> NDArray[np.int64] | None:
     """Return an order of the query heads in which those of each key head in a dialect are consecutive.
 
-    Lists belong to consecutive groups in each dialect (SPARSE-9), and heads of layers have no axis.
+    None if they are so already. Lists belong to consecutive groups in each dialect (SPARSE-9), and heads of
+    layers have no axis.
     """
-    letters = bound(operation, arguments)[0].letters
-    heads, shared = letters.get("Hq", 1), letters.get("Hkv", 1)
     ordered = any("Hkv" in argument.shape for argument in OPERATIONS[operation].arguments.values())
     if dialect.get("HEAD-1") != "tiled" or not ordered or "key_indices" in arguments:
-        shared = 1
-    return np.arange(heads).reshape(-1, shared).T.ravel()
+        return None
+    letters = bound(operation, arguments)[0].letters
+    return np.arange(letters.get("Hq", 1)).reshape(-1, letters.get("Hkv", 1)).T.ravel()
 
 
 def _with_heads(array: Any, shape: tuple[str, ...], order: NDArray[np.int64]) -> Any:
