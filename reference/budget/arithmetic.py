@@ -21,7 +21,7 @@ def add_rounding(value: Budget, error: Budget, storage: Format) -> Budget:
     with np.errstate(invalid="ignore"):
         # Where a value is not finite, results are compared as patterns, not by budget.
         final = np.maximum(storage.unit * np.abs(value) + storage.unit * error, storage.subnormal / 2)
-        if not np.all(value):
+        if not value.all():
             final = np.where((value == 0) & (error == 0), 0, final)
         result = error + final
         return result if np.isfinite(value).all() else np.where(np.isfinite(value), result, 0)
@@ -44,7 +44,7 @@ def finite_part(array: Budget) -> Budget:
 
 def absolute(array: Budget) -> Budget:
     """Return the absolute values. A copy may be large: none is made if no number is negative."""
-    return array if np.all(array >= 0) else np.abs(array)
+    return array if (array >= 0).all() else np.abs(array)
 
 
 @dataclass(frozen=True)

@@ -157,9 +157,10 @@ def attention_budget(  # noqa: PLR0915  # the formulas of the chapter, one after
         allowed = allowed | filled
     allowed = allowed & (s > -np.inf)
     value, rate = repeat_heads(value, s.shape), arguments.get("dropout_rate", 0.0)
-    kept = np.broadcast_to(arguments.get("dropout_mask", True), s.shape) / (1 - rate)
+    dropout_mask = arguments.get("dropout_mask")
+    kept = (np.ones(s.shape) if dropout_mask is None else np.broadcast_to(dropout_mask, s.shape)) / (1 - rate)
     rows, elements = out_of_range(sizes, arguments, allowed, kept, arithmetic.largest)
-    dropping = DROPPING * unit if "dropout_mask" in arguments else 0.0
+    dropping = DROPPING * unit if dropout_mask is not None else 0.0
     asked = {"max": _largest(s, s_error, allowed, arithmetic)} if arguments.get("return_max") else {}
     s, s_error, allowed = _with_sink(s, s_error, allowed, arguments.get("sinks"))
     (p, lse), count = softmax(s, allowed), allowed.sum(axis=-1, keepdims=True)  # with a column for the sink
@@ -184,13 +185,13 @@ def attention_budget(  # noqa: PLR0915  # the formulas of the chapter, one after
     # A disallowed score may be infinite, and 0 times infinity is NaN, within which everything would lie.
     of_one = (p * np.where(p > 0, s_error + of_part, 0)).sum(axis=-1, keepdims=True) + exp_error * one
     of_sum = np.where(several, grown + sums + merging, of_one)
-    of_lse = _lse_budget(lse, allowed, of_sum[..., 0], work, arithmetic.lse)
+    of_lse = _lse_budget(lse, count[..., 0], of_sum[..., 0], work, arithmetic.lse)
 
     floor = work.normal * (allowed & several)  # an exponential may be flushed to zero
     of_sink = raised[..., value.shape[-2] :].sum(axis=-1, keepdims=True)
     whole, (p, raised, floor) = p, (x[..., : value.shape[-2]] for x in (p, raised, floor))
     allowed = allowed[..., : value.shape[-2]]
-    q, size = kept * p, absolute(value)
+    q, size = kept * p, absolute(value) if inherited is not None else sizes[2]
     off = np.minimum(raised + p * (lost + sums + merging + single), 1)
     p_error = kept * (off + floor + dropping * p)
     # The weights of a shard, which are rounded, may be scaled.
@@ -304,10 +305,12 @@ def _denominator_error(
     most = exponent.max(axis=-1, keepdims=True, initial=0.0)
     with np.errstate(over="ignore"):  # a score near the lowest number, lowered by its error, has no weight
         left = _log_sum(logs - exponent)
-    loss = (p * -np.expm1(-exponent)).sum(axis=-1, keepdims=True)
-    gain = (p * np.expm1(np.minimum(exponent, 1))).sum(axis=-1, keepdims=True)
-    grown = np.where(most > 1, _log_sum(logs + exponent), np.log1p(gain))
-    raised = np.exp(np.minimum(logs + exponent - left, _MOST)) * -np.expm1(-exponent)
+    part = -np.expm1(-exponent)
+    loss = (p * part).sum(axis=-1, keepdims=True)
+    grown = np.log1p((p * np.expm1(np.minimum(exponent, 1))).sum(axis=-1, keepdims=True))
+    if (most > 1).any():
+        grown = np.where(most > 1, _log_sum(logs + exponent), grown)
+    raised = np.exp(np.minimum(logs + exponent - left, _MOST)) * part
     return grown, raised, loss * np.exp(np.minimum(-left, _MOST))
 
 
@@ -374,13 +377,11 @@ def _with_sink(
     )
 
 
-def _lse_budget(
-    lse: Budget, allowed: NDArray[np.bool_], relative: Budget, work: Format, of_lse: Format
-) -> Budget:
-    """Return the budget of the logarithm of a sum, from the relative error of the sum."""
+def _lse_budget(lse: Budget, count: NDArray[Any], relative: Budget, work: Format, of_lse: Format) -> Budget:
+    """Return the budget of the logarithm of a sum of some terms, from the relative error of the sum."""
     finite = np.isfinite(lse)
     size = np.where(finite, np.abs(lse), 0)
-    logarithm = EXPONENTIAL * np.log(np.maximum(allowed.sum(axis=-1), 1))
+    logarithm = EXPONENTIAL * np.log(np.maximum(count, 1))
     error = relative + LOGARITHM * work.unit * size + work.unit * logarithm
     return np.where(finite, add_rounding(np.where(finite, lse, 0), error, of_lse), 0)
 

@@ -1,6 +1,7 @@
 """The rows of attention in which a computation exceeds the largest number of a dtype (NUM-3, NUM-5)."""
 
 from collections.abc import Mapping
+from functools import reduce
 from math import e, log2
 from typing import Any
 
@@ -42,7 +43,7 @@ def out_of_range(
     largest: float,
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Find the rows of attention, and the elements of their outputs, to which NUM-3 does not apply."""
-    sizes = np.maximum.reduce(np.broadcast_arrays(*sizes_of_scores(*arrays[:2], arguments)))
+    sizes = reduce(np.maximum, sizes_of_scores(*arrays[:2], arguments))
     rows = np.where(allowed, sizes, 0).max(axis=-1, initial=0.0)
     if arguments.get("sinks") is not None:
         sinks = np.abs(finite_part(arguments["sinks"]))
