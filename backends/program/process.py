@@ -76,16 +76,19 @@ class Process:
     def receive(self, seconds: float) -> str:
         """Read the next line of its standard output."""
         deadline = time.monotonic() + seconds
+        ended = False
         while True:
-            ended = not self.running  # what it has started may hold its output open
             try:
                 line = self._lines.get(timeout=min(_LOOK, max(0.0, deadline - time.monotonic())))
                 break
             except queue.Empty:
-                if ended:
+                late = time.monotonic() >= deadline
+                if ended or (late and not self.running):
                     raise Broken(f"{self.end()} before it answered{self.noise()}") from None
-                if time.monotonic() >= deadline:
+                if late:
                     raise Late(f"gave no answer in {seconds:g} s{self.noise()}") from None
+                # What it has started may hold its output open. Its last lines may still be on their way.
+                ended = not self.running
         if line is None:
             raise Broken(f"{self.end()} before it answered{self.noise()}")
         if not line.endswith(b"\n"):
