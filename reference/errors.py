@@ -178,10 +178,10 @@ def check_declared(call: Call, operation: str, arguments: Arguments) -> Argument
     The numbers and windows among the options of attention are left to attention.
     """
     form = OPERATIONS[operation]
-    declared = {form.arguments[name]: x for name, x in arguments.items()}
-    known = {each: x for each, x in declared.items() if x is not None or each.default is not None}
+    declared = [(form.arguments[name], x) for name, x in arguments.items()]
+    known = [(each, x) for each, x in declared if x is not None or each.default is not None]
     arrays: dict[str, Array] = {}
-    for argument, x in known.items():
+    for argument, x in known:
         if argument.shape and not (argument.kind == "integers" and is_integer(x)):
             rule = argument.refusals.get("dtype", "ERR-16")
             arrays[argument.name] = array(call, argument.name, x, rule)
@@ -192,15 +192,13 @@ def check_declared(call: Call, operation: str, arguments: Arguments) -> Argument
                 continue
         _check_beside(form, argument, arguments)
     only_shapes = {name: np.broadcast_to(np.zeros(()), x.shape) for name, x in arrays.items()}
-    sizes, problems = bound(
-        operation, only_shapes | {each.name: x for each, x in known.items() if each.binds}
-    )
+    sizes, problems = bound(operation, only_shapes | {each.name: x for each, x in known if each.binds})
     for problem in problems:
         said = problem.removeprefix("argument ")
         argument = form.arguments[said.partition(":")[0]]
         rule = _rule_of_shape(argument, arrays[argument.name], sizes.letters)
         raise ArgumentError(f"{said} [{rule}]")
-    for argument, x in known.items():
+    for argument, x in known:
         if argument.bounds and argument.shape:
             most = argument.bounds.most
             size = value_of(most, sizes.letters) if isinstance(most, str) else most

@@ -67,11 +67,11 @@ def spelled(shape: tuple[str | int, ...]) -> str:
 def bound(operation: str, arguments: Arguments) -> tuple[Sizes, list[str]]:
     """Find the sizes of a call, and continue if something does not fit."""
     form = OPERATIONS[operation]
-    arrays = {
-        argument: arguments[argument.name]
+    arrays = [
+        (argument, arguments[argument.name])
         for argument in form.in_order
         if argument.shape and is_array(arguments.get(argument.name))
-    }
+    ]
     sizes = Sizes()
     convention = arguments.get("convention")
     for argument in form.named:
@@ -79,7 +79,7 @@ def bound(operation: str, arguments: Arguments) -> tuple[Sizes, list[str]]:
         if argument.binds and type(count) is int and count > 0:
             sizes.letters[argument.binds] = count
     problems: list[str] = []
-    for argument, array in arrays.items():
+    for argument, array in arrays:
         shape = turned(argument.shape) if convention in argument.turns else argument.shape
         if BATCH in shape and sizes.batch is None and form.headless:
             sizes.headless = len(array.shape) == len(shape) - 2

@@ -130,9 +130,10 @@ def _index() -> Mapping[str, tuple[Path, range]]:
     index: dict[str, tuple[Path, range]] = {}
     for path in sorted(FOLDER.glob("*.npz")) or [PACKAGED]:
         with np.load(path) as file:
-            keys, starts, counts = np.unique(file["keys"].astype(str), return_index=True, return_counts=True)
-        for key, start, count in zip(keys.tolist(), starts.tolist(), counts.tolist(), strict=True):
-            index[key] = (path, range(start, start + count))
+            keys = file["keys"]
+        starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])).tolist()
+        for key, start, end in zip(keys[starts].tolist(), starts, [*starts[1:], len(keys)], strict=True):
+            index[key.decode()] = (path, range(start, end))
     return index
 
 

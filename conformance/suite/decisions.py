@@ -4,9 +4,10 @@ Calls are drawn until one serves its group. To decide this took two thirds of th
 the decisions of the fixed suite are stored, each by a digest of its call. One about another call is computed.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache, wraps
 from hashlib import blake2b
+from itertools import chain
 from pathlib import Path
 from typing import Any, ParamSpec
 
@@ -61,19 +62,12 @@ def _stored() -> dict[int, bool]:
     return {number & ~1: bool(number & 1) for number in numbers}
 
 
-def _parts(about: Any) -> Iterator[bytes]:
-    """Yield what a decision is about as bytes, with the type and the shape of each array."""
+def _parts(about: Any) -> list[bytes]:
+    """Return what a decision is about as bytes, with the type and the shape of each array."""
     if isinstance(about, np.ndarray):
-        yield f"{about.dtype.str}{about.dtype.char}{about.shape}".encode()
-        yield about.tobytes()
-    elif isinstance(about, list | tuple):
-        yield b"("
-        for part in about:
-            yield from _parts(part)
-        yield b")"
-    elif hasattr(about, "items"):
-        for name in sorted(about):
-            yield name.encode()
-            yield from _parts(about[name])
-    else:
-        yield repr(about).encode()
+        return [f"{about.dtype.str}{about.dtype.char}{about.shape}".encode(), about.tobytes()]
+    if isinstance(about, list | tuple):
+        return [b"(", *chain.from_iterable(map(_parts, about)), b")"]
+    if hasattr(about, "items"):
+        return [part for name in sorted(about) for part in (name.encode(), *_parts(about[name]))]
+    return [repr(about).encode()]
