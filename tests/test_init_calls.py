@@ -171,3 +171,58 @@ def test_what_a_function_prints_is_hidden(tmp_path):
     run = attnspec("init", "./loud.py:attention", cwd=tmp_path, status=0, PYTHONUNBUFFERED="")
     assert "noise" not in run.stdout + run.stderr
     assert run.stdout.endswith("run: attnspec check\n")
+
+
+APPLIED = """
+import torch
+
+
+class Applied(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, q, k, v, sm_scale, causal=False):
+        scores = q @ k.mT * sm_scale
+        later = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+        weights = (scores.masked_fill(later, -torch.inf) if causal else scores).softmax(-1)
+        ctx.save_for_backward(q, k, v, weights)
+        ctx.scale = sm_scale
+        return weights @ v
+
+    @staticmethod
+    def backward(ctx, d_output):
+        q, k, v, weights = ctx.saved_tensors
+        d_weights = d_output @ v.mT
+        d_scores = weights * (d_weights - (d_weights * weights).sum(-1, keepdim=True)) * ctx.scale
+        return d_scores @ k, d_scores.mT @ q * RIGHT, weights.mT @ d_output, None, None
+
+
+attention = Applied.apply
+"""
+
+
+@pytest.mark.parametrize("right", ["1", "2"])
+def test_a_function_of_autograd_is_judged_with_its_backward_pass(right):
+    Path(f"applied_{right}.py").write_text(APPLIED.replace("RIGHT", right))
+    command("init", f"./applied_{right}.py:attention", status=0)
+    assert written()["names"]["scale"] == "sm_scale"
+    assert written()["heads"] == "equal"
+    found = check(load("."), rules=["SOFT-1", "MASK-3", "GRAD-2"], quick=True, dtypes=["float32"])
+    assert found.good is (right == "1"), found.text
+    assert sum(verdict.status == "pass" for verdict in found.report.results.verdicts) > 20
+
+
+LOCAL = """
+from attnspec.reference import attention
+
+
+def local(q, k, v, window_size=4, causal=True):
+    return attention(q, k, v, window=(window_size - 1 + WRONG, None), is_causal=causal, dtype=q.dtype)
+"""
+
+
+@pytest.mark.parametrize("wrong", ["0", "1"])
+def test_a_window_that_is_a_number_of_keys_by_default_is_passed_in_every_call(wrong):
+    Path(f"local_{wrong}.py").write_text(LOCAL.replace("WRONG", wrong))
+    command("init", f"./local_{wrong}.py:local", status=0)
+    table = written()
+    assert table["given"] == ["is_causal", "window"]
+    assert table["window"] == ("left" if wrong == "1" else "keys")

@@ -188,3 +188,30 @@ def test_a_function_that_is_attention_with_causality_alone_is_described(name, ow
 def test_a_flag_that_a_wrong_function_needs_is_no_causality():
     Path("causal.py").write_text(OF_CAUSALITY)
     assert "raised NotImplementedError: causal only" in command("init", "./causal.py:wrong", status=2).output
+
+
+OF_EQUAL_LENGTHS = """
+import numpy as np
+from attnspec.reference import attention
+
+
+def rotate(x, positions, base):
+    half = x.shape[-1] // 2
+    angles = positions[:, None, :, None] * base ** (-np.arange(half) / half)
+    cos, sin, a, b = np.cos(angles), np.sin(angles), x[..., :half], x[..., half:]
+    return np.concatenate([a * cos - b * sin, b * cos + a * sin], -1).astype(x.dtype)
+
+
+def kernel(q, k, v, positions=None, *, rope_theta=500.0):
+    if positions is None:  # as many as queries, and as keys
+        positions = np.broadcast_to(np.arange(q.shape[-2]), (len(q), q.shape[-2]))
+    q, k = (rotate(x, positions, rope_theta) for x in (q, k))
+    return attention(q, k, v, dtype=q.dtype)
+"""
+
+
+def test_a_kernel_that_rotates_is_not_judged_by_one_query_at_position_zero():
+    Path("rotating_all.py").write_text(OF_EQUAL_LENGTHS)
+    run = command("init", "./rotating_all.py:kernel", status=2)
+    assert "rope_theta promises a rotation of queries and keys, which no case expects" in run.stderr
+    assert "or a wrapper that passes zeros as positions, by which nothing rotates" in run.stderr

@@ -14,6 +14,7 @@ from attnspec.backends.errors import BackendError
 from attnspec.backends.user.adapter import adapt
 from attnspec.backends.user.convention import OTHER, Convention
 from attnspec.backends.user.description import Known, dtypes_to_try
+from attnspec.backends.user.rotation import rotation_by_base
 from attnspec.backends.user.signature import required_parameters
 from attnspec.backends.user.trials import Inputs, Trial, guess_arguments
 from attnspec.operations.aliases import JOINED, MODULES, PAST, SIZES, SLOPES
@@ -133,13 +134,12 @@ class Calls:
         return tuple(own for own in absent if not self.guesses[own][0].endswith("_positions"))
 
     def on(self) -> tuple[str, ...]:
-        """Name the flags that are on by default."""
+        """Name the flags that are on by default, and a window of a number of keys."""
         parameters = inspect.signature(self.function).parameters
-        return tuple(
-            ours[0]
-            for own, ours in self.guesses.items()
-            if ours and parameters[own].default is True and _OPERATION.arguments[ours[0]].default is False
-        )
+        defaults = {ours[0]: parameters[own].default for own, ours in self.guesses.items() if ours}
+        flags = [x for x, own in defaults.items() if own is True and _OPERATION.arguments[x].default is False]
+        window = defaults.get("window")
+        return (*flags, *(["window"] if type(window) is int and window > 0 else []))
 
     def confirms(
         self,
@@ -287,6 +287,7 @@ class Calls:
                 f"; if {tree} has the ancestors of drafted tokens, judge a wrapper that makes it, and the "
             )
             shown += "length before them, of a mask (spec/recipes.md, Trees of drafted tokens)"
+        shown += rotation_by_base(self.function, self.arrays, lambda _: False)
         dtypes = ", ".join(dtypes_to_try(self.backend.dtypes, self.backend.array_library.dtypes))
         return BackendError(
             f"backend {self.backend.name}: expected some call to compute attention, got none: "

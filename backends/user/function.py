@@ -226,6 +226,8 @@ def as_function(name: str, target: Any) -> Callable[..., Any]:
         raise BackendError(f"backend {name}: expected a function, got the class {target.__name__}; {advice}")
     if not callable(target):
         raise BackendError(f"backend {name}: expected a function or a Backend, got {type(target).__name__}")
+    if applied := _apply_of(target):
+        return applied
     if inspect.isroutine(target) or not hasattr(target, "forward"):
         signature_of(name, target)
         return target  # type: ignore[no-any-return]
@@ -235,6 +237,26 @@ def as_function(name: str, target: Any) -> Callable[..., Any]:
 
     run.__wrapped__ = target.forward  # type: ignore[attr-defined] # reports show where it is defined
     run.__signature__ = inspect.signature(target.forward)  # type: ignore[attr-defined] # read by inspect
+    return run
+
+
+def _apply_of(target: Any) -> Callable[..., Any] | None:
+    """Return the function that applies an `autograd.Function`, with the signature of its `forward`."""
+    torch = sys.modules.get("torch")
+    made: Any = getattr(target, "__self__", None)
+    if torch is None or not inspect.isclass(made) or not issubclass(made, torch.autograd.Function):
+        return None
+    parameters = [*inspect.signature(made.forward).parameters.values()]
+    has_context = made.setup_context is torch.autograd.Function.setup_context
+    signature = inspect.Signature(parameters[has_context:])
+
+    def run(*arrays: Any, **options: Any) -> Any:  # `apply` takes no keywords
+        call = signature.bind(*arrays, **options)
+        call.apply_defaults()
+        return target(*call.args)
+
+    run.__wrapped__ = made.forward  # type: ignore[attr-defined] # reports show where it is defined
+    run.__signature__ = signature  # type: ignore[attr-defined] # read by inspect
     return run
 
 

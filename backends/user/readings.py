@@ -17,7 +17,7 @@ from attnspec.backends.user.probe import FEW_DEPTHS, Probe
 from attnspec.backends.user.rotation import neutral_values
 from attnspec.backends.user.signature import form_of
 from attnspec.backends.user.trials import Guess
-from attnspec.operations.aliases import INVERSE
+from attnspec.operations.aliases import BASES, INVERSE
 
 Infer = Callable[[Backend, str, Callable[..., Any], Known], tuple[str, Inference]]
 
@@ -108,6 +108,9 @@ def _without_rotation(backend: Backend, reading: _Reading) -> Iterator[_Reading]
 def _of_one_query(backend: Backend, plain: _Reading) -> Iterator[_Reading]:
     """Yield the readings of attention that takes one query, if a call of it returns."""
     if plain.operation not in ("", "attention") or "one_query" in plain.known.keys:
+        return
+    # A rotation of one query and one key, each at position 0, would not be seen.
+    if any(own.lower() in BASES for own in inspect.signature(plain.function).parameters):
         return
     why = {"one_query": "it is called for each query; with several it raised an error"}
     dtype = dtypes_of(backend, plain.known)[0]

@@ -65,7 +65,9 @@ def rotation_by_base(
         if agrees({**arrays, **turned}):
             seen = f"it rotates queries and keys (pairs of {kind}, {place})"
             return f"; {own}: {seen}, and is right apart from this; {_INSTEAD}"
-    return f"; {own} promises a rotation of queries and keys, which no case expects; {_INSTEAD}"
+    positions = next((name for name in parameters if "query_positions" in meant(name)), "")
+    beside = f"; or a wrapper that passes zeros as {positions}, by which nothing rotates" if positions else ""
+    return f"; {own} promises a rotation of queries and keys, which no case expects; {_INSTEAD}{beside}"
 
 
 def neutral_values(function: Callable[..., Any]) -> dict[str, tuple[Any, str]]:
