@@ -242,10 +242,10 @@ def as_function(name: str, target: Any) -> Callable[..., Any]:
 
 def _apply_of(target: Any) -> Callable[..., Any] | None:
     """Return the function that applies an `autograd.Function`, with the signature of its `forward`."""
-    torch = sys.modules.get("torch")
-    made: Any = getattr(target, "__self__", None)
-    if torch is None or not inspect.isclass(made) or not issubclass(made, torch.autograd.Function):
+    torch, of = sys.modules.get("torch"), getattr(target, "__self__", None)
+    if torch is None or not inspect.isclass(of) or not issubclass(of, torch.autograd.Function):
         return None
+    made: Any = of
     parameters = [*inspect.signature(made.forward).parameters.values()]
     has_context = made.setup_context is torch.autograd.Function.setup_context
     signature = inspect.Signature(parameters[has_context:])
