@@ -240,6 +240,28 @@ def test_an_output_that_is_wrong_in_all_calls_and_alone_in_some_has_the_rule(wro
     assert with_rule_of_bug(Finding("MASK-3", tuple(failing))).rule == rule
 
 
+@pytest.mark.parametrize(
+    ("count", "operation"), [(5, "packed_attention"), (4, "packed_attention"), (5, "attention")]
+)
+def test_the_rule_of_an_output_is_named_for_many_calls_of_a_form(count, operation):
+    off = Difference("value", "lse", (0,), 1.0, 2.0, outputs=("lse",))
+    failing = [replace(FAIL, case=f"a-{n}-float32", difference=off, rule="PACK-1") for n in range(count)]
+    failing = [replace(verdict, operation=operation) for verdict in failing]
+    named = (count, operation) == (5, "packed_attention")
+    assert with_rule_of_bug(Finding("PACK-1", tuple(failing))).rule == ("SOFT-6" if named else "PACK-1")
+
+
+@pytest.mark.parametrize(("failing", "rule"), [(5, "MASK-8"), (4, "MASK-3"), (9, "MASK-8")])
+def test_the_rule_of_an_entry_that_fits_many_calls_of_its_chapter_is_named(failing, rule):
+    calls = tuple(replace(FAIL, case=f"a-{n}-float32", rule="MASK-3") for n in range(9))
+    for own in ("MASK-8", "HEAD-1"):  # one of another chapter is not what these calls are about
+        cause = replace(
+            Finding("MASK-3", calls),
+            diagnosis=Diagnosis((Twin(("one",), "Do so.", own),), failing, 9, 0.0, 9),
+        )
+        assert with_rule_of_bug(cause).rule == (rule if own == "MASK-8" else "MASK-3")
+
+
 def test_the_rules_of_the_options_of_a_form_are_named():
     single = replace(FAIL, operation="packed_attention", rule="STACK-2", traits=("query_offset", "window"))
     lines = [*cause_lines(Finding("STACK-2", (single,)))]

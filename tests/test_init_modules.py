@@ -71,6 +71,11 @@ import numpy as np
 from attnspec import reference
 
 
+def of_the_first_head(q, k, v, block_mask, query_block=64, key_block=64):
+    options = {"query_block": query_block, "key_block": key_block, "block_mask": block_mask[:, :1]}
+    return reference.block_sparse_attention(q, k, v, **options, dtype=q.dtype)
+
+
 def codes_and_scales(q, k_fp8, v_fp8, k_scale, v_scale, causal=False):
     assert k_scale.shape == v_scale.shape == k_fp8.shape[1:2]
     key, value = (x.view(ml_dtypes.float8_e4m3fn).astype(np.float32) for x in (k_fp8, v_fp8))
@@ -157,3 +162,11 @@ def test_blocks_are_divided_into_square_ones_of_the_same_elements():
     assert sizes[0] == sizes[1] < max(case.arguments[name] for name in ("query_block", "key_block"))
     outputs = [reference.block_sparse_attention(**own.arguments) for own in (case, fitted)]
     assert np.array_equal(*outputs)
+
+
+def test_a_form_that_no_call_computes_is_taken_for_the_plainest_reading():
+    Path("others_first.py").write_text(ARRAYS.replace("WRONG", "1"))
+    command("init", "./others_first.py:of_the_first_head", status=0)
+    table = tomllib.loads(Path("attnspec.toml").read_text())["backend"]
+    assert table["guesses"] == ["layout"]
+    assert not {"always", "one_query"} & {*table}

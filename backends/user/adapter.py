@@ -14,7 +14,6 @@ from attnspec.backends.errors import BackendError, Unsupported
 from attnspec.backends.library.library import device_of, permute, reshape
 from attnspec.backends.user.convention import (
     OF_FOUR_AXES,
-    OTHER,
     PACKED,
     POSITIONS_FIRST,
     SIZES,
@@ -54,7 +53,7 @@ def adapt(name: str, function: Callable[..., Any], convention: Convention, xp: A
         if positioned or convention.past or (convention.at_length and not convention.one_query)
         else set()
     )
-    returned_always = [f"return_{output}" for output in convention.returns[1:] if output != OTHER]
+    returned_always = convention.returned_always
     kind = inspect.Parameter
     signature = inspect.Signature(
         [kind(array, kind.POSITIONAL_OR_KEYWORD) for array in _OPERATION.arrays]
@@ -89,7 +88,7 @@ def adapt(name: str, function: Callable[..., Any], convention: Convention, xp: A
         named = {native.get(name, name): value for name, value in call.items()}
         call = with_module(named, convention.module, known)
         returned = function(**call, **sizes)
-        results = convention.returns or ("output", *wanted)
+        results = convention.returned(("output", *wanted))
         parts = with_axis(dict(zip(results, results_of(returned, len(results)), strict=True)), convention)
         parts["output"] = _from_layout(
             parts["output"], convention.output_layout or convention.layout, heads, xp

@@ -12,7 +12,7 @@ from attnspec import OPERATIONS
 from attnspec.backends.backend import Backend
 from attnspec.backends.errors import BackendError
 from attnspec.backends.user.adapter import adapt
-from attnspec.backends.user.convention import OTHER, Convention
+from attnspec.backends.user.convention import Convention
 from attnspec.backends.user.description import Known, dtypes_to_try
 from attnspec.backends.user.rotation import rotation_by_base
 from attnspec.backends.user.signature import required_parameters
@@ -198,7 +198,7 @@ class Calls:
         def to(array: Any) -> Any:
             return with_more(self.backend.to_library(array), self.beyond)
 
-        asked = [f"return_{name}" for name in convention.returns[1:] if name != OTHER]
+        asked = [*convention.returned_always]
         options = {**convention.always, **self.later_positions(convention, arrays), **(options or {})}
         fitting = self.backend.array_library.fit_integers({**arrays, **options})
         given = {key: to(fitting[key]) if isinstance(x, np.ndarray) else x for key, x in options.items()}

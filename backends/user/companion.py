@@ -64,7 +64,9 @@ def adapt_companion(
         ("query_block",) if convention.lists else (),
     )
     returned = {
-        output.option for output in form.results if output.option and output.name in convention.returns
+        output.option
+        for output in form.results
+        if output.option and output.name in convention.returns and output.option not in convention.flags
     }
     always = passed_always(name, function, convention, native, operation)
     always += tuple(x for x in form.options if x.endswith(SCALES) and x in native and convention.scales)
@@ -119,7 +121,7 @@ def adapt_companion(
         }
         call = with_own_codes(call, form, convention.codes, encoding, xp) if convention.codes else call
         result = function(**{native.get(argument, argument): x for argument, x in call.items()}, **sizes)
-        names = convention.returns or wanted
+        names = convention.returned(wanted)
         parts = dict(zip(names, results_of(result, len(names)), strict=True))
         parts |= {output: _with_query(parts[output], at) for output, at in single.items() if output in parts}
         results = [_turned(parts[output]) if output in turned else parts[output] for output in wanted]

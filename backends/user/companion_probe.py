@@ -20,6 +20,7 @@ from attnspec.backends.user.companion_trials import (
     first_entry,
     infer_flags_of_form,
     infer_option,
+    is_nearer,
     is_on,
     name_parameters,
     variant_at_end,
@@ -29,6 +30,7 @@ from attnspec.backends.user.companion_trials import (
 from attnspec.backends.user.confirm import IN_FLOAT32, PRECISIONS
 from attnspec.backends.user.convention import Convention
 from attnspec.backends.user.description import Inference, Known, dtypes_of, infer_dtypes
+from attnspec.backends.user.empty_rows import variants_of_empty_rows
 from attnspec.backends.user.enough_keys import infer_end_at_length, infer_enough_of_lengths
 from attnspec.backends.user.lists import LISTED, LISTS, has_square_blocks, lists_of_key_heads
 from attnspec.backends.user.scales import CODES, ENCODINGS, FLAT, FLOAT8, GRANULARITIES, INT8, SCALES
@@ -47,6 +49,7 @@ from attnspec.backends.user.trials import (
     nearest_layout,
     note_ignored,
 )
+from attnspec.operations.aliases import meant_in
 from attnspec.operations.operation import primal
 from attnspec.reference import function as reference
 
@@ -68,10 +71,11 @@ def infer_companion(
         why["axes"] = "without an axis of batch entries it did not compute attention"
     for option in (name for name in names if name not in convention.names or name in on):
         partner = {other: names[other] for other in (PARTNERS.get(option, ""),) if other in names}
-        there = {**partner, option: names[option]}
-        if (found := infer_option(calls, convention, option, there, call)) is not None:
-            convention, variants, reasons, limited = found
-            dialect, why, limits = dialect | variants, why | reasons, limits | limited
+        for ours in (option, *(x for x in meant_in(operation, names[option]) if x not in names)):
+            if found := infer_option(calls, convention, ours, {**partner, ours: names[option]}, call):
+                convention, variants, reasons, limited = found
+                dialect, why, limits = dialect | variants, why | reasons, limits | limited
+                break
     convention = calls.confirm_lengths(convention, call, why)
     convention = calls.confirm_scales(convention, fit, why)
     convention = infer_end_at_length(calls, operation, convention, call, why)
@@ -84,9 +88,10 @@ def infer_companion(
     ignore = tuple(own for own in ignore if own not in convention.names.values())
     why = note_ignored(why, function, ignore, flags)
     why |= {"given": "True by default"} if on else {}
+    dialect |= variants_of_empty_rows(calls, convention, call, why)
     if "dtypes" not in known.keys and "float64" in fit.limits.get("dtypes", backend.dtypes):
         dialect |= calls.precision(convention, call, why)
-    differ = {ours: own for ours, own in convention.names.items() if ours != own}
+    differ = {x: own for x, own in convention.names.items() if x != own or x in convention.flags}
     return Inference(replace(convention, names=differ), dialect, ignore, why, limits=limits)
 
 
@@ -160,7 +165,7 @@ class _Calls:
                 raising = convention if distance is None else None
                 if distance == 0:
                     return self.fit_of(convention, call, two)
-                if distance is not None and distance < (nearest[0] if nearest else np.inf):
+                if distance is not None and (not nearest or is_nearer(distance, convention, *nearest[:2])):
                     nearest = (distance, convention, call, two)
         if nearest is None:
             raise BackendError(self.said(named, dtypes))
@@ -361,12 +366,24 @@ class _Calls:
         tolerance: float = 2e-2,
     ) -> float | None:
         """Return how far the results are from those of the reference; 0 within a tolerance."""
-        backend = self.backend
-        run = adapt_companion(backend.name, self.operation, self.function, convention, backend.xp)
         meaning = call if meaning is None else meaning
         if convention.from_end and convention.always and "query_offset" not in meaning:
             meaning = {**meaning, "query_offset": end_of(call)}
-        call = {**call, **self.forward(convention, meaning)}
+        if (own := self.results(convention, {**call, **self.forward(convention, meaning)})) is None:
+            return None
+        expected = reference(self.operation)(**meaning)
+        right = expected if isinstance(expected, tuple) else (expected,)
+        numbers = [(np.asarray(x, float), np.asarray(y, float)) for x, y in zip(own, right, strict=False)]
+        if any(own.shape != its.shape for own, its in numbers):
+            return np.inf
+        if all(np.allclose(own, its, tolerance / 2, tolerance) for own, its in numbers):
+            return 0
+        return sum(float(np.mean(np.minimum(np.nan_to_num(abs(x - y), nan=1), 1))) for x, y in numbers)
+
+    def results(self, convention: Convention, call: Mapping[str, Any]) -> list[Any] | None:
+        """Return the results of a call; None if it raises."""
+        backend = self.backend
+        run = adapt_companion(backend.name, self.operation, self.function, convention, backend.xp)
         given = {
             name: with_more(backend.to_library(x), self.beyond) if isinstance(x, np.ndarray) else x
             for name, x in backend.array_library.fit_integers(call).items()
@@ -374,17 +391,10 @@ class _Calls:
         arrays = [given.pop(name) for name in self.form.arrays]
         try:
             with backend.array_library.at_call((*arrays, *given.values())):
-                results = run(*arrays, **given)
+                returned = run(*arrays, **given)
         except Exception as error:  # noqa: BLE001 - a wrong guess may raise anything
             self.raised = self.raised or error
             return None
-        expected = reference(self.operation)(**meaning)
-        parts, right = (x if isinstance(x, tuple) else (x,) for x in (results, expected))
-        own = [backend.to_numpy(x) for x in parts]
+        own = [backend.to_numpy(x) for x in (returned if isinstance(returned, tuple) else (returned,))]
         self.dtype = str(own[0].dtype)
-        numbers = [(np.asarray(x, float), np.asarray(y, float)) for x, y in zip(own, right, strict=False)]
-        if any(own.shape != its.shape for own, its in numbers):
-            return np.inf
-        if all(np.allclose(own, its, tolerance / 2, tolerance) for own, its in numbers):
-            return 0
-        return sum(float(np.mean(np.minimum(np.nan_to_num(abs(x - y), nan=1), 1))) for x, y in numbers)
+        return own

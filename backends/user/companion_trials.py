@@ -28,6 +28,12 @@ from attnspec.operations.aliases import SIZES, SLOPES, meant_in
 from attnspec.operations.letters import BATCH
 
 
+def is_nearer(distance: float, convention: Convention, other: float, before: Convention) -> bool:
+    """Whether results are nearer to the reference. Those of one query, or always causal, are in any case."""
+    special, plain = (bool(x.always or x.one_query) for x in (convention, before))
+    return distance * (2 if special and not plain else 1) < other
+
+
 def is_on(form: Operation, ours: str, function: Callable[..., Any], own: str) -> bool:
     """Whether a parameter is a flag that is True by default, and False in the standard."""
     default = inspect.signature(function).parameters[own].default

@@ -60,8 +60,8 @@ class Convention:
     #: The parameters for the keys and the values before the queries. A query offset is passed as these.
     #: They have heads before positions if heads and depth share an axis.
     past: tuple[str, ...] = ()
-    #: Its results, if they do not depend on ``return_lse`` and ``return_weights``. Those called `OTHER` are
-    #: left out.
+    #: Its results, if they do not depend on ``return_lse`` and ``return_weights``, or those of a call with
+    #: one of these flags, if it is in `names`. Those called `OTHER` are left out.
     returns: tuple[str, ...] = ()
     #: The number that opens a side of a window, if None does not.
     open_side: int | None = None
@@ -119,6 +119,22 @@ class Convention:
         by = {"bias": self.slopes, "query_offset": self.at_length}
         by |= dict.fromkeys(("query_block", "block_mask"), self.lists)
         return tuple(name for name, expresses in by.items() if expresses)
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """The flags by which a call has the results in `returns`."""
+        return tuple(flag for output in self.returns if (flag := f"return_{output}") in self.names)
+
+    @property
+    def returned_always(self) -> tuple[str, ...]:
+        """The options that ask for results that every call has."""
+        others = (f"return_{output}" for output in self.returns[1:] if output != OTHER)
+        return tuple(flag for flag in others if flag not in self.flags)
+
+    def returned(self, wanted: Sequence[str]) -> Sequence[str]:
+        """Return the results of a call from which some are wanted."""
+        without = self.flags and not {f"return_{output}" for output in wanted}.intersection(self.flags)
+        return wanted if without else self.returns or wanted
 
     @property
     def own_names(self) -> dict[str, str]:

@@ -2,12 +2,14 @@
 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
+from attnspec import Operation
 from attnspec.backends.user.calls import B, Calls
 from attnspec.backends.user.convention import Convention
+from attnspec.reference import function
 
 #: What such a row may be: the rule, and the variants of MASK-6.
 _WORDS = {"": "0", "nan": "NaN", "uniform": "the mean of all values"}
@@ -66,7 +68,8 @@ def _shown(calls: Calls, convention: Convention, dtype: str) -> dict[str, tuple[
     rows: dict[str, dict[str, str]] = {"mask": {}, "bias": {}}
     lse: list[float] = []
     taken = {*convention.names, *inspect.signature(calls.function).parameters}
-    asked = {"return_lse": True} if "return_lse" in taken and "lse" not in convention.returns else {}
+    always = "lse" in convention.returns and "return_lse" not in convention.flags
+    asked = {"return_lse": True} if "return_lse" in taken and not always else {}
     for name, arrays, options, meaning in calls_with_empty_rows(calls, convention, dtype):
         got, expected = calls.run(convention, arrays, options | asked), calls.expected(arrays, meaning)
         empty, output = expected["lse"] == -np.inf, expected["output"]
@@ -76,11 +79,53 @@ def _shown(calls: Calls, convention: Convention, dtype: str) -> dict[str, tuple[
         if np.allclose(own[~empty], output[~empty], 0.02, 0.02):
             rows["bias" if name == "bias" else "mask"][name] = _row(own, arrays["value"], empty)
             lse += np.ravel(got["lse"][empty]).tolist() if "lse" in got else []
-    variants = _variants(rows)
-    if lse and not np.isnan(lse).any() and (most := max(lse)) > -np.inf and (most == np.inf or most < _FILL):
-        kind = "plus-infinity" if most == np.inf else "finite"
-        variants["SOFT-7"] = kind, f"the lse of a row without keys was {most:.2g}"
-    return variants
+    return _variants(rows) | _variant_of_lse(lse)
+
+
+def _variant_of_lse(lse: Sequence[float]) -> dict[str, tuple[str, str]]:
+    """Return the variant that the lse of rows without keys shows, and what was seen."""
+    if not len(lse) or np.isnan(lse).any() or (most := max(lse)) == -np.inf or _FILL <= most < np.inf:
+        return {}
+    kind = "plus-infinity" if most == np.inf else "finite"
+    return {"SOFT-7": (kind, f"the lse of a row without keys was {most:.2g}")}
+
+
+class _CallsOfForm(Protocol):
+    """Calls of one function of an operation."""
+
+    operation: str
+    form: Operation
+    by_distance: bool
+
+    def results(self, convention: Convention, call: Mapping[str, Any]) -> list[Any] | None: ...
+
+
+def variants_of_empty_rows(
+    calls: _CallsOfForm, convention: Convention, call: Mapping[str, Any], why: dict[str, str]
+) -> dict[str, str]:
+    """Return the variants of MASK-6 and SOFT-7 that a sequence without keys shows in a form of attention."""
+    if calls.by_distance or convention.always or "return_lse" not in calls.form.arguments:
+        return {}
+    optional = np.ones(2, np.int32) if "key_lengths" in convention.names and not convention.past else None
+    lengths = call.get("key_lengths", optional)
+    if "key_starts" in call:
+        emptied = {**call, "key_starts": call["key_starts"] * [1, 0, 1]}
+    elif lengths is not None:
+        emptied = {**call, "key_lengths": lengths * [0, 1]}
+    else:
+        return {}
+    named = "return_lse" in convention.names or "lse" in convention.returns
+    own = calls.results(convention, emptied | ({"return_lse": True} if named else {}))
+    output, lse = function(calls.operation)(**emptied, return_lse=True)
+    empty = np.isneginf(lse)
+    if own is None or own[0].shape != output.shape:
+        return {}
+    if not np.allclose(own[0][~empty], output[~empty], 0.02, 0.02):
+        return {}
+    variants = {"MASK-6": ("nan", "a sequence without keys was NaN")} if np.isnan(own[0][empty]).all() else {}
+    variants |= _variant_of_lse(np.ravel(own[1][empty]).tolist() if named else [])
+    why |= {rule: seen for rule, (_, seen) in variants.items()}
+    return {rule: variant for rule, (variant, _) in variants.items()}
 
 
 def _row(output: Any, value: Any, empty: Any) -> str:

@@ -153,7 +153,8 @@ class Probe(Calls):
         note_gradients(self, convention)
         self.why = note_ignored(self.why, self.function, ignored, flags)
         shared = [own for own in convention.names.values() if [*convention.names.values()].count(own) > 1]
-        names = {ours: own for ours, own in convention.names.items() if ours != own or own in shared}
+        kept = {*convention.flags, *(ours for ours, own in convention.names.items() if own in shared)}
+        names = {ours: own for ours, own in convention.names.items() if ours != own or ours in kept}
         convention = replace(convention, names=names)
         return Inference(convention, self.variants, tuple(ignored), self.why, limits=limits)
 

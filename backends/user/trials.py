@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnspec import OPERATIONS
-from attnspec.backends.user.convention import Convention
+from attnspec.backends.user.convention import OTHER, Convention
 from attnspec.backends.user.signature import required_parameters
 from attnspec.operations.aliases import (
     JOINED,
@@ -125,6 +125,8 @@ def trials(named: Convention, ours: str, inputs: Inputs, opens: int | None = Non
     elif ours.startswith("return_"):
         if not named.returns:
             yield Trial(named, {ours: True}, {}, {})
+            returns = ("output", ours.removeprefix("return_"), OTHER)  # as of flash-attn
+            yield Trial(replace(named, returns=returns), {ours: True}, {}, {})
     elif ours in (values := _values(inputs)):
         both = (ours, PARTNERS[ours]) if PARTNERS.get(ours) in named.names else (ours,)
         given = {name: values[name] for name in both}
@@ -227,7 +229,8 @@ def _positions(inputs: Inputs) -> dict[str, Any]:
 
 def is_clear(ours: str, own: str) -> bool:
     """Whether a parameter can only be an argument of attention, whatever it does."""
-    both = {*meant(own)} == {"mask", "bias"}  # one of booleans may be one of numbers
+    # A mask may be one of booleans or of numbers, and a flag of flash-attn returns an lse beside the weights.
+    both = {*meant(own)} in ({"mask", "bias"}, {"return_lse", "return_weights"})
     return ours in _CLEAR and (is_name_of(ours, own) or both)
 
 

@@ -13,6 +13,8 @@ from attnspec.conformance.verdict import Verdict
 _FAR_MORE = 4
 #: The rules of outputs besides the first, and how many calls show that one of these is the cause.
 _OF_OUTPUT, _SEVERAL = {"lse": "SOFT-6", "weights": "SOFT-4", "max": "SOFT-8"}, 3
+#: With so many failing calls, an entry names a rule of their chapters that no case is about.
+_MANY = 5
 
 
 def importance(cause: Finding, wrong_values: int) -> tuple[bool, bool, bool, bool, int, float]:
@@ -56,9 +58,19 @@ def with_rule_of_bug(cause: Finding) -> Finding:
     if diagnosis is not None and (diagnosis.path or len(diagnosis.twins) != 1):
         return cause
     rule = _rule_of_output(cause.failures) if diagnosis is None else diagnosis.twins[0].rule
-    if rule not in {verdict.main_rule for verdict in cause.failures}:
+    shown = {verdict.main_rule for verdict in cause.failures}
+    # Most cases of a chapter rest on a default, such as that of the scale, which none of them is about, and
+    # cases of a form are about its rules.
+    of_form = all(verdict.operation not in ("", "attention") for verdict in cause.failures)
+    near = of_form if diagnosis is None else _chapter(rule) in {_chapter(x) for x in shown}
+    many = (len(cause.failures) if diagnosis is None else diagnosis.failing) >= _MANY
+    if rule not in shown and not (rule and many and near):
         return cause
     return replace(cause, rule=rule, failures=under_rule_first(cause.failures, rule))
+
+
+def _chapter(rule: str) -> str:
+    return rule.partition("-")[0]
 
 
 def _rule_of_output(failures: Sequence[Verdict]) -> str:

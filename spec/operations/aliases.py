@@ -144,14 +144,14 @@ ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "key_zero_points": ("k_zero_point", "k_zp", "key_zero_point", "k_zero", "k_zeros", "key_zero"),
         "value_zero_points": ("v_zero_point", "v_zp", "value_zero_point", "v_zero", "v_zeros", "value_zero"),
         "encoding": ("kv_cache_dtype", "cache_dtype", "kv_dtype"),
-        "return_lse": ("return_softmax_lse", "return_residual", "return_logsumexp", "with_lse"),
+        "return_lse": (
+            *("return_softmax_lse", "return_residual", "return_logsumexp", "with_lse"),
+            "return_attn_probs",  # of flash-attn; of others it returns the weights
+        ),
         "return_max": ("return_max_logit", "return_max_logits", "return_max_score"),
         "return_weights": (
-            "need_weights",
-            "output_attentions",
-            "return_attention_scores",
-            "return_attn_probs",
-            "return_attention_weights",
+            *("need_weights", "output_attentions", "return_attn_probs"),
+            *("return_attention_scores", "return_attention_weights"),
         ),
     }
 )
