@@ -71,8 +71,9 @@ import numpy as np
 from attnspec import reference
 
 
-def of_the_first_head(q, k, v, block_mask, query_block=64, key_block=64):
-    options = {"query_block": query_block, "key_block": key_block, "block_mask": block_mask[:, :1]}
+def of_the_first_head(q, k, v, block_mask, block_size=64):
+    assert block_mask.ndim == 4 and q.shape[1] == k.shape[1]
+    options = {"query_block": block_size, "key_block": block_size, "block_mask": block_mask[:, :1]}
     return reference.block_sparse_attention(q, k, v, **options, dtype=q.dtype)
 
 
