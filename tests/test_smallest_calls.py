@@ -15,7 +15,7 @@ from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.results import FEWEST_VALUES
 from attnspec.conformance.run.cases import Cases
 from attnspec.conformance.run.plan import Selection, index, plan_of
-from attnspec.conformance.run.smallest import calls_of_arguments
+from attnspec.conformance.run.smallest import calls_of_arguments, smallest
 from attnspec.dtypes import SHORT
 from attnspec.operations.stacks import FORMS
 
@@ -151,6 +151,18 @@ def test_each_argument_of_each_operation_is_in_one_of_the_smallest_calls():
     }
     every = {(name, own) for name, form in OPERATIONS.items() for own in form.arguments if own not in _ASKED}
     assert every - shown == set()
+
+
+def test_a_linear_bias_of_each_group_is_in_one_of_the_smallest_calls():
+    """Distances may be counted from the first positions or from the last, and for later keys too."""
+    chosen = smallest()
+    linear = [
+        x for x in index() if "linear bias" in x.traits and x.quick and x.dtype in WIDE and x.numbers <= 8192
+    ]
+    groups = {(x.group, call.operation) for x in linear if not x.related for call in x.calls}
+    shown = {(x.group, call.operation) for x in linear if x.name in chosen for call in x.calls}
+    assert {group for group, _ in groups} >= {"linear bias in a form: the last query at the last key"}
+    assert groups == shown
 
 
 def test_an_argument_is_beside_few_others_in_one_of_the_smallest_calls():

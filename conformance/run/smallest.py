@@ -110,7 +110,7 @@ def _is_plain(outline: Outline) -> bool:
 
 
 def calls_of_arguments(outlines: Iterable[Outline], quick: Collection[str] = ()) -> set[str]:
-    """Name the plainest call with each argument of each operation, and with a bias for functions of slopes.
+    """Name the plainest call with each argument of each operation, and each bias for functions of slopes.
 
     An argument beside few others shows what it does, and more kernels take the call. Of calls with as
     many, those of the given names come first.
@@ -121,7 +121,7 @@ def calls_of_arguments(outlines: Iterable[Outline], quick: Collection[str] = ())
             continue
         traits, other = {*outline.traits}, outline.dtype not in WIDE
         for operation, arguments in outline.calls:
-            for own in (*arguments, *(traits & {LINEAR})):
+            for own in (*arguments, *([outline.group] if LINEAR in traits else [])):
                 little = not {SPECIAL, NOTHING, EMPTY, CLOSED_LEFT, zero(own)}.isdisjoint(traits)
                 little = little or outline.numbers < _LEAST or _has_many(outline)
                 little = little or not _matters(operation, own, arguments)
