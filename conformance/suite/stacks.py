@@ -59,6 +59,15 @@ _DECODED = (
     Sizes(queries=(1, 1), keys=(17, 5)),
     Sizes(queries=(1,), keys=(65,), heads=(2, 1), page=16),
 )
+_FROM_CODES = ("paged_quantized_attention", "paged_quantized_latent_attention")
+#: One query of each sequence over pages of codes, for kernels that take no zero points.
+_OF_CODES: Mapping[str, Sizes] = {
+    "one page": Sizes(queries=(1, 1), keys=(3, 2)),
+    "full pages": Sizes(queries=(1, 1), keys=(8, 4), page=4),
+    "equal heads": Sizes(queries=(1, 1, 1), keys=(7, 4, 9), heads=(2, 2)),
+    "one key head": Sizes(queries=(1, 1, 1), keys=(7, 4, 9), heads=(4, 1)),
+    "many keys": Sizes(queries=(1, 1), keys=(65, 17), heads=(2, 1), page=16),
+}
 #: The options of kernels that decode. The quick part has most of those with a scale and lengths alone.
 _OF_DECODING: tuple[tuple[str, ...], ...] = (
     (),
@@ -175,6 +184,17 @@ def a_step_of_decoding(draw: Draw, name: str) -> Iterator[Yielded]:
             left_out = "_zero_points" if size is _DECODED[turn] else "nothing"
             call = {argument: x for argument, x in call.items() if not argument.endswith(left_out)}
             yield Call(call, ("STACK-2", *(OPTIONS[option][0][0] for option in own)), operation=name)
+
+
+@chapter.group("STACK-1", "STACK-2", each=tuple(_OF_CODES), step=1)
+def decoding_from_codes(draw: Draw, kind: str) -> Iterator[Yielded]:
+    """A step of decoding from codes of int8 without zero points, with and without a scale."""
+    for turn, own in enumerate(((), ("scale",))):
+        calls = [replace(_OF_CODES[kind], name=name, encoding="int8") for name in _FROM_CODES]
+        for random, dtype, sizes in draw_in_turn(draw, *calls, turn=turn):
+            call = draw_call(random, dtype, STORED[sizes.name].layers, sizes, *own)
+            call = {name: x for name, x in call.items() if not name.endswith("_zero_points")}
+            yield Call(call, ("STACK-2",), operation=sizes.name)
 
 
 @chapter.group("STACK-2", each=tuple(TOGETHER))
