@@ -186,11 +186,12 @@ def a_step_of_decoding(draw: Draw, name: str) -> Iterator[Yielded]:
             yield Call(call, ("STACK-2", *(OPTIONS[option][0][0] for option in own)), operation=name)
 
 
-@chapter.group("STACK-1", "STACK-2", each=tuple(_OF_CODES), step=1)
-def decoding_from_codes(draw: Draw, kind: str) -> Iterator[Yielded]:
+@chapter.group("STACK-1", "STACK-2", each=tuple(product(_OF_CODES, ("no scale", "a scale"))))
+def decoding_from_codes(draw: Draw, kind: tuple[str, str]) -> Iterator[Yielded]:
     """A step of decoding from codes of int8 without zero points, with and without a scale."""
-    for turn, own in enumerate(((), ("scale",))):
-        calls = [replace(_OF_CODES[kind], name=name, encoding="int8") for name in _FROM_CODES]
+    own = ("scale",) if kind[1] == "a scale" else ()
+    for turn in (0, 1):
+        calls = [replace(_OF_CODES[kind[0]], name=name, encoding="int8") for name in _FROM_CODES]
         for random, dtype, sizes in draw_in_turn(draw, *calls, turn=turn):
             call = draw_call(random, dtype, STORED[sizes.name].layers, sizes, *own)
             call = {name: x for name, x in call.items() if not name.endswith("_zero_points")}
