@@ -241,13 +241,19 @@ def test_an_output_that_is_wrong_in_all_calls_and_alone_in_some_has_the_rule(wro
 
 
 @pytest.mark.parametrize(
-    ("count", "operation"), [(5, "packed_attention"), (4, "packed_attention"), (5, "attention")]
+    ("count", "operation", "kind"),
+    [
+        (5, "packed_attention", "value"),
+        (4, "packed_attention", "value"),
+        (5, "attention", "value"),
+        (5, "packed_attention", "pattern"),
+    ],
 )
-def test_the_rule_of_an_output_is_named_for_many_calls_of_a_form(count, operation):
-    off = Difference("value", "lse", (0,), 1.0, 2.0, outputs=("lse",))
+def test_the_rule_of_an_output_is_named_for_many_numbers_of_a_form(count, operation, kind):
+    off = Difference(kind, "lse", (0,), 1.0, 2.0, outputs=("lse",))
     failing = [replace(FAIL, case=f"a-{n}-float32", difference=off, rule="PACK-1") for n in range(count)]
     failing = [replace(verdict, operation=operation) for verdict in failing]
-    named = (count, operation) == (5, "packed_attention")
+    named = (count, operation, kind) == (5, "packed_attention", "value")
     assert with_rule_of_bug(Finding("PACK-1", tuple(failing))).rule == ("SOFT-6" if named else "PACK-1")
 
 

@@ -61,12 +61,18 @@ def with_rule_of_bug(cause: Finding) -> Finding:
     shown = {verdict.main_rule for verdict in cause.failures}
     # Most cases of a chapter rest on a default, such as that of the scale, which none of them is about, and
     # cases of a form are about its rules.
-    of_form = all(verdict.operation not in ("", "attention") for verdict in cause.failures)
+    of_form = all(_is_number_of_form(verdict) for verdict in cause.failures)
     near = of_form if diagnosis is None else _chapter(rule) in {_chapter(x) for x in shown}
     many = (len(cause.failures) if diagnosis is None else diagnosis.failing) >= _MANY
     if rule not in shown and not (rule and many and near):
         return cause
     return replace(cause, rule=rule, failures=under_rule_first(cause.failures, rule))
+
+
+def _is_number_of_form(verdict: Verdict) -> bool:
+    """Whether a number is wrong in a call of a form; NaN or infinity may be that of a row without keys."""
+    of_form = verdict.operation not in ("", "attention")
+    return of_form and verdict.difference is not None and verdict.difference.kind == "value"
 
 
 def _chapter(rule: str) -> str:
