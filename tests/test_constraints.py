@@ -345,10 +345,15 @@ def declining(operation):
     return run.judged()[0].problem
 
 
-def test_a_window_of_one_number_to_the_left_is_judged_without_a_right_side():
-    every = fitted_cases(Constraints(window="left"), "MASK-8")
+def calls_with_windows(kind):
+    """The calls with both sides of a window, for a function that takes one number of that kind."""
+    every = fitted_cases(Constraints(window=kind), "MASK-8")
     own = [item for item in every if isinstance(item, Case) and not (item.expected or item.misuse)]
-    calls = [item.arguments for item in own if isinstance(item.arguments.get("window"), tuple)]
+    return [item.arguments for item in own if isinstance(item.arguments.get("window"), tuple)]
+
+
+def test_a_window_of_one_number_to_the_left_is_judged_without_a_right_side():
+    calls = calls_with_windows("left")
     open_right = [
         call["window"] for call in calls if not call.get("is_causal") and None not in call["window"]
     ]
@@ -357,9 +362,7 @@ def test_a_window_of_one_number_to_the_left_is_judged_without_a_right_side():
 
 
 def test_a_window_of_one_number_is_judged_on_calls_of_equal_sides():
-    every = fitted_cases(Constraints(window="both"), "MASK-8")
-    own = [item for item in every if isinstance(item, Case) and not (item.expected or item.misuse)]
-    windows = [item.arguments["window"] for item in own if isinstance(item.arguments.get("window"), tuple)]
+    windows = [call["window"] for call in calls_with_windows("both")]
     assert all(left == right for left, right in windows if None not in (left, right) and max(left, right))
     assert sum(left == right for left, right in windows) > 20
 

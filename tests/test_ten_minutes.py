@@ -267,6 +267,12 @@ def test_from_three_bugs_to_none_by_the_page_alone(ring):
     assert statuses == [1, 1, 1, 1, 0]
 
 
+def example(*words, cases):
+    """What is said of an example that conforms in some cases."""
+    chosen = [word for case in cases for word in ("-k", case)]
+    return attnspec("check", *words, *chosen, cwd=RINGS, status=0).stdout
+
+
 @pytest.mark.parametrize(
     "words",
     [("torch_ring:ring", "--ranks", "4"), ("jax_ring:sharded_attention",), ("dask_tree:sharded_attention",)],
@@ -275,18 +281,13 @@ def test_from_three_bugs_to_none_by_the_page_alone(ring):
 def test_an_example_conforms(words):
     """Some calls of each: in an order, with empty shards, and for gradients."""
     cases = "sharding-in-order-zigzag", "sharding-shards-of-sizes-neither", "sharding-gradients-over-ranks-4"
-    chosen = [word for case in cases for word in ("-k", case)]
-    run = attnspec("check", *words, *chosen, cwd=RINGS, status=0)
-    assert re.search(r"[1-9][0-9]* pass", run.stdout)
+    assert re.search(r"[1-9][0-9]* pass", example(*words, cases=cases))
 
 
 def test_a_ring_takes_parts_of_the_heads():
     """The ranks with a part of the heads are a ring of their own; a part may have no head."""
     cases = [f"sharding-heads-over-ranks-{parts}" for parts in ("whole-groups", "parts-without-heads")]
-    chosen = [word for case in cases for word in ("-k", case)]
-    run = attnspec("check", "torch_ring:ring", "--ranks", "4", *chosen, cwd=RINGS)
-    assert run.returncode == 0, run.stdout
-    assert "values: 4 pass" in run.stdout
+    assert "values: 4 pass" in example("torch_ring:ring", "--ranks", "4", cases=cases)
 
 
 @pytest.mark.exhaustive
@@ -294,6 +295,4 @@ def test_the_ring_of_pytorch_gives_its_order_and_its_gradients():
     """It declines shards of other sizes and depths, which are most cases."""
     order = "contiguous", "zigzag"
     cases = [f"sharding-gradients-in-order-{name}-1-bfloat16" for name in order]
-    chosen = [word for case in cases for word in ("--case", case)]
-    run = attnspec("check", "torch_context_parallel:ring", "--ranks", "4", *chosen, cwd=RINGS, status=0)
-    assert "2 pass" in run.stdout
+    assert "2 pass" in example("torch_context_parallel:ring", "--ranks", "4", cases=cases)

@@ -104,16 +104,21 @@ def test_the_variant_plus_infinity_takes_minus_infinity_in_rows_of_nothing_witho
     assert (verdict.status, verdict.rule) == (status, "" if status == "pass" else "SOFT-7")
 
 
+def named_and_verified(backend, case, rule, variant):
+    """The backend with the variant declared, whose verdict names it before and after."""
+    declared = replace(backend, dialect={rule: variant})
+    for one, status in ((backend, "fail"), (declared, "deviation")):
+        verdict = judge(one, case)
+        assert (verdict.status, verdict.rule, verdict.variant) == (status, rule, variant)
+    return declared
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("case_id", ["softmax-002", "notation-value-depth", "scores-default-scale-2"])
 def test_a_default_scale_of_one_is_named_and_verified(case_id, dtype):
     backend = replace(entry("no_default_scale").backend(), dtypes=DTYPES)
     case = find(f"{case_id}-{dtype}")
-    undeclared = judge(backend, case)
-    assert (undeclared.status, undeclared.rule, undeclared.variant) == ("fail", "SCORE-2", "one")
-    declared = replace(backend, dialect={"SCORE-2": "one"})
-    verdict = judge(declared, case)
-    assert (verdict.status, verdict.rule, verdict.variant) == ("deviation", "SCORE-2", "one")
+    declared = named_and_verified(backend, case, "SCORE-2", "one")
     assert judge(replace(declared, attention=PORTABLE.attention), case).status == "fail"
 
 
@@ -137,11 +142,7 @@ def test_a_bias_by_the_position_of_the_key_is_named_and_verified(heads, dtype, p
     arrays = {name: array.astype(numpy_dtype(dtype)) for name, array in arrays.items()}
     case = own_case("POS-8", arrays | positions, "alibi_bias")
     backend = replace(PORTABLE, companions={"alibi_bias": key_position})
-    undeclared = judge(backend, case)
-    assert (undeclared.status, undeclared.rule, undeclared.variant) == ("fail", "POS-8", "key-position")
-    declared = replace(backend, dialect={"POS-8": "key-position"})
-    verdict = judge(declared, case)
-    assert (verdict.status, verdict.rule, verdict.variant) == ("deviation", "POS-8", "key-position")
+    declared = named_and_verified(backend, case, "POS-8", "key-position")
     assert judge(replace(declared, companions=PORTABLE.companions), case).status == "fail"
 
 

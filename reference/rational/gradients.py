@@ -6,7 +6,7 @@ cotangents, adds them up (GRAD-1), and applies the chain rule back to the number
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal, localcontext
 from typing import Any
 
@@ -51,11 +51,7 @@ def attention_vjp(arguments: Arguments, dialect: Mapping[str, str]) -> Arrays:
     ValueError
         If a number that a gradient depends on is not finite.
     """
-    dialect = gradient_variants(arguments, dialect)
-    names = [name for name in ("query", "key", "value", "bias", "sinks") if arguments.get(name) is not None]
-    arrays = {name: np.asarray(arguments[name]).astype(np.float64) for name in names}
-    shape = (*arrays["query"].shape[:-1], arrays["key"].shape[-2])  # (*B, Hq, L, S)
-    return run(arguments, dialect, arrays, heads_of(arguments, arrays, dialect, shape))
+    return _gradients(arguments, dialect, ("query", "key", "value"))
 
 
 #: The arrays of latent attention. The axes of batch entries and of heads are those before the last two.
@@ -70,10 +66,15 @@ def latent_attention_vjp(arguments: Arguments, dialect: Mapping[str, str]) -> Ar
     ValueError
         If a number that a gradient depends on is not finite.
     """
+    return _gradients(arguments, dialect, _LATENT)
+
+
+def _gradients(arguments: Arguments, dialect: Mapping[str, str], of: Sequence[str]) -> Arrays:
     dialect = gradient_variants(arguments, dialect)
-    names = [name for name in (*_LATENT, "bias", "sinks") if arguments.get(name) is not None]
+    names = [name for name in (*of, "bias", "sinks") if arguments.get(name) is not None]
     arrays = {name: np.asarray(arguments[name]).astype(np.float64) for name in names}
-    shape = (*arrays["query"].shape[:-1], arrays["latent"].shape[-2])  # (*B, Hq, L, S)
+    keys = arrays["latent" if "latent" in arrays else "key"]
+    shape = (*arrays["query"].shape[:-1], keys.shape[-2])  # (*B, Hq, L, S)
     return run(arguments, dialect, arrays, heads_of(arguments, arrays, dialect, shape))
 
 
@@ -109,10 +110,7 @@ def run(arguments: Arguments, dialect: Mapping[str, str], arrays: Arrays, heads:
             found = results(rows(tape, leaves, head), options)
             combination(tape, [node for node, _ in found], [cotangent for _, cotangent in found])  # the loss
             run_back(tape, noise)
-        gradients = {f"d_{name}": np.zeros(array.shape) for name, array in arrays.items()}
-        for (name, place), node in leaves.used.items():
-            settle(node, noise)
-            gradients[f"d_{name}"].flat[place] = float(node.slope) + 0.0
+        gradients = leaves.gradients(noise)
         if options.scale_node is not None:
             settle(options.scale_node, noise)
             gradients["d_scale"] = np.array(float(options.scale_node.slope) + 0.0)

@@ -165,6 +165,14 @@ class Leaves:
         """Return several numbers of an array."""
         return [self.at(name, place) for place in places.tolist()]
 
+    def gradients(self, noise: Decimal) -> dict[str, NDArray[np.float64]]:
+        """Return the derivatives with respect to the arrays, of which those that are noise are 0."""
+        gradients = {f"d_{name}": np.zeros(array.shape) for name, array in self.arrays.items()}
+        for (name, place), node in self.used.items():
+            settle(node, noise)
+            gradients[f"d_{name}"].flat[place] = float(node.slope) + 0.0
+        return gradients
+
 
 @dataclass(frozen=True)
 class Head:

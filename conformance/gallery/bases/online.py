@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -10,6 +10,9 @@ from attnspec.conformance.gallery.entry import Array, base
 from attnspec.reference.call import Mask
 from attnspec.reference.notation import Attention
 from attnspec.reference.packing import Packed
+
+#: A call of attention, or of a class that has more arguments.
+A = TypeVar("A", bound=Attention)
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ def has_positions(call: Attention) -> bool:
     return call.query_positions is not None or call.key_positions is not None
 
 
-def with_positions(call: Attention) -> Attention:
+def with_positions(call: A) -> A:
     """Return the call with positions of both queries and keys, because a tile counts from its first one."""
     rows = np.broadcast_to(base.position(call), (*call.batch, 1, call.queries, 1))[..., 0, :, 0]
     places = np.broadcast_to(base.key_position(call), (*call.batch, 1, 1, call.keys))[..., 0, 0, :]

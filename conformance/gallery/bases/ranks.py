@@ -4,10 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import numpy as np
 
+from attnspec.conformance.gallery.bases.online import A, with_positions
 from attnspec.conformance.gallery.bases.splitting import finished
 from attnspec.conformance.gallery.bases.splitting import merged as merged_parts
 from attnspec.conformance.gallery.entry import Array, base
@@ -17,7 +18,6 @@ from attnspec.reference.gradients import Gradients, check_cotangents
 from attnspec.reference.notation import Attention
 from attnspec.reference.sharding import without_shards
 
-A = TypeVar("A", bound=Attention)
 #: Output and lse of some keys, ``(*B, Hq, L, Dv)`` and ``(*B, Hq, L, 1)``.
 Pair = tuple[Array, Array]
 #: Arguments with a row for each query and a column for each key.
@@ -83,22 +83,12 @@ def read_by(mesh: Mesh, first: int, end: int) -> slice:
 
 def explicit(call: A) -> A:
     """Give every query and key its position, and every pair its element of mask, bias and dropout."""
-    query = np.broadcast_to(base.position(call), (*call.batch, 1, call.queries, 1))[..., 0, :, 0]
-    key = np.broadcast_to(base.key_position(call), (*call.batch, 1, 1, call.keys))[..., 0, 0, :]
     mask = call.mask
     for source in (base.by_key_lengths(call), base.by_query_lengths(call)):
         mask = source if mask is None or mask is True else mask if source is True else mask & source
     pairs = {name: getattr(call, name) for name in PAIRS} | {"mask": None if mask is True else mask}
     whole = {name: x if x is None else np.broadcast_to(x, call.shape) for name, x in pairs.items()}
-    return call.but(
-        query_positions=query,
-        key_positions=key,
-        query_offset=0,
-        query_lengths=None,
-        key_lengths=None,
-        sinks=None,
-        **whole,
-    )
+    return with_positions(call).but(query_lengths=None, key_lengths=None, sinks=None, **whole)
 
 
 # The steps of the forward pass, which entries replace.
