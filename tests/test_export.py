@@ -305,3 +305,10 @@ def test_what_cannot_be_judged_by_arrays_is_listed(tmp_path):
     made = write([*repeated, find("masking-no-keys-float32")], tmp_path, "json")
     assert made.left_out == tuple(item.name for item in repeated)
     assert (tmp_path / "left_out.txt").read_text().split() == [item.name for item in repeated]
+
+
+def test_numbers_past_the_largest_of_a_dtype_are_infinite_in_it():
+    case = find("numerics-decoded-numbers-past-the-largest-1-float32")
+    (call,) = exported_calls([case])
+    assert call.dtypes == ("float32",)
+    assert np.isinf(call.outputs[0].expected).tolist() == [[False, False, True, True]]

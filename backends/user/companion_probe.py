@@ -22,6 +22,7 @@ from attnspec.backends.user.companion_trials import (
     infer_option,
     is_nearer,
     is_on,
+    limits_of_width,
     name_parameters,
     variant_at_end,
     widen,
@@ -38,7 +39,6 @@ from attnspec.backends.user.shapes import shapes_to_try
 from attnspec.backends.user.signature import required_parameters
 from attnspec.backends.user.small_calls import (
     Call,
-    calls_of_other_widths,
     cast,
     option_values,
     scales_of,
@@ -196,6 +196,8 @@ class _Calls:
         ):
             if as_codes and encoding not in ENCODINGS and "codes" not in known.keys:
                 continue
+            if each and one and not {"always", "one_query"} & known.keys:  # it would see one key
+                continue
             own = {**named.names, **(scales if kind else {})}
             stored = replace(named, encoding=encoding, codes=as_codes, always=each, lists=listed)
             stored = replace(stored, mask_axes=number)
@@ -235,7 +237,7 @@ class _Calls:
         if self.agrees(convention, deeper) is None:
             limits["value_depth"] = "key"
             why["value_depth"] = "it raised an error with values of another depth"
-        limits |= self.limits_of_width(convention, call, why)
+        limits |= limits_of_width(self, convention, call, why)
         agrees = self.agrees(convention, grouped)
         if agrees is None:
             limits["heads"] = "equal"
@@ -257,13 +259,6 @@ class _Calls:
             why["shapes"] = "the results are right with the axes of these arrays in this order"
         limits |= infer_enough_of_lengths(self, convention, call, why)
         return _Fit(convention, call, grouped, why, limits)
-
-    def limits_of_width(self, convention: Convention, call: Call, why: dict[str, str]) -> dict[str, Any]:
-        """Find out whether tokens and values must be as wide as the heads together."""
-        if all(self.agrees(convention, other) for other in calls_of_other_widths(self.form, call)):
-            return {}
-        why["one_width"] = "with narrower tokens or values it raised an error or did not compute attention"
-        return {"one_width": True}
 
     def with_codes(self, convention: Convention, call: Call, why: dict[str, str]) -> Convention:
         """Find out whether it takes codes of int8 in this dtype alone."""

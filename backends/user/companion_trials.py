@@ -18,6 +18,7 @@ from attnspec.backends.user.small_calls import (
     KEYS,
     QUERIES,
     Call,
+    calls_of_other_widths,
     option_values,
     scales_of,
     share_by_batch,
@@ -163,6 +164,16 @@ def windows(
         yield replace(named, window="sides", open_side=side), given
     for kind in NUMBERS:
         yield replace(named, window=kind, open_side=opens), {"window": (1, right_side(kind, 1))}
+
+
+def limits_of_width(
+    calls: _Calls, convention: Convention, call: Call, why: dict[str, str]
+) -> dict[str, bool]:
+    """Find out whether tokens and values must be as wide as the heads together."""
+    if all(calls.agrees(convention, other) for other in calls_of_other_widths(calls.form, call)):
+        return {}
+    why["one_width"] = "with narrower tokens or values it raised an error or did not compute attention"
+    return {"one_width": True}
 
 
 def with_slopes_of_form(

@@ -198,7 +198,10 @@ def _call(case: Case, name: str, dtypes: tuple[str, ...], *, weights: int) -> Ex
             return call
     with np.errstate(over="ignore"):  # disallowed scores may overflow
         values = expected(case)
-        dtypes = tuple(dtype for dtype in dtypes if dtype == case.dtype or _holds(dtype, values))
+        kinds_of = {x.name: _kind(case, x, one_dtype=one_dtype) for x in form.results}
+        held = _holds(case.dtype, {name: x for name, x in values.items() if kinds_of.get(name) == "number"})
+        # Numbers past the largest of the dtype of the case have their values in this dtype alone.
+        dtypes = tuple(x for x in dtypes if x == case.dtype or (held and _holds(x, values)))
         call = replace(call, dtypes=dtypes)
         budgets = {
             (dtype, accuracy): budgets_of(
@@ -220,8 +223,12 @@ def _call(case: Case, name: str, dtypes: tuple[str, ...], *, weights: int) -> Ex
             key: round_up(_with_open(result.name, values, budget[result.name]))
             for key, budget in budgets.items()
         }
-        kind = _kind(case, result, one_dtype=one_dtype)
-        outputs.append(Output(result.name, kind, result.option or "", array, allowed))
+        if not held:
+            beyond = np.isfinite(array) & (np.abs(array) > FORMATS[case.dtype].largest)
+            if any(budget[beyond].any() for budget in allowed.values()):
+                return None  # the largest number or infinity, which no file expresses
+            array = np.where(beyond, np.copysign(np.inf, array), array)
+        outputs.append(Output(result.name, kinds_of[result.name], result.option or "", array, allowed))
     return replace(call, outputs=tuple(outputs)) if outputs and dtypes else None
 
 
