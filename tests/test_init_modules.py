@@ -1,5 +1,7 @@
-"""Kernels of other forms for `attnspec init`: modules that project tokens, square blocks, shared scales."""
+"""Other kernels for `attnspec init`: modules, compiled libraries, square blocks, shared scales."""
 
+import shutil
+import subprocess
 import tomllib
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from attnspec.backends.constraints import Constraints
 from attnspec.conformance import check, find
 from attnspec.conformance.suite.fitted_forms import fit_form
 
+ROOT = Path(__file__).parent.parent
 pytestmark = pytest.mark.usefixtures("here_beside_tests")
 
 MODULES = """
@@ -139,6 +142,50 @@ def test_weights_in_one_argument_want_a_wrapper_of_another_operation():
     message = command("init", "./others_apply.py:apply", status=2).output
     assert "params seems to hold the weights of projections" in message
     assert "the arguments of multi_head_attention (spec/heads.md)" in message
+
+
+C = """
+#include <math.h>
+#include <stdlib.h>
+typedef const float *Array;
+void attention(Array q, Array k, Array v, float *o, long heads, long queries, long keys, long depth) {
+    double *weights = malloc((size_t)(keys + 1) * sizeof *weights);
+    for (long row = 0; row < heads * queries; row++) {
+        long first = row / queries * keys * depth;
+        Array own = k + first, values = v + first, query = q + row * depth;
+        double most = -INFINITY, sum = 0;
+        for (long j = 0; j < keys; j++) {
+            weights[j] = 0;
+            for (long i = 0; i < depth; i++) weights[j] += (double)query[i] * own[j * depth + i];
+            weights[j] /= sqrt(depth);
+            most = weights[j] > most ? weights[j] : most;
+        }
+        for (long j = 0; j < keys; j++) sum += weights[j] = exp(weights[j] - most);
+        for (long i = 0; i < depth; i++) {
+            double output = 0;
+            for (long j = 0; j < keys - LESS; j++) output += weights[j] / sum * values[j * depth + i];
+            o[row * depth + i] = (float)output;
+        }
+    }
+    free(weights);
+}
+"""
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+@pytest.mark.parametrize("less", ["0", "1"])
+def test_a_compiled_kernel_is_judged_as_the_page_says(less):
+    message = " ".join(command("init", "./kernel.so:attention", status=2).output.split())
+    assert "a file that loads it by ctypes and has a function of arrays (Compiled kernels, in" in message
+    page = (ROOT / "conformance" / "configuration.md").read_text()
+    code = page.partition("## Compiled kernels")[2].partition("```python\n")[2].partition("```")[0]
+    Path("kernel.c").write_text(C.replace("LESS", less))
+    library = f"kernel_{less}.so"  # one of a name that is loaded would not be loaded again
+    Path(f"compiled_{less}.py").write_text(code.replace("kernel.so", library))
+    subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", library, "kernel.c", "-lm"], check=True)
+    command("init", f"./compiled_{less}.py:attention", status=0)
+    found = check(load("."), rules=["SOFT-1", "SOFT-3", "SCORE-1", "NUM-8"], quick=True)
+    assert found.good is (less == "0"), found.text
 
 
 @pytest.mark.parametrize("wrong", ["1", "2"])

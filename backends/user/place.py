@@ -18,6 +18,8 @@ from typing import Any
 from attnspec.backends.errors import BackendError
 from attnspec.reading import read_text
 
+#: The ends of the names of compiled libraries, and of their sources.
+_COMPILED = (".so", ".dylib", ".dll", ".c", ".cpp", ".cu", ".rs")
 _DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
@@ -38,7 +40,12 @@ def find(name: str, place: str) -> tuple[ModuleType, Any]:
     """
     module, _, attribute = place.rpartition(":")
     if not _DOTTED.fullmatch(attribute) or not (is_file(module) or _DOTTED.fullmatch(module)):
-        raise BackendError(f"backend: expected module:function or ./file.py:function, got {place!r}")
+        compiled = (
+            "; of a compiled library, judge a file that loads it by ctypes and has a function of arrays "
+            "(Compiled kernels, in conformance/configuration.md), or a program (conformance/protocol.md)"
+        )
+        there = compiled if Path(module).suffix in _COMPILED else ""
+        raise BackendError(f"backend: expected module:function or ./file.py:function, got {place!r}{there}")
     put_on_path(Path.cwd())
     imported = _import(name, module)
     target: Any = imported
