@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import wraps
 from itertools import product
 from typing import Any
 
@@ -24,6 +25,7 @@ from attnspec.backends.user.companion_trials import (
     is_on,
     limits_of_width,
     name_parameters,
+    text_of_no_call,
     variant_at_end,
     widen,
     with_slopes_of_form,
@@ -143,6 +145,8 @@ class _Calls:
         self.raised: Exception | None = None
         #: Whether calls fill their pages, and whether none computes the operation.
         self.full = self.by_distance = False
+        #: Whether a call has returned several results.
+        self.several = False
         #: What is in memory past the end of each array.
         self.beyond = np.nan
 
@@ -168,7 +172,7 @@ class _Calls:
                 if distance is not None and (not nearest or is_nearer(distance, convention, *nearest[:2])):
                     nearest = (distance, convention, call, two)
         if nearest is None:
-            raise BackendError(self.said(named, dtypes))
+            raise BackendError(text_of_no_call(self.backend.name, self, named, dtypes))
         self.by_distance = True
         fit = self.fit_of(*nearest[1:])
         return replace(fit, why={**fit.why, "layout": nearest_layout(self.operation, nearest[0])})
@@ -191,16 +195,19 @@ class _Calls:
         of_all = known.choices("mask_axes", (None, 3) if "block_mask" in named.names else (None,))
         causal = () if "is_causal" in names or not is_of_attention(self.operation) else ({"is_causal": True},)
         always = known.choices("always", ({}, *causal))
-        for listed, each, encoding, as_codes, order, kind, one, number, layout in product(
-            lists, always, encodings, codes, orders, kinds, singles, of_all, layouts
+        all_returns = known.choices("returns", ((), ("output", "lse")))
+        for returned, listed, each, encoding, as_codes, order, kind, one, number, layout in product(
+            all_returns, lists, always, encodings, codes, orders, kinds, singles, of_all, layouts
         ):
+            if returned and not self.several and "returns" not in known.keys:
+                return
             if as_codes and encoding not in ENCODINGS and "codes" not in known.keys:
                 continue
             if each and one and not {"always", "one_query"} & known.keys:  # it would see one key
                 continue
             own = {**named.names, **(scales if kind else {})}
             stored = replace(named, encoding=encoding, codes=as_codes, always=each, lists=listed)
-            stored = replace(stored, mask_axes=number)
+            stored = replace(stored, mask_axes=number, returns=returned)
             plain = replace(stored, layout=layout, one_query=one, scales=kind, shapes=order, names=own)
             yield plain
             if each and not one and "block_table" not in named.names:
@@ -268,21 +275,6 @@ class _Calls:
             return convention
         why["codes"] = "it raised an error with codes as unsigned integers"
         return replace(convention, codes=INT8)
-
-    def said(self, named: Convention, dtypes: tuple[str, ...]) -> str:
-        """Return a message about what was tried, what the last call raised, and what to write."""
-        tried = ", ".join(f"{ours} = {own}" for ours, own in named.names.items())
-        message = "" if self.raised is None else str(self.raised).strip() or "no message"
-        raised = (
-            "" if self.raised is None else f"; the first call raised {type(self.raised).__name__}: {message}"
-        )
-        return (
-            f"backend {self.backend.name}: expected some call to compute {self.operation}, got none: tried "
-            f"{tried}, both layouts, grouped and equal heads, dtypes {', '.join(dtypes)}{raised}; "
-            "if it takes only some calls, write what you know under [backend] in attnspec.toml, as in "
-            'operation = "OPERATION", layout = "BHSD" or names = { ARGUMENT = "YOURS" }, and run this again. '
-            "If its arrays have other axes, judge a wrapper with these arguments (spec/calls.md)"
-        )
 
     def confirm_lengths(self, convention: Convention, call: Call, why: dict[str, str]) -> Convention:
         """Find out whether one length may stand for all batch entries."""
@@ -375,10 +367,22 @@ class _Calls:
             return 0
         return sum(float(np.mean(np.minimum(np.nan_to_num(abs(x - y), nan=1), 1))) for x, y in numbers)
 
+    @property
+    def noted(self) -> Callable[..., Any]:
+        """The function, of which it is noted whether it returns several results."""
+
+        @wraps(self.function)
+        def run(*arrays: Any, **options: Any) -> Any:
+            returned = self.function(*arrays, **options)
+            self.several |= isinstance(returned, tuple | list) and len(returned) > 1
+            return returned
+
+        return run
+
     def results(self, convention: Convention, call: Mapping[str, Any]) -> list[Any] | None:
         """Return the results of a call; None if it raises."""
         backend = self.backend
-        run = adapt_companion(backend.name, self.operation, self.function, convention, backend.xp)
+        run = adapt_companion(backend.name, self.operation, self.noted, convention, backend.xp)
         given = {
             name: with_more(backend.to_library(x), self.beyond) if isinstance(x, np.ndarray) else x
             for name, x in backend.array_library.fit_integers(call).items()

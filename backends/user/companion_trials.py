@@ -115,7 +115,9 @@ class _Calls(Companion, Protocol):
     """Calls that say how far their results are from those of the reference."""
 
     function: Callable[..., Any]
+    operation: str
     form: Operation
+    raised: Exception | None
     by_distance: bool
 
     def distance(
@@ -164,6 +166,20 @@ def windows(
         yield replace(named, window="sides", open_side=side), given
     for kind in NUMBERS:
         yield replace(named, window=kind, open_side=opens), {"window": (1, right_side(kind, 1))}
+
+
+def text_of_no_call(name: str, calls: _Calls, named: Convention, dtypes: tuple[str, ...]) -> str:
+    """Return a message about what was tried, what the last call raised, and what to write."""
+    tried = ", ".join(f"{ours} = {own}" for ours, own in named.names.items())
+    message = "" if calls.raised is None else str(calls.raised).strip() or "no message"
+    raised = "" if not message else f"; the first call raised {type(calls.raised).__name__}: {message}"
+    return (
+        f"backend {name}: expected some call to compute {calls.operation}, got none: tried "
+        f"{tried}, both layouts, grouped and equal heads, dtypes {', '.join(dtypes)}{raised}; "
+        "if it takes only some calls, write what you know under [backend] in attnspec.toml, as in "
+        'operation = "OPERATION", layout = "BHSD" or names = { ARGUMENT = "YOURS" }, and run this again. '
+        "If its arrays have other axes, judge a wrapper with these arguments (spec/calls.md)"
+    )
 
 
 def limits_of_width(

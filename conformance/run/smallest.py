@@ -14,6 +14,7 @@ from attnspec.conformance.traits import (
     CLOSED_LEFT,
     EMPTY,
     GRADIENT,
+    HUGE,
     LARGE,
     LINEAR,
     MORE_QUERIES,
@@ -62,7 +63,7 @@ def smallest(dtype: str = "") -> frozenset[str]:
             names.add(outline.name)
             done |= shows
     plain = {*_plain_calls(single), *_calls_of_sizes(dtypes), *_calls_in_half()}
-    plain |= {*_calls_over_tiles(single), *_calls_of_strides(single), *_gradients(single)}
+    plain |= {*_calls_over_tiles(single), *_calls_of_strides(single), *_gradients(single), _steepest(single)}
     return frozenset(names | calls_of_arguments(single) | plain)
 
 
@@ -127,7 +128,8 @@ def calls_of_arguments(outlines: Iterable[Outline], quick: Collection[str] = ())
                 little = little or not _matters(operation, own, arguments)
                 shape = len(traits), outline.numbers, outline.name
                 beside = len(arguments), outline.name not in quick
-                order = (other, little, outline.numbers > _MOST, *beside, *shape)
+                narrow = outline.dtype != "float32"  # which most kernels take
+                order = (other, little, outline.numbers > _MOST, *beside, narrow, *shape)
                 if (operation, own) not in plainest or order < plainest[operation, own][0]:
                     plainest[operation, own] = order, outline.name
     return {name for _, name in plainest.values()}
@@ -174,6 +176,12 @@ def _calls_over_tiles(outlines: Iterable[Outline]) -> Iterator[str]:
                 over.setdefault((operation, own, number), []).append(order)
     for (*_, number), calls in over.items():
         yield from (name for *_, name in sorted(calls)[: _SHOWN[number]])
+
+
+def _steepest(outlines: Iterable[Outline]) -> str:
+    """Name the plainest call in which the largest score rises by much from one tile to a later one."""
+    steep = [own for own in outlines if {LARGE, RISING_64} <= {*own.traits} and HUGE not in own.traits]
+    return min((len(own.calls[0].arguments), own.numbers, own.name) for own in steep)[-1]
 
 
 def _gradients(outlines: Iterable[Outline]) -> Iterator[str]:

@@ -170,7 +170,7 @@ def two_options(draw: Draw, pair: tuple[str, ...]) -> Iterator[Yielded]:
         yield Call(call, ("STACK-2",), operation=sizes.name)
 
 
-@chapter.group("STACK-2", each=tuple(name for name in STORED if "packed" not in STORED[name].layers))
+@chapter.group("STACK-2", each=tuple(name for name in STORED if "packed" not in STORED[name].layers), step=1)
 def a_step_of_decoding(draw: Draw, name: str) -> Iterator[Yielded]:
     """Each sequence has one query, for kernels that have no more, in int8 with and without zero points."""
     layers, one = STORED[name].layers, name in FORMS
