@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+from functools import wraps
 from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from attnspec import reference
 from attnspec.conformance.export.pack import MOST_OCTETS, catches_of, read_selection, write_pack
 from attnspec.conformance.gallery import entry
 from attnspec.conformance.gallery.kills import read_kills
@@ -144,6 +146,37 @@ def test_a_rejection_without_a_name_breaks_a_should_alone(monkeypatch, capsys, e
     monkeypatch.setitem(sys.modules, "rejecting_kernel", SimpleNamespace(attention=attention))
     judge.main("rejecting_kernel", case["dtypes"][0])
     assert f"{status!r}: 1" in capsys.readouterr().out
+
+
+def test_a_result_may_be_an_argument_which_the_next_call_overwrites(monkeypatch, capsys):
+    """A function may return an array that it does not change (NUM-4), and no result that it has returned."""
+    judge, returned = reader(), []
+    cases = [x for x in judge.read(PACK) if x["operation"] == "rotary" and "float32" in x["dtypes"]]
+    monkeypatch.setattr(judge, "read", lambda: cases)
+
+    @wraps(reference.rotary)
+    def rotary(features, **options):
+        result = reference.rotary(features, **options, dtype=features.dtype)
+        if np.array_equal(result, features):
+            returned.append(features)
+            return features
+        return result
+
+    monkeypatch.setitem(sys.modules, "sharing_kernel", SimpleNamespace(rotary=rotary))
+    assert judge.main("sharing_kernel", "float32") == 0, capsys.readouterr().out
+    assert returned
+
+    kept = {}
+
+    @wraps(reference.rotary)
+    def of_one_buffer(features, **options):
+        result = kept.setdefault(features.shape, np.empty_like(features))
+        result[...] = reference.rotary(features, **options, dtype=features.dtype)
+        return result
+
+    monkeypatch.setitem(sys.modules, "keeping_kernel", SimpleNamespace(rotary=of_one_buffer))
+    assert judge.main("keeping_kernel", "float32") == 1
+    assert "expected the results of the call before to be unchanged" in capsys.readouterr().out
 
 
 #: Lists of the two best of five keys for two queries, with the places of the best as `a` to `d`.
