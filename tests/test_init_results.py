@@ -34,6 +34,19 @@ def flash_attn_varlen_func(q, k, v, cu_seqlens_q, cu_seqlens_k, return_attn_prob
     return (output, lse, None) if return_attn_probs else output
 
 
+def sparse(q, k, v, block_mask, block=64):
+    options = {"query_block": block, "key_block": block, "block_mask": block_mask, "return_lse": True}
+    output, lse = reference.block_sparse_attention(q, k, v, **options, dtype=q.dtype)
+    return output, (lse + OFF).astype(lse.dtype)
+
+
+def decode_pair(q, k_cache, v_cache, block_tables, context_lens):
+    key, value = (np.swapaxes(x, 1, 2) for x in (k_cache, v_cache))
+    options = {"block_table": block_tables, "key_lengths": context_lens, "return_lse": True}
+    output, lse = reference.paged_attention(q[:, :, None], key, value, **options, dtype=q.dtype)
+    return output[:, :, 0], (lse[:, :, 0] + OFF).astype(lse.dtype)
+
+
 def decode(q, k_cache, v_cache, block_tables, context_lens):
     key, value = (np.swapaxes(x, 1, 2) for x in (k_cache, v_cache))
     options = {"block_table": block_tables, "key_lengths": context_lens}
@@ -62,6 +75,15 @@ def test_a_flag_that_adds_an_lse_and_more_is_described_and_its_lse_judged(name, 
     found = check(load("."), rules=["SOFT-6", "SOFT-1", "PACK-1"], quick=True, dtypes=["float32"])
     statuses = [verdict.status for verdict in found.report.results.verdicts]
     assert sum(status in ("pass", "fail", "deviation") for status in statuses) >= 6
+    assert found.good is (off == "0"), found.text
+
+
+@pytest.mark.parametrize("off", ["0", "0.1"])
+@pytest.mark.parametrize("name", ["sparse", "decode_pair"])
+def test_a_form_that_always_returns_an_lse_is_described_and_its_lse_judged(name, off):
+    table = described(name, off)
+    assert table["returns"] == ["output", "lse"]
+    found = check(load("."), rules=["SPARSE-1", "PAGE-1", "STACK-2"], quick=True, dtypes=["float32"])
     assert found.good is (off == "0"), found.text
 
 

@@ -153,6 +153,13 @@ def test_each_argument_of_each_operation_is_in_one_of_the_smallest_calls():
     assert every - shown == set()
 
 
+def test_a_score_that_rises_by_much_over_tiles_is_in_one_of_the_smallest_calls():
+    """A kernel that rescales only after a large rise is right in all calls of small scores."""
+    kinds = {"large scores", "rising past 64 keys"}
+    steep = [x for x in index() if x.name in smallest() and kinds <= {*x.traits}]
+    assert any("huge numbers" not in x.traits for x in steep)
+
+
 def test_a_linear_bias_of_each_group_is_in_one_of_the_smallest_calls():
     """Distances may be counted from the first positions or from the last, and for later keys too."""
     chosen = smallest()

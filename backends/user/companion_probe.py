@@ -380,7 +380,7 @@ class _Calls:
         return run
 
     def results(self, convention: Convention, call: Mapping[str, Any]) -> list[Any] | None:
-        """Return the results of a call; None if it raises."""
+        """Return the results of a call; None if it raises, or returns more results than it has."""
         backend = self.backend
         run = adapt_companion(backend.name, self.operation, self.noted, convention, backend.xp)
         given = {
@@ -394,6 +394,7 @@ class _Calls:
         except Exception as error:  # noqa: BLE001 - a wrong guess may raise anything
             self.raised = self.raised or error
             return None
-        own = [backend.to_numpy(x) for x in (returned if isinstance(returned, tuple) else (returned,))]
+        parts = returned if isinstance(returned, tuple) else (returned,)
+        own = [backend.to_numpy(x) for x in parts]
         self.dtype = str(own[0].dtype)
-        return own
+        return own if len(own) <= len(self.form.wanted(call)) else None

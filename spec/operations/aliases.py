@@ -212,7 +212,7 @@ OF_COMPANIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "new_value": ("v_new", "value_new", "vnew", "v"),
         "block_counts": ("kv_num_blocks",),
         "block_indices": ("kv_indices",),
-        "key_block": ("block_size", "kv_block_size", "block_size_k", "block_n", "block_k"),
+        "key_block": ("block_size", "block", "kv_block_size", "block_size_k", "block_n", "block_k"),
         "query_block": ("q_block_size", "block_size_q", "block_m", "block_q"),
         "block_mask": ("layout", "block_layout", "sparse_layout", "sparsity_layout"),
         "dropout_p": ("dropout", "dropout_rate", "p_dropout", "dropout_prob", "attn_dropout", "p"),
