@@ -63,7 +63,7 @@ def smallest(dtype: str = "") -> frozenset[str]:
             names.add(outline.name)
             done |= shows
     plain = {*_plain_calls(single), *_calls_of_sizes(dtypes), *_calls_in_half()}
-    plain |= {*_calls_over_tiles(single), *_calls_of_strides(single), *_gradients(single), _steepest(single)}
+    plain |= {*_calls_over_tiles(single), *_calls_of_strides(single), *_gradients(single), *_steepest(single)}
     return frozenset(names | calls_of_arguments(single) | plain)
 
 
@@ -178,10 +178,11 @@ def _calls_over_tiles(outlines: Iterable[Outline]) -> Iterator[str]:
         yield from (name for *_, name in sorted(calls)[: _SHOWN[number]])
 
 
-def _steepest(outlines: Iterable[Outline]) -> str:
-    """Name the plainest call in which the largest score rises by much from one tile to a later one."""
+def _steepest(outlines: Iterable[Outline]) -> list[str]:
+    """Name the plainest call, if any, in which the largest score rises by much in a later tile."""
     steep = [own for own in outlines if {LARGE, RISING_64} <= {*own.traits} and HUGE not in own.traits]
-    return min((len(own.calls[0].arguments), own.numbers, own.name) for own in steep)[-1]
+    steep.sort(key=lambda own: (len(own.calls[0].arguments), own.numbers, own.name))
+    return [own.name for own in steep[:1]]
 
 
 def _gradients(outlines: Iterable[Outline]) -> Iterator[str]:

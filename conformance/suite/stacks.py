@@ -59,7 +59,12 @@ _DECODED = (
     Sizes(queries=(1, 1), keys=(17, 5)),
     Sizes(queries=(1,), keys=(65,), heads=(2, 1), page=16),
 )
-_FROM_CODES = ("paged_quantized_attention", "paged_quantized_latent_attention")
+_UNPACKED = tuple(name for name in STORED if "packed" not in STORED[name].layers)
+_FROM_CODES = (
+    "paged_quantized_attention",
+    "paged_quantized_latent_attention",
+    "packed_paged_quantized_attention",
+)
 #: One query of each sequence over pages of codes, for kernels that take no zero points.
 _OF_CODES: Mapping[str, Sizes] = {
     "one page": Sizes(queries=(1, 1), keys=(3, 2)),
@@ -170,7 +175,8 @@ def two_options(draw: Draw, pair: tuple[str, ...]) -> Iterator[Yielded]:
         yield Call(call, ("STACK-2",), operation=sizes.name)
 
 
-@chapter.group("STACK-2", each=tuple(name for name in STORED if "packed" not in STORED[name].layers), step=1)
+@chapter.group("STACK-2", each=tuple(name for name in _UNPACKED if name not in FORMS))
+@chapter.group("STACK-2", each=tuple(name for name in _UNPACKED if name in FORMS), step=1)
 def a_step_of_decoding(draw: Draw, name: str) -> Iterator[Yielded]:
     """Each sequence has one query, for kernels that have no more, in int8 with and without zero points."""
     layers, one = STORED[name].layers, name in FORMS
