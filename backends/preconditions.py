@@ -55,6 +55,10 @@ def _lists_twice(arguments: Arguments) -> bool:
     return any(np.unique(row[own]).size < own.sum() for row, own in rows)
 
 
+def _has_several_offsets(arguments: Arguments) -> bool:
+    return getattr(arguments.get("query_offset"), "ndim", 0) > 0
+
+
 def _has_empty_array(arguments: Arguments) -> bool:
     return any(0 in getattr(x, "shape", ()) for x in arguments.values())
 
@@ -66,6 +70,7 @@ PRECONDITIONS: Mapping[str, tuple[str, Callable[[Arguments], bool]]] = MappingPr
         "nonnegative": ("positions and offsets from 0 on", _has_negative_place),
         "rows": ("packed rows that all belong to a sequence", _has_rows_outside),
         "distinct": ("lists without an entry twice", _lists_twice),
+        "offset": ("one query offset for all batch entries", _has_several_offsets),
         "nonempty": ("arrays with elements", _has_empty_array),
     }
 )

@@ -142,12 +142,19 @@ def _of_argument(argument: Argument) -> tuple[str, ...]:
     )
 
 
+def _numbers_of(output: Output, of: Argument | None) -> str:
+    """Say what numbers an output has. The gradient of an array has its dtype (GRAD-2)."""
+    if of and of.kind == "array" and output.numbers == "lse":
+        return f"floating-point of `{of.name}`"
+    return "int32 or int64" if output.lists else _KINDS[output.numbers]
+
+
 def _of_output(output: Output, form: Operation) -> tuple[str, ...]:
     asked = f"with `{output.option or output.of}`" if output.option or output.of in form.options else "always"
     of = form.arguments.get(output.of)
     return (
         f"gives `{output.name}`",
-        "int32 or int64" if output.lists else _KINDS[output.numbers],
+        _numbers_of(output, of),
         f"that of `{of.name}`" if of and of.broadcasts else shape_of(output),
         asked,
         "",

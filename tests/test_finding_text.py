@@ -268,6 +268,22 @@ def test_the_rule_of_an_entry_that_fits_many_calls_of_its_chapter_is_named(faili
         assert with_rule_of_bug(cause).rule == (rule if own == "MASK-8" else "MASK-3")
 
 
+@pytest.mark.parametrize(("others", "rule"), [(["MASK-8"], "MASK-8"), (["MASK-4"], "MASK-3"), ([], "MASK-8")])
+def test_the_rule_of_several_entries_is_named_if_it_is_one(others, rule):
+    calls = tuple(replace(FAIL, case=f"a-{n}-float32", rule="MASK-3") for n in range(9))
+    twins = tuple(Twin((f"entry_{n}",), "Do so.", own) for n, own in enumerate(("MASK-8", *others)))
+    cause = replace(Finding("MASK-3", calls), diagnosis=Diagnosis(twins, 9, 9, 0.0, 9))
+    assert with_rule_of_bug(cause).rule == rule
+
+
+def test_the_rule_of_an_output_says_more_than_that_of_every_element():
+    off = Difference("value", "lse", (0,), 1.0, 2.0, outputs=("lse",))
+    calls = tuple(replace(FAIL, case=f"a-{n}-float32", rule="SOFT-1", difference=off) for n in range(9))
+    calls = (*calls, replace(calls[0], case="a-9-float32", rule="SOFT-6"))
+    diagnosis = Diagnosis((Twin(("entry",), "Do so.", "NUM-3"),), 10, 10, 0.0, 9)
+    assert with_rule_of_bug(replace(Finding("SOFT-1", calls), diagnosis=diagnosis)).rule == "SOFT-6"
+
+
 def test_the_rules_of_the_options_of_a_form_are_named():
     single = replace(FAIL, operation="packed_attention", rule="STACK-2", traits=("query_offset", "window"))
     lines = [*cause_lines(Finding("STACK-2", (single,)))]

@@ -186,7 +186,7 @@ def test_codes_of_int8_with_scales_of_groups_of_tokens(groups, good):
     if good:
         table, text = written("grouped")
         assert table["sizes"] == {"group": "group_size"}
-        assert 'codes = "int8"  # it raised an error with codes as unsigned integers' in text
+        assert 'codes = "int8"  # it raised an error with codes of uint8' in text
     else:
         written("grouped")
         Path("attnspec.toml").rename("kept.toml")

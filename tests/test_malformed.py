@@ -9,6 +9,7 @@ from tests_support import run_operation, whole_suite
 
 from attnspec import OPERATIONS, find_rule, reference
 from attnspec.backends import load
+from attnspec.conformance import check
 from attnspec.conformance.suite.faults import fitting
 from attnspec.conformance.suite.malformed import every, further, malformed, mixed_dtypes
 from attnspec.conformance.suite.stacks import refusals
@@ -291,3 +292,20 @@ def test_a_row_that_is_spoilt_spoils_no_other(name):
     output, lse = map(backend.to_numpy, run_operation(backend, "attention", arguments))
     assert np.array_equal(output, [[np.nan] * 2, [7.0, 2.0], [0.0] * 2, [np.nan] * 2], equal_nan=True)
     assert np.array_equal(lse, [np.nan, 2.0, -np.inf, np.nan], equal_nan=True)
+
+
+def test_a_malformed_call_that_returns_another_result_is_accepted():
+    """A flag of return_lse that is a word makes a kernel return two results, which is no error."""
+
+    def attend(query, key, value, *, query_block, key_block, block_mask=None, return_lse=False):
+        options = {"query_block": query_block, "key_block": key_block, "block_mask": block_mask}
+        results = reference.block_sparse_attention(
+            query, key, value, **options, return_lse=True, dtype=query.dtype
+        )
+        return results if return_lse else results[0]
+
+    found = check(attend, operation="block_sparse_attention", rules=["ERR-16"], dtypes=["float32"])
+    words = [x for x in found.report.results.verdicts if x.reason.startswith("expected an error, got ")]
+    assert found.good, found.text
+    assert any(x.code == "not refused" and "got tuple" in x.reason for x in words)
+    assert {*words} <= {*found.report.accepted}

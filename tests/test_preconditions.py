@@ -53,6 +53,10 @@ CALLS = {
             {"block_indices": np.array([[1, 2, 1]]), "block_counts": np.array([2])},
         ],
     ),
+    "offset": (
+        [{"query_offset": np.array([1, 2])}, {"query_offset": np.array([3])}],
+        [{"query_offset": 2}, {"query_offset": None}, {"offset": np.array([1, 2])}],
+    ),
     "nonempty": ([{"query": ARRAY[:0]}, {"key": ARRAY[:, :, :0]}], [{"query": ARRAY, "query_offset": 0}]),
 }
 

@@ -16,6 +16,7 @@ from attnspec.conformance.results import FEWEST_VALUES
 from attnspec.conformance.run.cases import Cases
 from attnspec.conformance.run.plan import Selection, index, plan_of
 from attnspec.conformance.run.smallest import calls_of_arguments, smallest
+from attnspec.conformance.suite import items
 from attnspec.dtypes import SHORT
 from attnspec.operations.stacks import FORMS
 
@@ -158,6 +159,26 @@ def test_a_score_that_rises_by_much_over_tiles_is_in_one_of_the_smallest_calls()
     kinds = {"large scores", "rising past 64 keys"}
     steep = [x for x in index() if x.name in smallest() and kinds <= {*x.traits}]
     assert any("huge numbers" not in x.traits for x in steep)
+
+
+@pytest.mark.parametrize("option", ["mask", "bias"])
+def test_a_mask_and_a_bias_of_each_batch_entry_for_all_heads_are_in_one_of_the_smallest_calls(option):
+    """Kernels that join batch entries and heads on one axis repeat such a mask along it."""
+    chosen = (x for x in index() if x.name in smallest() and option in x.calls[0].arguments)
+    of_attention = [x.name for x in chosen if x.calls[0].operation == "attention" and not x.refusal]
+    calls = [case.arguments for case in items(names=of_attention) if case.arguments["query"].ndim == 4]
+    shapes = [
+        (call["query"].shape[:2], call[option].shape, (call["query"].shape[2], call["key"].shape[2]))
+        for call in calls
+    ]
+    assert any(min(outer) > 1 and own == (outer[0], 1, *pairs) for outer, own, pairs in shapes)
+
+
+def test_a_causal_gradient_over_tiles_with_more_keys_than_queries_is_in_one_of_the_smallest_calls():
+    """The first tile of queries that sees a tile of keys is found from the difference of these numbers."""
+    causal = [x for x in index() if x.name in smallest() and "is_causal" in x.calls[0].arguments]
+    sizes = [x.sizes[3:5] for x in causal if x.calls[0].operation == "attention_vjp" and x.sizes]
+    assert any(queries > 16 and keys - queries >= 16 for queries, keys in sizes)
 
 
 def test_a_linear_bias_of_each_group_is_in_one_of_the_smallest_calls():

@@ -90,9 +90,7 @@ def adapt(name: str, function: Callable[..., Any], convention: Convention, xp: A
         returned = function(**call, **sizes)
         results = convention.returned(("output", *wanted))
         parts = with_axis(dict(zip(results, results_of(returned, len(results)), strict=True)), convention)
-        parts["output"] = _from_layout(
-            parts["output"], convention.output_layout or convention.layout, heads, xp
-        )
+        parts = _results_from_layouts(parts, convention, heads, xp)
         return [_remove_axes(parts[output], outer, axes) for output in ("output", *wanted)]
 
     packed = convention.layout == PACKED
@@ -255,7 +253,11 @@ def _fit_masks(call: dict[str, Any], convention: Convention, xp: Any) -> dict[st
     most = max((array.ndim for array in arrays.values()), default=0)
     if axes is not None and most > axes:
         raise Unsupported(f"the function takes only masks of {axes} axes, got {most}")
-    return call | {name: _with_leading(array, axes or array.ndim) for name, array in arrays.items()}
+    entries = (call["query"].shape[0], 1, *shape) if convention.mask_of_entries else ()
+    return call | {
+        name: array[:, 0] if tuple(array.shape) == entries else _with_leading(array, axes or array.ndim)
+        for name, array in arrays.items()
+    }
 
 
 def _with_leading(array: Any, axes: int) -> Any:
@@ -282,6 +284,16 @@ def _to_layout(array: Any, layout: str, xp: Any) -> Any:
     if layout == PACKED:
         return reshape(array, (*array.shape[:-2], array.shape[-2] * array.shape[-1]))
     return array
+
+
+def _results_from_layouts(
+    parts: Mapping[str, Any], convention: Convention, heads: int, xp: Any
+) -> dict[str, Any]:
+    layout = convention.output_layout or convention.layout
+    own = {"output": _from_layout(parts["output"], layout, heads, xp)}
+    if "lse" in parts and convention.lse_layout:
+        own["lse"] = _swapped(parts["lse"][..., None], xp)[..., 0]
+    return {**parts, **own}
 
 
 def _from_layout(array: Any, layout: str, heads: int, xp: Any) -> Any:

@@ -28,6 +28,8 @@ from attnspec.backends.user.companion_trials import (
     text_of_no_call,
     variant_at_end,
     widen,
+    with_all_blocks,
+    with_dtype_of_codes,
     with_slopes_of_form,
 )
 from attnspec.backends.user.confirm import IN_FLOAT32, PRECISIONS
@@ -36,7 +38,7 @@ from attnspec.backends.user.description import Inference, Known, dtypes_of, infe
 from attnspec.backends.user.empty_rows import variants_of_empty_rows
 from attnspec.backends.user.enough_keys import infer_end_at_length, infer_enough_of_lengths
 from attnspec.backends.user.lists import LISTED, LISTS, has_square_blocks, lists_of_key_heads
-from attnspec.backends.user.scales import CODES, ENCODINGS, FLAT, FLOAT8, GRANULARITIES, INT8, SCALES
+from attnspec.backends.user.scales import ENCODINGS, FLAT, FLOAT8, GRANULARITIES, SCALES
 from attnspec.backends.user.shapes import shapes_to_try
 from attnspec.backends.user.signature import required_parameters
 from attnspec.backends.user.small_calls import (
@@ -78,7 +80,7 @@ def infer_companion(
                 convention, variants, reasons, limited = found
                 dialect, why, limits = dialect | variants, why | reasons, limits | limited
                 break
-    convention = calls.confirm_lengths(convention, call, why)
+    convention = with_all_blocks(calls, calls.confirm_lengths(convention, call, why), call, why)
     convention = calls.confirm_scales(convention, fit, why)
     convention = infer_end_at_length(calls, operation, convention, call, why)
     at_end = replace(convention, from_end="bottom-right" in dialect.values())
@@ -257,7 +259,7 @@ class _Calls:
         if convention.encoding and "encoding" in call:
             other = "with codes of int8 it did not compute attention"
             why["encoding"] = "it has no other" if convention.encoding == "int8" else other
-        convention = self.with_codes(convention, call, why)
+        convention = with_dtype_of_codes(self, convention, call, why)
         if convention.codes == FLOAT8:
             why["codes"] = "it takes codes as numbers of this dtype, not as integers"
         if convention.mask_axes:
@@ -266,15 +268,6 @@ class _Calls:
             why["shapes"] = "the results are right with the axes of these arrays in this order"
         limits |= infer_enough_of_lengths(self, convention, call, why)
         return _Fit(convention, call, grouped, why, limits)
-
-    def with_codes(self, convention: Convention, call: Call, why: dict[str, str]) -> Convention:
-        """Find out whether it takes codes of int8 in this dtype alone."""
-        codes = [x for x, y in call.items() if getattr(y, "dtype", None) == np.int8 and x.endswith(CODES)]
-        unsigned = {x: np.maximum(call[x], 0).astype(np.uint8) for x in codes}
-        if not codes or convention.codes or self.agrees(convention, call | unsigned) is not None:
-            return convention
-        why["codes"] = "it raised an error with codes as unsigned integers"
-        return replace(convention, codes=INT8)
 
     def confirm_lengths(self, convention: Convention, call: Call, why: dict[str, str]) -> Convention:
         """Find out whether one length may stand for all batch entries."""

@@ -12,7 +12,7 @@ from attnspec.backends.user.convention import OTHER, Convention
 from attnspec.backends.user.description import Known
 from attnspec.backends.user.enough_keys import Companion
 from attnspec.backends.user.flags import BY_CALLS, CHANGES, RAISES, SAME, sentence, unknown_flags, with_flag
-from attnspec.backends.user.scales import GROUP, SCALES
+from attnspec.backends.user.scales import CODES, GROUP, INT8, SCALES, UINT8
 from attnspec.backends.user.slopes import linear_bias
 from attnspec.backends.user.small_calls import (
     KEYS,
@@ -190,6 +190,30 @@ def limits_of_width(
         return {}
     why["one_width"] = "with narrower tokens or values it raised an error or did not compute attention"
     return {"one_width": True}
+
+
+def with_dtype_of_codes(calls: _Calls, convention: Convention, call: Call, why: dict[str, str]) -> Convention:
+    """Find out whether it takes codes in one dtype of bytes alone."""
+    codes = [name for name in call if name.endswith(CODES) and str(call[name].dtype) in (INT8, UINT8)]
+    if not codes or convention.codes:
+        return convention
+    own, other = (INT8, UINT8) if str(call[codes[0]].dtype) == INT8 else (UINT8, INT8)
+    if calls.agrees(convention, call | {x: np.maximum(call[x], 0).astype(other) for x in codes}) is not None:
+        return convention
+    why["codes"] = f"it raised an error with codes of {other}"
+    return replace(convention, codes=own)
+
+
+def with_all_blocks(calls: _Calls, convention: Convention, call: Call, why: dict[str, str]) -> Convention:
+    """Find out whether a mask of blocks must have an entry for each block of queries and keys."""
+    blocks = {**option_values(call), **call}.get("block_mask")
+    if blocks is None or convention.mask_axes or "block_mask" not in {**convention.names, **call}:
+        return convention
+    narrow, whole = call | {"block_mask": blocks[..., :1]}, replace(convention, mask_pairs=True)
+    if calls.agrees(convention, narrow) is not None or not calls.agrees(whole, narrow):
+        return convention
+    why["mask_pairs"] = "with a mask of one block of keys it raised an error"
+    return whole
 
 
 def with_slopes_of_form(

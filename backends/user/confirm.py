@@ -87,6 +87,24 @@ def confirm_axes_of_masks(calls: Calls, convention: Convention) -> Convention:
     return convention
 
 
+def confirm_masks_of_entries(calls: Calls, convention: Convention) -> Convention:
+    """Find out whether a mask or a bias of three axes has those of batch entries."""
+    inputs = {"mask": calls.inputs.mask, "bias": calls.inputs.bias}
+    shown = [name for name in inputs if name in convention.names]
+    if convention.mask_axes != 4 or convention.mask_of_keys or not shown:
+        return convention
+    trial, loose = replace(convention, mask_of_entries=True), replace(convention, mask_axes=None)
+    for name in shown:
+        of_entries, of_heads = {name: inputs[name][:, :1]}, {name: inputs[name][0]}
+        got = calls.run(trial, calls.arrays, of_entries)
+        if got is None or calls.run(loose, calls.arrays, of_heads) is not None:
+            return convention
+        if got["output"].shape[:-1] != calls.arrays["query"].shape[:-1]:
+            return convention
+    calls.why["mask_of_entries"] = "it took (B, L, S) and raised an error with (H, L, S)"
+    return trial
+
+
 def confirm_masks_of_keys(calls: Calls, convention: Convention) -> Convention:
     """Find out whether a function of whole masks also takes one of keys alone, ``(B, S)``."""
     whole = "mask" in convention.names and not convention.mask_of_keys and convention.axes == 4
@@ -130,6 +148,26 @@ def with_lse(calls: Calls, convention: Convention) -> Convention:
     return named
 
 
+def confirm_layout_of_lse(calls: Calls, convention: Convention) -> Convention:
+    """Find out whether an lse, which a flag of an own name may ask for, has heads after positions."""
+    if "lse_layout" in calls.known.keys or convention.one_query is True:
+        return convention
+    arrays, always = calls.drop_batch(convention, calls.arrays), "lse" in convention.returns
+    right = arrays["query"].shape[:-1]
+    taken = (own for own, ours in calls.guesses.items() if "return_lse" in ours)
+    for own in (convention.names.get("return_lse", "return_lse"), *taken):
+        trial = replace(convention, lse_layout="BSHD")
+        if not always and own not in inspect.signature(calls.function).parameters:
+            continue
+        trial = trial if always else replace(trial, names={**convention.names, "return_lse": own})
+        results = [calls.run(x, arrays, {"return_lse": True}) for x in (replace(trial, lse_layout=""), trial)]
+        shapes = [x["lse"].shape for x in results if x]
+        if len(shapes) == 2 and shapes[0] != right == shapes[1]:
+            calls.why["lse_layout"] = "the lse has heads after positions"
+            return trial
+    return convention
+
+
 def note_precision(calls: Calls, convention: Convention, limits: Mapping[str, Any]) -> Mapping[str, Any]:
     """Record that float64 is computed in float32; with an lse of float32 too, float64 is no dtype of it."""
     if "float64" not in calls.backend.dtypes or "dtypes" in calls.known.keys:
@@ -149,6 +187,22 @@ def note_precision(calls: Calls, convention: Convention, limits: Mapping[str, An
     calls.variants["NUM-2"] = "float32"
     calls.why["NUM-2"] = IN_FLOAT32
     return limits
+
+
+def note_one_offset(calls: Calls, convention: Convention, limits: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Record that a function raises an error for an offset of each batch entry, and takes one for all."""
+    taken = {*convention.names, *inspect.signature(calls.function).parameters}
+    left_out = {"requires", "per_entry"} & calls.known.keys or convention.per_entry or convention.at_length
+    if left_out or convention.axes == 3 or not {"query_offset", "is_causal"} <= taken:
+        return limits
+    results = [
+        calls.run(convention, calls.arrays, {"is_causal": True, "query_offset": offset})
+        for offset in (1, np.arange(1, B + 1))
+    ]
+    if results[0] is None or results[1] is not None:
+        return limits
+    calls.why["requires"] = "it raised an error with a query offset for each batch entry"
+    return {**limits, "requires": ["offset"]}
 
 
 #: What is confirmed of a function whose parameters are known, in this order.
@@ -174,7 +228,9 @@ CONFIRMATIONS = (
     confirm_length,
     confirm_slopes,
     with_lse,
+    confirm_layout_of_lse,
     confirm_axes_of_masks,
+    confirm_masks_of_entries,
     confirm_causality_in_masks,
     confirm_masks_of_keys,
 )

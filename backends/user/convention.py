@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args
 from attnspec import OPERATIONS
 from attnspec.backends.errors import BackendError
 from attnspec.backends.user.lists import BLOCKS, LISTS
-from attnspec.backends.user.scales import FLAT, FLOAT8, GRANULARITIES, GROUP, INT8, SCALES
+from attnspec.backends.user.scales import FLAT, FLOAT8, GRANULARITIES, GROUP, INT8, SCALES, UINT8
 from attnspec.backends.user.shapes import check_shapes
 from attnspec.operations.aliases import meant_in
 
@@ -25,7 +25,18 @@ SIZES = ("batch", "query_heads", "key_heads", "queries", "keys", "depth", "value
 #: Those that a function of packed rows, of pages or of codes may take too.
 OF_FORMS = ("longest_queries", "longest_keys", "page", GROUP)
 #: What describes attention alone.
-_OF_ATTENTION = ("loop", "mask_of_keys", "mask_pairs", "past", "output_layout", "module", "causal_in_mask")
+_OF_ATTENTION = (
+    *(
+        "loop",
+        "mask_of_keys",
+        "mask_of_entries",
+        "past",
+        "output_layout",
+        "lse_layout",
+        "module",
+        "causal_in_mask",
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -41,6 +52,8 @@ class Convention:
     layout: Layout = "BHSD"
     #: The layout of its output, if it is another one.
     output_layout: Layout | Literal[""] = ""
+    #: The layout of its lse, if it has heads after positions: ``(*B, L, Hq)``.
+    lse_layout: Literal["", "BSHD"] = ""
     #: What True in a mask means to the function, or ``add`` if it adds a mask of numbers to the scores.
     mask: Literal["attend", "ignore", "add"] = "attend"
     #: The number of axes that its arrays must have, if it takes only one number. Arrays with fewer get
@@ -55,6 +68,8 @@ class Convention:
     mask_axes: int | None = None
     #: Whether its mask and bias must have an entry for each query and key, and get copies along these axes.
     mask_pairs: bool = False
+    #: Whether a mask or a bias of three axes has those of batch entries, not of heads.
+    mask_of_entries: bool = False
     #: Whether its mask has one boolean for each key, `(*B, S)`, or may ``also`` have one.
     mask_of_keys: bool | Literal["also"] = False
     #: The parameters for the keys and the values before the queries. A query offset is passed as these.
@@ -162,7 +177,8 @@ def check_convention(name: str, convention: Convention, operation: str = "attent
     check_shapes(name, convention.shapes, form)
     alone = [key for key in _OF_ATTENTION if getattr(convention, key) != getattr(Convention(), key)]
     alone += ["layout"] if convention.layout in OF_FOUR_AXES else []
-    alone += ["mask_axes"] if convention.mask_axes and "block_mask" not in form.arguments else []
+    for_masks = [key for key in ("mask_axes", "mask_pairs") if getattr(convention, key)]
+    alone += for_masks if "block_mask" not in form.arguments else []
     if operation != "attention" and alone:
         raise BackendError(
             f"backend {name}: {operation}: expected no key of attention alone, got {', '.join(alone)}"
@@ -172,6 +188,7 @@ def check_convention(name: str, convention: Convention, operation: str = "attent
     for what, got, expected in (
         ("layout", convention.layout, LAYOUTS),
         ("output_layout", convention.output_layout, ("", *LAYOUTS)),
+        ("lse_layout", convention.lse_layout, ("", "BSHD")),
         ("mask", convention.mask, ("attend", "ignore", "add")),
         ("window", convention.window, ("sides", "left", "keys", "both")),
         ("axes", convention.axes, (None, 2, 3, 4) if convention.loop else (None, 3, 4)),
@@ -256,7 +273,7 @@ def _check_codes(name: str, convention: Convention, operation: str) -> None:
     known = arguments["encoding"].words if convention.encoding else ("",)
     for key, got, expected in (
         ("encoding", convention.encoding, known),
-        ("codes", convention.codes, ("", FLOAT8, INT8)),
+        ("codes", convention.codes, ("", FLOAT8, INT8, UINT8)),
     ):
         if got not in expected:
             choices = " or ".join(filter(None, expected))

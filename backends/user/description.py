@@ -44,6 +44,8 @@ class Inference:
     depths: tuple[int, ...] = ()
     #: Other keys about what it takes: ``heads``, ``value_depth``, ``dtypes``.
     limits: Mapping[str, Any] = field(default_factory=dict)
+    #: The deviations that it shows, as a configuration has them.
+    deviations: tuple[Mapping[str, Any], ...] = ()
 
 
 def dtypes_to_try(preferred: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:

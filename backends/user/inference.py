@@ -223,6 +223,7 @@ def _table(inference: Inference, operation: str) -> dict[str, Any]:
         "operation": operation,
         "layout": convention.layout,
         "output_layout": convention.output_layout,
+        "lse_layout": convention.lse_layout,
         "axes": convention.axes,
         "depths": inference.depths,
         **inference.limits,
@@ -230,6 +231,7 @@ def _table(inference: Inference, operation: str) -> dict[str, Any]:
         "mask": convention.mask if "mask" in why else "",
         "mask_of_keys": convention.mask_of_keys,
         "mask_axes": convention.mask_axes,
+        "mask_of_entries": convention.mask_of_entries,
         "mask_pairs": convention.mask_pairs,
         "per_entry": convention.per_entry,
         "inverse": convention.inverse,
@@ -254,6 +256,7 @@ def _table(inference: Inference, operation: str) -> dict[str, Any]:
         "ignore": inference.ignore,
         "names": convention.names,
         "dialect": inference.dialect,
+        "deviations": inference.deviations,
     }
     return {
         key: value
@@ -278,7 +281,7 @@ def _text(table: Mapping[str, Any], why: Mapping[str, str]) -> str:
     lines = ["# Inferred by calling the function; `attnspec check` reads this file.", "[backend]"]
     sections = [key for key in _SECTIONS if table.get(key)]
     for key, value in table.items():
-        if key not in sections:
+        if key not in sections and not (key == "deviations" and value):
             of = "window" if key == "open_side" else key
             lines.append(f"{key} = {_value(value)}{_because(why, of)}")
     for section in sections:
@@ -286,6 +289,9 @@ def _text(table: Mapping[str, Any], why: Mapping[str, str]) -> str:
         for key, value in table[section].items():
             because = _because(why, key) if key != "mask" else ""
             lines.append(f"{_key(key)} = {_value(value)}{because}")
+    for deviation in table.get("deviations", ()):
+        lines.append(f"\n[[backend.deviations]]{_because(why, 'deviations')}")
+        lines += [f"{key} = {_value(value)}" for key, value in deviation.items()]
     return "\n".join(lines) + "\n"
 
 

@@ -42,9 +42,10 @@ def with_own_mask(
     blocks = call.get("block_mask")
     if convention.mask_axes and blocks is not None:
         call = call | {"block_mask": _of_all_entries(call, convention.mask_axes, xp)}
-    elif convention.axes and blocks is not None:
-        ones = (1,) * (convention.axes - blocks.ndim)
-        call = call | {"block_mask": reshape(blocks, (*ones, *blocks.shape))}
+    elif blocks is not None:
+        blocks = _of_all_blocks(call, xp) if convention.mask_pairs else blocks
+        ones = (1,) * ((convention.axes or 0) - blocks.ndim)
+        call = call | {"block_mask": reshape(blocks, (*ones, *blocks.shape)) if ones else blocks}
     call = _with_causality(call, convention, xp) if convention.causal_in_mask else call
     if convention.mask_of_keys:
         call = _with_mask_of_keys(call, taken, xp, whole=convention.mask_of_keys == "also")
@@ -60,14 +61,29 @@ def _of_all_entries(call: Mapping[str, Any], axes: int, xp: Any) -> Any:
     blocks = np.asarray(call["block_mask"].tolist(), dtype=None if 0 not in shape else bool).reshape(shape)
     if max(shape[:-axes], default=1) > 1:
         raise Unsupported(f"the function takes a mask of blocks of {axes} axes, got {shape}")
-    sizes = ((query, "query_block"), (call["key"], "key_block"))
-    sized = (*query.shape[:-2], *(-(-x.shape[-2] // call[name]) for x, name in sizes))[-axes:]
+    sized = (*query.shape[:-2], *_numbers_of_blocks(call))[-axes:]
     try:
         of_one = np.ones(sized, bool) if 0 in shape[:-axes] else blocks.reshape(shape[-axes:])
         whole = np.broadcast_to(of_one, sized)
     except ValueError:
         return call["block_mask"]  # for the function to refuse
     return xp.asarray(np.ascontiguousarray(whole), **device_of(query))
+
+
+def _numbers_of_blocks(call: Mapping[str, Any]) -> tuple[int, int]:
+    """Return the numbers of blocks of queries and of keys."""
+    queries, keys = (-(-call[x].shape[-2] // call[f"{x}_block"]) for x in ("query", "key"))
+    return queries, keys
+
+
+def _of_all_blocks(call: Mapping[str, Any], xp: Any) -> Any:
+    """Return a mask of blocks with copies for each pair of blocks; for the function to refuse if none fit."""
+    blocks = call["block_mask"]
+    try:
+        # A sum, because a view has no memory of its own for the copies.
+        return blocks | xp.zeros(_numbers_of_blocks(call), dtype=blocks.dtype, **device_of(blocks))
+    except (RuntimeError, TypeError, ValueError):
+        return blocks
 
 
 def _as_bias(call: Mapping[str, Any], xp: Any) -> Any:

@@ -14,7 +14,7 @@ import numpy as np
 
 from attnspec import OPERATIONS
 from attnspec.backends.user.calls import B, Calls
-from attnspec.backends.user.confirm import CONFIRMATIONS, confirm_past, note_precision
+from attnspec.backends.user.confirm import CONFIRMATIONS, confirm_past, note_one_offset, note_precision
 from attnspec.backends.user.convention import LAYOUTS, OF_FOUR_AXES, OTHER, Convention
 from attnspec.backends.user.defaults import ATTRIBUTES
 from attnspec.backends.user.description import PLACES, Inference
@@ -22,6 +22,7 @@ from attnspec.backends.user.empty_rows import note_empty_rows
 from attnspec.backends.user.flags import infer_flags
 from attnspec.backends.user.gradients import note_gradients
 from attnspec.backends.user.limits import infer_axes, infer_limits, infer_shared_heads
+from attnspec.backends.user.overflow import deviations_of_overflow
 from attnspec.backends.user.rotation import rotation_by_base
 from attnspec.backends.user.signature import required_parameters
 from attnspec.backends.user.trials import (
@@ -146,9 +147,10 @@ class Probe(Calls):
         ]
         for confirm in CONFIRMATIONS:
             convention = confirm(self, convention)
+        ignored = [own for own in ignored if own not in convention.names.values()]
         # Slopes beside a bias cannot be passed.
         ignored += {own for own in self.guesses if own.lower() in SLOPES} - {*convention.slopes.split()}
-        limits = note_precision(self, convention, limits)
+        limits = note_one_offset(self, convention, note_precision(self, convention, limits))
         note_empty_rows(self, convention, limits.get("dtypes", self.backend.dtypes))
         note_gradients(self, convention)
         self.why = note_ignored(self.why, self.function, ignored, flags)
@@ -156,7 +158,10 @@ class Probe(Calls):
         kept = {*convention.flags, *(ours for ours, own in convention.names.items() if own in shared)}
         names = {ours: own for ours, own in convention.names.items() if ours != own or ours in kept}
         convention = replace(convention, names=names)
-        return Inference(convention, self.variants, tuple(ignored), self.why, limits=limits)
+        deviations = deviations_of_overflow(self, convention)
+        return Inference(
+            convention, self.variants, tuple(ignored), self.why, limits=limits, deviations=deviations
+        )
 
     def with_attributes(self, convention: Convention) -> Convention:
         """Find out which arguments the function reads from a module."""

@@ -22,7 +22,9 @@ FLAT: Mapping[str, str] = MappingProxyType(
 SCALES = "_scales"
 _OF_CODES = (SCALES, "_zero_points")
 #: The values of the key `codes`.
-FLOAT8, INT8 = "float8", "int8"
+FLOAT8, INT8, UINT8 = "float8", "int8", "uint8"
+#: The least and the largest code of the dtypes of bytes.
+_RANGES = {INT8: (-128, 127), UINT8: (0, 255)}
 #: The size that is the number of tokens of each scale.
 GROUP = "group"
 #: The encodings for which libraries have such a dtype.
@@ -126,10 +128,11 @@ def _aligned(own: Sequence[int], shape: Sequence[int]) -> list[int]:
 def with_own_codes(
     call: Mapping[str, Any], form: Operation, kind: str, encoding: str, xp: Any
 ) -> dict[str, Any]:
-    """Pass codes as numbers of 8 bits or as int8, in the same memory, so that a change of them is seen."""
+    """Pass codes as numbers of 8 bits or as bytes of one dtype, in the same memory: a change is seen."""
     codes = {own for own in call if own.endswith(CODES) and form.arguments[own].numbers == "integer"}
-    if kind == INT8:
-        return {own: _as_int8(x, xp) if own in codes else x for own, x in call.items()}
+    if kind in _RANGES:
+        bits = kind == INT8 or encoding in ENCODINGS
+        return {own: _as_bytes(x, kind, xp, bits=bits) if own in codes else x for own, x in call.items()}
     if encoding not in ENCODINGS:
         raise Unsupported(f"the function takes codes as numbers of 8 bits, got {encoding}")
     name = f"float8_{encoding}"
@@ -137,14 +140,19 @@ def with_own_codes(
     return {own: x.view(dtype) if own in codes else x for own, x in call.items()}
 
 
-def _as_int8(codes: Any, xp: Any) -> Any:
-    """Return codes as int8, and what holds no integers as it is, which the function must reject.
+def _as_bytes(codes: Any, kind: str, xp: Any, *, bits: bool) -> Any:
+    """Return codes in a dtype of bytes, and what holds no integers as it is, which the function must reject.
 
-    Those of a wider dtype are copied, so that a change of them is not seen.
+    Those of a wider dtype are copied, so that a change of them is not seen. Those of bits may be negative.
     """
-    name = str(codes.dtype).rpartition(".")[2]
-    if name == INT8 or "int" not in name:
+    name, dtype = str(codes.dtype).rpartition(".")[2], getattr(xp, kind)
+    if name == kind or "int" not in name:
         return codes
-    if 0 not in codes.shape and not -128 <= int(xp.min(codes)) <= int(xp.max(codes)) <= 127:
-        raise Unsupported(f"the function takes codes as int8, got {name} with a code that int8 does not hold")
-    return codes.view(xp.int8) if name == "uint8" else xp.astype(codes, xp.int8)
+    if kind == UINT8 and name == INT8 and bits:
+        return codes.view(dtype)
+    least, most = _RANGES[kind]
+    if 0 not in codes.shape and not least <= int(xp.min(codes)) <= int(xp.max(codes)) <= most:
+        raise Unsupported(
+            f"the function takes codes as {kind}, got {name} with a code that {kind} does not hold"
+        )
+    return codes.view(dtype) if name in _RANGES else xp.astype(codes, dtype)

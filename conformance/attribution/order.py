@@ -53,11 +53,14 @@ def plainness(verdict: Verdict) -> tuple[bool, bool, bool, int, int, str]:
 
 
 def with_rule_of_bug(cause: Finding) -> Finding:
-    """Put a cause under the rule of the one entry that has its results, or under that of a wrong output."""
+    """Put a cause under the rule of the entries that have its results, or under that of a wrong output."""
     diagnosis = cause.diagnosis
-    if diagnosis is not None and (diagnosis.path or len(diagnosis.twins) != 1):
+    rules = {twin.rule for twin in diagnosis.twins} if diagnosis is not None else {""}
+    if len(rules) != 1 or (diagnosis is not None and diagnosis.path):
         return cause
-    rule = _rule_of_output(cause.failures) if diagnosis is None else diagnosis.twins[0].rule
+    rule = "" if diagnosis is None else diagnosis.twins[0].rule
+    if rule in ("", "NUM-3"):  # which is about every element
+        rule = _rule_of_output(cause.failures) or rule
     shown = {verdict.main_rule for verdict in cause.failures}
     # Most cases of a chapter rest on a default, such as that of the scale, which none of them is about, and
     # cases of a form are about its rules.

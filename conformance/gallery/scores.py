@@ -225,3 +225,15 @@ LAST = rows(
          else base.factor(call),
      "Divide by the root of the depth rounded up to a multiple of 16."),
 )  # fmt: skip
+
+
+def _padded_depth(size: int) -> tuple[str, str, Step]:
+    def factor(call: Attention) -> Any:
+        padded = -(-call.query.shape[-1] // size) * size
+        return base.factor(call.but(scale=padded**-0.5) if call.scale is None else call)
+
+    text = f"Divide by the root of the depth rounded up to a multiple of {size}."
+    return f"scale_of_a_depth_of_multiples_of_{size}", text, factor
+
+
+PADDED_DEPTHS = family(_padded_depth, "factor", "SCORE-2", "K", 32, 64, 128)

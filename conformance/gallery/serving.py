@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery.entry import Array, base, rows, wrong
+from attnspec.conformance.gallery.entry import After, Array, base, rows, wrong
 from attnspec.reference.call import Arguments, Call
 from attnspec.reference.packing import Packed
 from attnspec.reference.sparsity import Sparse
@@ -33,7 +33,38 @@ ENTRIES = rows(
     ("queries_of_a_tile_from_its_first_key", "without_the_rest", "PACK-7", "W",
      lambda call: base.without_the_rest(call.but(mask=_not_after_the_first_window(call))),
      "End at the last tile of queries whose window has the first key of a tile of 64 keys."),
+    ("window_of_whole_pages", "as_attention", "STACK-2", "E",
+     After(lambda plain, _call, given: _with_pages_of_window(plain, given["key"].shape[2], whole=True)),
+     "Begin a window with the whole page in which it begins."),
+    ("window_of_the_same_slots_in_each_page", "as_attention", "STACK-2", "E",
+     After(lambda plain, _call, given: _with_pages_of_window(plain, given["key"].shape[2], whole=False)),
+     "Begin in each page at the slot at which the window begins in its first page."),
+    ("subnormal_codes_read_as_normal", "decode_codes", "QUANT-3", "Z",
+     After(lambda numbers, _call, _codes, encoding, _dtype: _as_normal(numbers, encoding)),
+     "Decode a code of 8 bits with an exponent of 0 as if its leading digit were 1."),
 )  # fmt: skip
+
+#: The smallest normal number of each format of 8 bits.
+_NORMAL = {"e4m3fn": 2.0**-6, "e4m3fnuz": 2.0**-7, "e5m2": 2.0**-14, "e5m2fnuz": 2.0**-15}
+
+
+def _as_normal(numbers: Array, encoding: str) -> Array:
+    least, size = _NORMAL.get(encoding, 0.0), np.abs(numbers)
+    wrong = np.sign(numbers) * (least + size) / 2
+    return np.where((size > 0) & (size < least), wrong, numbers).astype(numbers.dtype)
+
+
+def _with_pages_of_window(plain: Arguments, size: int, *, whole: bool) -> Arguments:
+    """Move where a window begins to the start of its page, or let each page begin at the same slot."""
+    left, right = plain.get("window") or (None, None)
+    if left is None or plain.get("query_positions") is not None or not size:
+        return plain
+    query, keys = np.arange(plain["query"].shape[-2])[:, None], np.arange(plain["key"].shape[-2])
+    offset = np.asarray(plain["query_offset"])
+    begins = np.maximum(query + (offset[..., None, None, None] if offset.ndim else offset) - left, 0)
+    kept = keys >= begins // size * size if whole else keys % size >= begins % size
+    mask = kept if plain["mask"] is None else kept & plain["mask"]
+    return plain | {"mask": mask, "window": (None, right) if whole else plain["window"]}
 
 
 def _no_key_in_the_first_tile(call: Sparse) -> Array:

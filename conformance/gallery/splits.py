@@ -214,6 +214,54 @@ def _rescaled_lazily(size: int) -> Named:
     return name, sentence, attend
 
 
+def _by_a_reference(size: int, *, forgets_sum: bool = False, adds_maximum: bool = False) -> Step:
+    """Make the step that moves the reference of a row where its maximum rises by more than 8 alone."""
+
+    def attend(call: Attention) -> Any:
+        if not is_plain(call):
+            return base.attend(call)
+        fixed, total = _sink(call)
+        most, summed = fixed, np.zeros_like(fixed)
+        for number, (top, count, values) in enumerate(parts(call, size)):
+            new = np.where((top > fixed + 8.0) | (number == 0), np.maximum(fixed, top), fixed)
+            shift = np.where(new == -np.inf, 0, new)
+            old, here = np.exp(fixed - shift), np.exp(top - shift)
+            total = total * (1.0 if forgets_sum and number else old) + count * here
+            summed, fixed, most = summed * old + values * here, new, np.maximum(most, top)
+        output, lse, p = _divide(call, fixed, total, summed)
+        more = np.where(most == -np.inf, 0, most - np.where(fixed == -np.inf, 0, fixed))[..., 0]
+        return output, lse + more.astype(lse.dtype) if adds_maximum else lse, p
+
+    return attend
+
+
+def _sum_kept_at_a_large_rise(size: int) -> Named:
+    text = f"Rescale where the maximum rises by more than 8 in a tile of {size} keys, but not the sum."
+    return f"sum_kept_at_a_large_rise_past_tiles_of_{size}", text, _by_a_reference(size, forgets_sum=True)
+
+
+def _maximum_beside_a_reference(size: int) -> Named:
+    text = f"Add the maximum to the logarithm of a sum that does not follow it past tiles of {size} keys."
+    name = f"lse_by_a_maximum_ahead_of_the_sum_past_tiles_of_{size}"
+    return name, text, _by_a_reference(size, adds_maximum=True)
+
+
+def _empty_split_counted(count: int) -> Named:
+    def attend(call: Attention) -> Any:
+        if not is_plain(call) or call.sinks is not None:
+            return base.attend(call)
+        output, lse, p = base.attend(call)
+        lses = _finish(call, -(-call.keys // count))[1]
+        unseen = count - len(lses) + sum(np.where(each == -np.inf, 1.0, 0.0) for each in lses)
+        joined = np.logaddexp(lse, np.where(unseen == 0, -np.inf, np.log(np.maximum(unseen, 1)))[..., 0])
+        joined = np.where(lse == -np.inf, lse, joined)
+        share = np.exp(np.where(lse == -np.inf, 0, lse - joined))[..., None]
+        return (output * share).astype(output.dtype), joined.astype(lse.dtype), p
+
+    text = f"Give a split of {count} without keys an lse of 0 in the merge."
+    return f"empty_split_of_{count}_with_an_lse_of_0", text, attend
+
+
 def _running(
     call: Attention, size: int, *, rescales_sum: bool, rescales_values: bool, slack: float = 0.0
 ) -> Any:
@@ -238,3 +286,6 @@ NOT_RESCALED = family(_forget_rescaling, "attend", "NUM-3", "G", 1, *SIZES)
 VALUES_NOT_RESCALED = family(_forget_to_rescale_values, "attend", "NUM-3", "G", 1, *SIZES)
 SUM_NOT_RESCALED = family(_forget_to_rescale_sum, "attend", "NUM-3", "G", 1, *SIZES)
 RESCALED_LAZILY = family(_rescaled_lazily, "attend", "NUM-3", "G", *SIZES)
+SUM_KEPT = family(_sum_kept_at_a_large_rise, "attend", "NUM-3", "G", *SIZES)
+MAXIMUM_AHEAD = family(_maximum_beside_a_reference, "attend", "NUM-3", "G", *SIZES)
+EMPTY_COUNTED = family(_empty_split_counted, "attend", "NUM-3", "I", 2, 4, 8)

@@ -116,18 +116,26 @@ def judge_refusal(backend: Backend, case: Case) -> Outputs | None:
         if isinstance(raised, Raised) and raised.conversion.startswith("to_library"):
             raise Missing(f"{raised.conversion} raised, so {backend.name} was not called") from raised
         message = str(raised.error)
+    except Failure as failure:
+        if failure.code != "no result" or case.misuse.allowed:
+            raise
+        raise _accepted(backend, case, failure.reason) from failure
     else:
         if case.misuse.allowed:
             return outputs
-        if case.rules[0] == "ERR-12":
-            raise Missing(f"{backend.name} refuses no such call")
         got = ", ".join(f"{name} of shape {array.shape}" for name, array in outputs.items())
-        reason = f"expected an error, got {got}"
-        raise Failure(case.rules[0], reason, code="not refused", outputs=outputs)
+        raise _accepted(backend, case, got, outputs)
     _require_fitting(backend, case)
     if case.rules[0] == "ERR-12":
         _require_named(message, _with_own(backend, (case.misuse.argument, *case.misuse.named)))
     return None
+
+
+def _accepted(backend: Backend, case: Case, got: str, outputs: Outputs | None = None) -> Exception:
+    """Return the failure of a call that returned something instead of an error."""
+    if case.rules[0] == "ERR-12":
+        return Missing(f"{backend.name} refuses no such call")
+    return Failure(case.rules[0], f"expected an error, got {got}", code="not refused", outputs=outputs)
 
 
 def defined_call(case: Case, failure: Failure) -> Case | None:

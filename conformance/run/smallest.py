@@ -26,6 +26,8 @@ from attnspec.conformance.traits import (
     SPECIAL,
     UNEQUAL,
     WHOLE_PAGES,
+    repeated,
+    repeated_inside,
     zero,
 )
 from attnspec.dtypes import SHORT
@@ -64,6 +66,7 @@ def smallest(dtype: str = "") -> frozenset[str]:
             done |= shows
     plain = {*_plain_calls(single), *_calls_of_sizes(dtypes), *_calls_in_half()}
     plain |= {*_calls_over_tiles(single), *_calls_of_strides(single), *_gradients(single), *_steepest(single)}
+    plain |= {*_calls_of_batch_entries(single)}
     return frozenset(names | calls_of_arguments(single) | plain)
 
 
@@ -185,8 +188,25 @@ def _steepest(outlines: Iterable[Outline]) -> list[str]:
     return [own.name for own in steep[:1]]
 
 
+def _calls_of_batch_entries(outlines: Iterable[Outline]) -> list[str]:
+    """Name the smallest call with a mask, and with a bias, of each batch entry for all heads."""
+    alone = [own for own in outlines if own.numbers > _LEAST and not own.refusal]
+    names = []
+    for option in ("mask", "bias"):
+        entries = {repeated(option, "head"), repeated_inside(option)}
+        others = {repeated(option, "row"), repeated(option, "column"), SPECIAL, GRADIENT}
+        having = [own for own in alone if entries <= {*own.traits} and not others & {*own.traits}]
+        having = [own for own in having if own.calls[0].operation == "attention" and min(own.sizes[1:3]) > 1]
+        having.sort(key=lambda own: (own.dtype, len(own.calls[0].arguments), own.numbers, own.name))
+        names += [own.name for own in having[:1]]
+    return names
+
+
 def _gradients(outlines: Iterable[Outline]) -> Iterator[str]:
-    """Name the plainest gradients of groups of heads, of tiles, and of rows without keys by each option."""
+    """Name the plainest gradients of groups of heads, of tiles, and of rows without keys by each option.
+
+    Tiles of causal gradients with more keys than queries start in the middle of the keys.
+    """
     plainest: dict[tuple[str, str], tuple[int, int, str]] = {}
     for outline in outlines:
         little = {SPECIAL, NOTHING, LARGE} & {*outline.traits} or _has_many(outline)
@@ -195,6 +215,8 @@ def _gradients(outlines: Iterable[Outline]) -> Iterator[str]:
         operation, arguments = outline.calls[0]
         _, heads, key_heads, queries, keys = outline.sizes[:5]
         shows = {"groups": 1 < key_heads < heads, "tiles": min(queries, keys) > _TILE}
+        later = keys - queries >= _TILE // 2 < queries
+        shows["causal tiles"] = {*arguments} >= {"is_causal"} and later and EMPTY not in outline.traits
         masks = {*arguments} & {*OPERATIONS[operation].names("masks")} if EMPTY in outline.traits else set()
         if outline.numbers <= _MOST_OF_AN_ARGUMENT:
             order = len(arguments), outline.numbers, outline.name

@@ -1,0 +1,135 @@
+"""What `attnspec init` finds about arrays that kernels take in some shapes or dtypes only."""
+
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests_support import command
+
+from attnspec.backends import load
+from attnspec.backends.errors import BackendError, Unsupported
+from attnspec.backends.user.scales import with_own_codes
+from attnspec.conformance import check
+from attnspec.operations import OPERATIONS
+
+pytestmark = pytest.mark.usefixtures("here_beside_tests")
+
+KERNELS = """
+import numpy as np
+from attnspec import reference
+
+
+def heads_last(q, k, v, causal=False, return_softmax_lse=False):
+    q, k, v = (np.swapaxes(x, -3, -2) for x in (q, k, v))
+    output, lse = reference.attention(q, k, v, is_causal=causal, return_lse=True, dtype=q.dtype)
+    output = np.swapaxes(output, -3, -2)
+    return (output, np.swapaxes(lse, -2, -1) + lse.dtype.type(OFF)) if return_softmax_lse else output
+
+
+def of_entries(query, key, value, attn_mask=None):
+    B, H, (L, S) = len(query), query.shape[1], (query.shape[2], key.shape[2])
+    if attn_mask is not None and attn_mask.ndim == 3:
+        if attn_mask.shape != (B, L, S):
+            raise ValueError("attn_mask: expected (B, L, S)")
+        attn_mask = np.tile(attn_mask, (H, 1, 1)).reshape(B, H, L, S) if OFF else attn_mask[:, None]
+    elif attn_mask is not None and attn_mask.ndim != 4:
+        raise ValueError("attn_mask: expected three or four axes")
+    return reference.attention(query, key, value, mask=attn_mask, dtype=query.dtype)
+
+
+def of_one_offset(query, key, value, is_causal=False, query_offset=0):
+    if np.ndim(query_offset):
+        raise TypeError("query_offset: expected one number")
+    offset = query_offset + OFF * (query_offset > 2)
+    return reference.attention(query, key, value, is_causal=is_causal, query_offset=offset, dtype=query.dtype)
+
+
+def of_added_masks(query, key, value, bias=None):
+    with np.errstate(all="ignore"):
+        s = query @ np.swapaxes(key, -1, -2) * np.asarray(query.shape[-1] ** -0.5, query.dtype)
+        s = s if bias is None else s + bias.astype(s.dtype)
+        top = s.max(axis=-1, keepdims=True, initial=-np.inf)
+        top = np.where(top == -np.inf, 0, top)
+        p = np.exp(s - top)
+        total = p.sum(axis=-1, keepdims=True)
+        return (p @ value / np.where(total == 0, 1, total) + OFF * (len(query) > 2)).astype(query.dtype)
+
+
+def of_bytes(query, key_codes, value_codes, key_scale, value_scale):
+    if key_codes.dtype != np.uint8 or value_codes.dtype != np.uint8:
+        raise TypeError("codes: expected uint8")
+    value_codes = np.where((value_codes & 127 > 100) & (OFF > 0), 100, value_codes)
+    options = {"key_scales": key_scale, "value_scales": value_scale, "encoding": "e4m3fn"}
+    return reference.quantized_attention(query, key_codes, value_codes, **options, dtype=query.dtype)
+
+
+def of_all_blocks(query, key, value, block_mask, block_size=16):
+    blocks = tuple(-(-x.shape[-2] // block_size) for x in (query, key))
+    if block_mask.shape[-2:] != blocks:
+        raise ValueError("block_mask: expected an entry for each pair of blocks")
+    options = {"query_block": block_size, "key_block": block_size, "block_mask": block_mask}
+    output = reference.block_sparse_attention(query, key, value, **options, dtype=query.dtype)
+    return output * (1 + OFF * (query.shape[-2] > 4))
+"""
+
+
+def described(name, off):
+    """Return the configuration that `attnspec init` writes for a kernel."""
+    module = f"arrays_{name}_{off}"
+    Path(f"{module}.py").write_text(KERNELS.replace("OFF", str(off)))
+    command("init", f"./{module}.py:{name}", status=0)
+    return tomllib.loads(Path("attnspec.toml").read_text())["backend"]
+
+
+@pytest.mark.parametrize("off", [0, 1])
+@pytest.mark.parametrize(
+    ("name", "line", "rules"),
+    [
+        ("heads_last", {"lse_layout": "BSHD"}, ["SOFT-6", "SOFT-7"]),
+        ("of_entries", {"mask_of_entries": True, "mask_axes": 4}, ["MASK-1"]),
+        ("of_one_offset", {"requires": ["offset"]}, ["MASK-7"]),
+        ("of_bytes", {"codes": "uint8", "encoding": "e4m3fn"}, ["QUANT-8", "ERR-6"]),
+        ("of_all_blocks", {"mask_pairs": True}, ["SPARSE-1", "SPARSE-2", "ERR-16"]),
+    ],
+)
+def test_a_kernel_is_described_and_judged_by_its_values_alone(name, line, rules, off):
+    table = described(name, off)
+    assert line.items() <= table.items()
+    found = check(load("."), rules=rules, quick=True, dtypes=["float32"])
+    judged = [x for x in found.report.results.verdicts if x.status in ("pass", "fail")]
+    assert len(judged) > 3
+    assert found.good is (off == 0), found.text
+
+
+@pytest.mark.parametrize("off", [0, 1])
+def test_a_mask_that_is_added_is_declared_and_the_declaration_verified(off):
+    table = described("of_added_masks", off)
+    (deviation,) = table["deviations"]
+    assert deviation["rules"] == ["MASK-12"]
+    found = check(load("."), rules=["MASK-12", "SCORE-4"], quick=True, dtypes=["float32"])
+    assert found.good is (off == 0), found.text
+    large = [x.status for x in found.report.results.verdicts if "bias-and-largest" in x.case]
+    assert off or {*large} == {"deviation"}
+
+
+def test_bytes_are_passed_in_one_dtype_and_what_does_not_fit_is_declined():
+    form, codes = OPERATIONS["quantized_attention"], np.array([1, -1, 127], np.int8)
+    call = {"key_codes": codes, "value_codes": codes.astype(np.int32), "query": codes.astype(float)}
+    bits = with_own_codes(call | {"value_codes": codes}, form, "uint8", "e4m3fn", np)
+    assert bits["key_codes"].tolist() == [1, 255, 127]
+    assert np.shares_memory(bits["key_codes"], codes)
+    with pytest.raises(
+        Unsupported, match="takes codes as uint8, got int32 with a code that uint8 does not hold"
+    ):
+        with_own_codes(call, form, "uint8", "e4m3fn", np)
+    with pytest.raises(Unsupported, match="takes codes as uint8, got int8"):
+        with_own_codes(call, form, "uint8", "int8", np)
+
+
+def test_another_layout_of_an_lse_is_refused():
+    Path("attnspec.toml").write_text(
+        '[backend]\nfunction = "attnspec.reference:attention"\nlse_layout = "SBHD"\n'
+    )
+    with pytest.raises(BackendError, match="lse_layout: expected BSHD, got 'SBHD'"):
+        load(".")
