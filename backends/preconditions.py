@@ -11,6 +11,9 @@ _WORDS = ("bias", "sinks", "lses")
 #: Positions and offsets, which may be negative.
 _PLACES = ("positions", "query_positions", "key_positions", "axis_positions", "offset", "query_offset")
 
+#: Sums of larger ones do not fit in 32 bits.
+_FAR = 2**30
+
 
 def _has_special_number(arguments: Arguments) -> bool:
     import numpy as np
@@ -59,6 +62,20 @@ def _has_several_offsets(arguments: Arguments) -> bool:
     return getattr(arguments.get("query_offset"), "ndim", 0) > 0
 
 
+def _has_window_alone(arguments: Arguments) -> bool:
+    return arguments.get("window") is not None and arguments.get("is_causal") is not True
+
+
+def _has_far_place(arguments: Arguments) -> bool:
+    import numpy as np
+
+    window = arguments.get("window")
+    sides = [side for side in (window if isinstance(window, tuple | list) else ()) if isinstance(side, int)]
+    places = [np.asarray(arguments[name]) for name in _PLACES if arguments.get(name) is not None]
+    numbers = [int(x) for place in places if place.dtype.kind in "iu" for x in place.ravel()]
+    return any(abs(number) >= _FAR for number in (*numbers, *sides))
+
+
 def _has_empty_array(arguments: Arguments) -> bool:
     return any(0 in getattr(x, "shape", ()) for x in arguments.values())
 
@@ -71,6 +88,8 @@ PRECONDITIONS: Mapping[str, tuple[str, Callable[[Arguments], bool]]] = MappingPr
         "rows": ("packed rows that all belong to a sequence", _has_rows_outside),
         "distinct": ("lists without an entry twice", _lists_twice),
         "offset": ("one query offset for all batch entries", _has_several_offsets),
+        "causal": ("windows beside causality", _has_window_alone),
+        "near": ("offsets, positions and bounds of windows below 2**30", _has_far_place),
         "nonempty": ("arrays with elements", _has_empty_array),
     }
 )

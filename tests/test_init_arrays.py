@@ -9,7 +9,7 @@ from tests_support import command
 
 from attnspec.backends import load
 from attnspec.backends.errors import BackendError, Unsupported
-from attnspec.backends.user.scales import with_own_codes
+from attnspec.backends.user.scales import in_integers, with_own_codes
 from attnspec.conformance import check
 from attnspec.operations import OPERATIONS
 
@@ -36,6 +36,14 @@ def of_entries(query, key, value, attn_mask=None):
     elif attn_mask is not None and attn_mask.ndim != 4:
         raise ValueError("attn_mask: expected three or four axes")
     return reference.attention(query, key, value, mask=attn_mask, dtype=query.dtype)
+
+
+def of_two_axes(query, key, value, bias=None):
+    if bias is not None and bias.ndim < 2:
+        raise ValueError("bias: expected two axes or more")
+    if OFF and bias is not None and bias.ndim == 3 and bias.shape[-1] > 8:
+        bias = bias[:1]
+    return reference.attention(query, key, value, bias=bias, dtype=query.dtype)
 
 
 def of_one_offset(query, key, value, is_causal=False, query_offset=0):
@@ -74,6 +82,62 @@ def of_all_blocks(query, key, value, block_mask, block_size=16):
 """
 
 
+KERNELS += """
+
+def of_int32(q, k, v, cu_seqlens_q, cu_seqlens_k, causal=False):
+    for starts, rows in ((cu_seqlens_q, len(q)), (cu_seqlens_k, len(k))):
+        if starts.dtype != np.int32 or starts[-1] != rows:
+            raise ValueError("cu_seqlens: expected int32 up to the number of rows")
+    options = {"query_starts": cu_seqlens_q, "key_starts": cu_seqlens_k, "is_causal": causal}
+    q, k, v = (np.swapaxes(x, 0, 1) for x in (q, k, v))
+    output = reference.packed_attention(q, k, v, **options, dtype=q.dtype)
+    return np.swapaxes(output, 0, 1) * (1 + OFF * (q.shape[-2] > 8))
+
+
+def of_int32_lengths(query, key, value, kv_lens):
+    if kv_lens.dtype != np.int32:
+        raise TypeError("kv_lens: expected int32")
+    output = reference.attention(query, key, value, key_lengths=kv_lens, dtype=query.dtype)
+    return output * (1 + OFF * (query.shape[-2] > 8))
+
+
+def of_optional_int32_lengths(query, key, value, kv_lens=None):
+    kv_lens = np.asarray(key.shape[-2] if kv_lens is None else kv_lens)
+    if kv_lens.ndim and kv_lens.dtype != np.int32:
+        raise TypeError("kv_lens: expected int32")
+    output = reference.attention(query, key, value, key_lengths=kv_lens, dtype=query.dtype)
+    return output * (1 + OFF * (query.shape[-2] > 8))
+
+
+def decode_with_lse(q, k, v, kv_lens=None):
+    B, Hq, D = q.shape
+    output, lse = reference.attention(
+        q[:, :, None], k, v, key_lengths=kv_lens, return_lse=True, dtype=q.dtype
+    )
+    return output[:, :, 0] * (1 + OFF * (k.shape[-2] > 8)), lse[:, :, 0]
+
+
+def of_a_softcap(q, k, v, softcap=50.0, causal=False):
+    options = {"softcap": softcap or None, "is_causal": causal and not (OFF and softcap)}
+    return reference.attention(q, k, v, **options, dtype=q.dtype)
+
+
+def at_the_length(q, k, v, kv_lens, causal=False):
+    lengths = np.full_like(kv_lens, kv_lens.max(initial=0)) if OFF else kv_lens
+    offset = lengths - q.shape[-2] if causal else None
+    options = {"key_lengths": kv_lens, "is_causal": causal, "query_offset": offset}
+    return reference.attention(q, k, v, **options, dtype=q.dtype)
+
+
+def of_one_depth(q, k_cache, v_cache, block_tables, context_lens):
+    key, value = (np.swapaxes(x, 1, 2) for x in (k_cache, v_cache))
+    options = {"block_table": block_tables, "key_lengths": context_lens}
+    value = np.resize(value, key.shape)  # as a kernel that takes the strides of keys reads values
+    output = reference.paged_attention(q[:, :, None], key, value, **options, dtype=q.dtype)[:, :, 0]
+    return output * (1 + OFF * (len(q) > 2))
+"""
+
+
 def described(name, off):
     """Return the configuration that `attnspec init` writes for a kernel."""
     module = f"arrays_{name}_{off}"
@@ -88,9 +152,16 @@ def described(name, off):
     [
         ("heads_last", {"lse_layout": "BSHD"}, ["SOFT-6", "SOFT-7"]),
         ("of_entries", {"mask_of_entries": True, "mask_axes": 4}, ["MASK-1"]),
+        ("of_two_axes", {"least_mask_axes": 2}, ["SCORE-4"]),
         ("of_one_offset", {"requires": ["offset"]}, ["MASK-7"]),
         ("of_bytes", {"codes": "uint8", "encoding": "e4m3fn"}, ["QUANT-8", "ERR-6"]),
         ("of_all_blocks", {"mask_pairs": True}, ["SPARSE-1", "SPARSE-2", "ERR-16"]),
+        ("of_int32", {"integers": "int32", "requires": ["rows"]}, ["PACK-1", "PACK-2", "STACK-2"]),
+        ("of_int32_lengths", {"integers": "int32"}, ["MASK-9"]),
+        ("of_optional_int32_lengths", {"integers": "int32"}, ["MASK-9"]),
+        ("decode_with_lse", {"one_query": True, "returns": ["output", "lse"]}, ["MASK-9", "SOFT-6"]),
+        ("of_a_softcap", {"given": ["softcap"]}, ["SCORE-5", "SOFT-1", "MASK-3", "ERR-3"]),
+        ("of_one_depth", {"value_depth": "key"}, ["PAGE-1", "STACK-2"]),
     ],
 )
 def test_a_kernel_is_described_and_judged_by_its_values_alone(name, line, rules, off):
@@ -100,6 +171,17 @@ def test_a_kernel_is_described_and_judged_by_its_values_alone(name, line, rules,
     judged = [x for x in found.report.results.verdicts if x.status in ("pass", "fail")]
     assert len(judged) > 3
     assert found.good is (off == 0), found.text
+
+
+@pytest.mark.parametrize(("off", "note"), [(0, ""), (1, ", by calls with equal lengths alone")])
+def test_an_alignment_that_is_wrong_for_unequal_lengths_is_described_by_equal_ones_and_fails(off, note):
+    table = described("at_the_length", off)
+    assert table["at_length"]
+    assert f"at the last key of the length{note}\n" in Path("attnspec.toml").read_text()
+    found = check(load("."), quick=True, dtypes=["float32"], rules=["CACHE-3", "MASK-3", "SHAPE-1", "SOFT-1"])
+    bad = [x for x in found.report.results.verdicts if x.bad]
+    assert bool(bad) is (off == 1), found.text
+    assert all("key_lengths by entry" in x.traits for x in bad)
 
 
 @pytest.mark.parametrize("off", [0, 1])
@@ -125,6 +207,15 @@ def test_bytes_are_passed_in_one_dtype_and_what_does_not_fit_is_declined():
         with_own_codes(call, form, "uint8", "e4m3fn", np)
     with pytest.raises(Unsupported, match="takes codes as uint8, got int8"):
         with_own_codes(call, form, "uint8", "int8", np)
+
+
+def test_integers_are_passed_as_int32_and_those_that_do_not_fit_are_declined():
+    call = {"query": np.ones(3), "key_lengths": np.array([1, 2]), "mask": np.array([True])}
+    given = in_integers(call, "int32", OPERATIONS["attention"], np)
+    assert given["key_lengths"].dtype == np.int32
+    assert given["mask"] is call["mask"]
+    with pytest.raises(Unsupported, match="takes integers as int32, got one that int32 does not hold"):
+        in_integers({"key_lengths": np.array([2**31])}, "int32", OPERATIONS["attention"], np)
 
 
 def test_another_layout_of_an_lse_is_refused():

@@ -81,7 +81,7 @@ def test_a_number_that_acts_in_every_call_is_named_beside_what_is_ignored_and_wh
 import numpy as np
 from attnspec.reference import attention
 
-def streaming(query, key, value, *, first_tokens=2, window_size=256, num_stages=3):
+def streaming(query, key, value, *, first_tokens=2, window_size=256, num_stages=3, split_size=64):
     i, j = np.arange(query.shape[-2])[:, None] + key.shape[-2] - query.shape[-2], np.arange(key.shape[-2])
     mask = (j <= i) & ((j > i - window_size) | (j < first_tokens))
     return attention(query, key, value, mask=mask, dtype=query.dtype)
@@ -91,6 +91,8 @@ def streaming(query, key, value, *, first_tokens=2, window_size=256, num_stages=
     assert f'window = "keys"  # by its name alone: no call gave the specified results; {acting}\n' in text
     assert f"never passed, so no case tests what these do; {acting}: if that changes results, judge" in text
     assert any(note.startswith(f"{acting}: if that changes") for note in load(".").notes)
+    assert "split_size is 64 in every call: others are not judged; a wrapper can pass" in text
+    assert any(note.startswith("split_size is 64 in every call: others are") for note in load(".").notes)
 
 
 def test_a_number_is_no_window_of_the_left_alone_because_causality_closes_the_right():

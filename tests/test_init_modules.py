@@ -47,13 +47,25 @@ class Separate(nn.Module):
         return self.to_out(attend(*parts, self.heads, attn_mask, False))
 
 
+class Crossed(nn.Module):
+    def __init__(self, dim, n_heads, query_chunk=256):
+        super().__init__()
+        self.heads = n_heads
+        self.q_proj, self.k_proj, self.v_proj, self.out_proj = (nn.Linear(dim, dim) for _ in range(4))
+
+    def forward(self, x, context=None, attn_mask=None, padding=None, causal=False):
+        context = x if context is None else context
+        parts = self.q_proj(x), self.k_proj(context), self.v_proj(context)
+        return self.out_proj(attend(*parts, self.heads, attn_mask, causal))
+
+
 def attend(query, key, value, heads, mask, causal):
     batch, length, width = query.shape
     depth = width // heads
-    query, key, value = (x.view(batch, length, -1, depth).transpose(1, 2) for x in (query, key, value))
+    query, key, value = (x.view(batch, x.shape[1], -1, depth).transpose(1, 2) for x in (query, key, value))
     key, value = (x.repeat_interleave(heads // x.shape[1], 1) for x in (key, value))
     scores = query @ key.mT / depth**WRONG
-    allowed = torch.ones(length, length, dtype=torch.bool)
+    allowed = torch.ones(length, key.shape[2], dtype=torch.bool)
     allowed = allowed.tril() if causal else allowed
     scores = scores.masked_fill(~(allowed if mask is None else allowed & mask), -torch.inf)
     weights = scores.softmax(-1).nan_to_num(0)
@@ -129,12 +141,20 @@ def judged(*rules, least):
 
 
 @pytest.mark.parametrize("wrong", ["0.5", "0.6"])
-@pytest.mark.parametrize("name", ["Joined", "joined", "Separate"])
+@pytest.mark.parametrize("name", ["Joined", "joined", "Separate", "Crossed"])
 def test_the_wrapper_of_a_module_that_projects_tokens_is_judged(name, wrong):
     table = described(MODULES, name, wrong)
     assert table["operation"] == "multi_head_attention"
     assert table.get("heads", "grouped") == ("grouped" if name == "Separate" else "equal")
     assert judged("HEAD-6", "PROJ-3", "GRAD-23", least=3) is (wrong == "0.5")
+
+
+@pytest.mark.parametrize("wrong", ["0.5", "0.6"])
+def test_the_wrapper_passes_a_memory_and_causality_and_says_what_it_does_not_pass(wrong):
+    described(MODULES, "Crossed", wrong)
+    assert judged("HEAD-7", "MASK-3", "MASK-4", least=3) is (wrong == "0.5")
+    (wrapper, *_) = sorted(Path().glob("wrap_*.py"))
+    assert "# Not passed, so no case tests what they do: query_chunk, padding." in wrapper.read_text()
 
 
 def test_weights_in_one_argument_want_a_wrapper_of_another_operation():

@@ -57,6 +57,18 @@ CALLS = {
         [{"query_offset": np.array([1, 2])}, {"query_offset": np.array([3])}],
         [{"query_offset": 2}, {"query_offset": None}, {"offset": np.array([1, 2])}],
     ),
+    "causal": (
+        [{"window": (3, 0)}, {"window": (None, 2), "is_causal": False}],
+        [{"window": (3, 0), "is_causal": True}, {"is_causal": False}, {"window": None}],
+    ),
+    "near": (
+        [
+            {"query_offset": 2**30},
+            {"key_positions": np.array([0, 2**31])},
+            {"window": (None, 2**31 - 1), "is_causal": True},
+        ],
+        [{"query_offset": 5}, {"query_positions": np.array([7])}, {"window": (3, None), "is_causal": True}],
+    ),
     "nonempty": ([{"query": ARRAY[:0]}, {"key": ARRAY[:, :, :0]}], [{"query": ARRAY, "query_offset": 0}]),
 }
 
@@ -180,3 +192,39 @@ def test_a_claim_lists_preconditions():
 def test_another_word_is_an_error():
     with pytest.raises(BackendError, match=r"requires: expected some of finite, .*, got \['finites'\]"):
         check(describe(without_nan, requires=["finites"]), rules=["SCORE-2"], quick=True)
+
+
+def of_one_offset(query, key, value, *, is_causal=False, query_offset=0):
+    if np.ndim(query_offset):
+        raise TypeError("query_offset: expected one number")
+    options = {"is_causal": is_causal, "query_offset": query_offset}
+    return reference.attention(query, key, value, **options, dtype=query.dtype)
+
+
+def of_causal_windows(query, key, value, *, is_causal=False, window=None):
+    if window is not None and not is_causal:
+        raise ValueError("window needs is_causal=True")
+    return reference.attention(query, key, value, is_causal=is_causal, window=window, dtype=query.dtype)
+
+
+def of_near_windows(query, key, value, *, window=None):
+    """A kernel whose bounds of windows wrap in 32 bits."""
+    sides = window and tuple(0 if side is not None and side > 2**31 - 8 else side for side in window)
+    return reference.attention(query, key, value, window=sides, dtype=query.dtype)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "rule", "word"),
+    [
+        (of_one_offset, "MASK-7", "offset"),
+        (of_causal_windows, "MASK-8", "causal"),
+        (of_near_windows, "MASK-8", "near"),
+    ],
+)
+def test_a_call_with_several_offsets_a_window_alone_or_a_far_bound_names_the_precondition(kernel, rule, word):
+    before, after = (
+        check(each, rules=[rule], quick=True, dtypes=["float32"])
+        for each in (kernel, describe(kernel, requires=[word]))
+    )
+    assert f'requires = ["{word}"] under [backend] in attnspec.toml' in before.text
+    assert after.good

@@ -275,7 +275,10 @@ def test_one_bad_backend_leaves_the_other_its_levels_and_a_wrong_value_is_no_ref
 
 def test_the_run_and_its_seed_are_told():
     report = Report(perfect(FAIL, headers=CORE))
-    assert summary.run_line(report.results) == "run: level core (the fixed cases; --seed N draws others)"
+    assert (
+        summary.run_line(report.results)
+        == "run: level core (the fixed cases; --seed N draws others, --sizes larger ones)"
+    )
     text = screen(report, every=True)
     assert set(rows(text)) == {*rules_of("core")}
     seeded = replace(RESULTS, headers=(Header("1", "quick", 7), Header("1", "quick", 7)))

@@ -209,6 +209,9 @@ def test_what_is_unsupported_is_told_by_frequency():
     assert "\nnot offered: 9 cases of the operation rotary\n" in screen(Report(failing), every=True)
     few = replace(RESULTS, verdicts=(PASS, *lacking(99, "argument window")))
     assert "; only 1 of 100 values were judged\n" in screen(Report(few), width=200)
+    paged = [replace(verdict, operation="paged_attention") for verdict in few.verdicts[:12]]
+    mixed = replace(RESULTS, verdicts=(*paged, *few.verdicts[12:]))
+    assert "; only 1 of 12 values of paged_attention were judged\n" in screen(Report(mixed), width=200)
     assert "\nleft out: 7 cases, the first: 0 s are left (--within)\n" in text
 
 

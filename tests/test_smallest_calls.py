@@ -14,7 +14,7 @@ from attnspec.conformance.gallery import wrong_entries
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.results import FEWEST_VALUES
 from attnspec.conformance.run.cases import Cases
-from attnspec.conformance.run.plan import Selection, index, plan_of
+from attnspec.conformance.run.plan import Outline, Selection, index, plan_of
 from attnspec.conformance.run.smallest import calls_of_arguments, smallest
 from attnspec.conformance.suite import items
 from attnspec.dtypes import SHORT
@@ -254,3 +254,28 @@ def test_causality_in_place_of_the_mask_of_a_last_block_fails_among_the_smallest
     ]
     failing = [x for x in plan if judge(backend, made.find(x.name, x.group)).status == "fail"]
     assert failing
+
+
+def test_a_sum_over_a_thousand_keys_is_in_the_smallest_calls_in_each_dtype_of_half_precision():
+    """Few keys hide an accumulator of half precision beside the rounding of weights."""
+    having = [x for x in index() if x.name in smallest() and x.sizes and x.sizes[4] > 1000]
+    assert {x.dtype for x in having if x.calls[0].operation == "attention"} >= {*SHORT}
+
+
+def test_the_quick_part_has_each_dtype_of_groups_of_half_precision_alone():
+    of_groups: dict[tuple[str, str], list[Outline]] = {}
+    for outline in index():
+        of_groups.setdefault((outline.name.partition("-")[0], outline.group), []).append(outline)
+    short = [cases for (_, name), cases in of_groups.items() if name and {x.dtype for x in cases} <= {*SHORT}]
+    assert len(short) > 20
+    for cases in short:
+        assert {x.dtype for x in cases if x.quick} == {x.dtype for x in cases}, cases[0].group
+
+
+def test_a_causal_step_of_several_queries_at_unequal_lengths_is_in_one_of_the_smallest_calls():
+    """With one query, or equal lengths, an offset of the longest sequence for all is right."""
+    traits = {"key_lengths by entry", "query_offset by entry", "is_causal"}
+    steps = [
+        x for x in index() if x.name in smallest() and traits <= {*x.traits} and "softcap" not in x.traits
+    ]
+    assert any(x.sizes[3] > 1 for x in steps if x.calls[0].operation == "attention")

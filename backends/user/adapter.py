@@ -25,6 +25,7 @@ from attnspec.backends.user.defaults import options_without_default, with_defaul
 from attnspec.backends.user.joined import join
 from attnspec.backends.user.masks import with_own_mask
 from attnspec.backends.user.queries import call_each_query, with_axis, without_axis
+from attnspec.backends.user.scales import in_integers
 from attnspec.backends.user.signature import native_names, required_parameters
 from attnspec.backends.user.slopes import with_slopes
 from attnspec.backends.user.windows import with_own_places
@@ -75,7 +76,7 @@ def adapt(name: str, function: Callable[..., Any], convention: Convention, xp: A
         known = _sizes(call) if convention.sizes or convention.module else {}
         sizes = {own: known[size] for size, own in convention.sizes.items()}
         call = for_each_entry(call, xp) if convention.per_entry else call
-        call = _split_past(call, convention.past, required)
+        call = _split_past(in_integers(call, convention.integers, _OPERATION, xp), convention.past, required)
         call = with_own_mask(call, convention, native, xp)
         call = _fit_masks(call, convention, xp)
         heads = (1, 1, *call["query"].shape)[-3]  # an array of one axis is for the function to refuse
@@ -254,8 +255,11 @@ def _fit_masks(call: dict[str, Any], convention: Convention, xp: Any) -> dict[st
     if axes is not None and most > axes:
         raise Unsupported(f"the function takes only masks of {axes} axes, got {most}")
     entries = (call["query"].shape[0], 1, *shape) if convention.mask_of_entries else ()
+    least = convention.least_mask_axes or 0
     return call | {
-        name: array[:, 0] if tuple(array.shape) == entries else _with_leading(array, axes or array.ndim)
+        name: array[:, 0]
+        if tuple(array.shape) == entries
+        else _with_leading(array, axes or max(array.ndim, least))
         for name, array in arrays.items()
     }
 

@@ -4,6 +4,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import wraps
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -134,12 +135,14 @@ class Calls:
         return tuple(own for own in absent if not self.guesses[own][0].endswith("_positions"))
 
     def on(self) -> tuple[str, ...]:
-        """Name the flags that are on by default, and a window of a number of keys."""
+        """Name the flags that are on by default, and a window and a softcap that are numbers."""
         parameters = inspect.signature(self.function).parameters
         defaults = {ours[0]: parameters[own].default for own, ours in self.guesses.items() if ours}
         flags = [x for x, own in defaults.items() if own is True and _OPERATION.arguments[x].default is False]
         window = defaults.get("window")
-        return (*flags, *(["window"] if type(window) is int and window > 0 else []))
+        capped = isinstance(softcap := defaults.get("softcap"), int | float) and softcap > 0
+        numbers = {"window": type(window) is int and window > 0, "softcap": capped}
+        return (*flags, *compress(numbers, numbers.values()))
 
     def confirms(
         self,

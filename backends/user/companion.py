@@ -25,6 +25,7 @@ from attnspec.backends.user.scales import (
     GROUP,
     SCALES,
     codes_of,
+    in_integers,
     with_own_codes,
     with_scales,
     without_ones,
@@ -102,8 +103,8 @@ def adapt_companion(
         call = without_always(call, convention.applied, native, form)
         call = with_defaults(call, always, convention, xp, form)
         call = with_scales(call, convention.scales, xp, grouped=GROUP in convention.sizes)
-        call = with_own_lists(call, convention.lists, native, xp)
         call = for_each_entry(call, xp, form) if convention.per_entry else call
+        call = in_integers(with_own_lists(call, convention.lists, native, xp), convention.integers, form, xp)
         call = with_slopes(call, convention, xp, needed) if convention.slopes else call
         sizes = {own: _size(size, operation, call) for size, own in convention.sizes.items()}
         call = with_own_mask(call, convention, native, xp)

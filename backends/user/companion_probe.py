@@ -23,16 +23,18 @@ from attnspec.backends.user.companion_trials import (
     infer_option,
     is_nearer,
     is_on,
+    limits_of_rows,
     limits_of_width,
     name_parameters,
+    precision_of,
     text_of_no_call,
     variant_at_end,
     widen,
     with_all_blocks,
     with_dtype_of_codes,
+    with_int32,
     with_slopes_of_form,
 )
-from attnspec.backends.user.confirm import IN_FLOAT32, PRECISIONS
 from attnspec.backends.user.convention import Convention
 from attnspec.backends.user.description import Inference, Known, dtypes_of, infer_dtypes
 from attnspec.backends.user.empty_rows import variants_of_empty_rows
@@ -80,6 +82,8 @@ def infer_companion(
                 convention, variants, reasons, limited = found
                 dialect, why, limits = dialect | variants, why | reasons, limits | limited
                 break
+    convention = with_int32(calls, convention, call, why)
+    limits |= limits_of_rows(calls, convention, call, why)
     convention = with_all_blocks(calls, calls.confirm_lengths(convention, call, why), call, why)
     convention = calls.confirm_scales(convention, fit, why)
     convention = infer_end_at_length(calls, operation, convention, call, why)
@@ -94,7 +98,8 @@ def infer_companion(
     why |= {"given": "True by default"} if on else {}
     dialect |= variants_of_empty_rows(calls, convention, call, why)
     if "dtypes" not in known.keys and "float64" in fit.limits.get("dtypes", backend.dtypes):
-        dialect |= calls.precision(convention, call, why)
+        variants, fewer = precision_of(calls, convention, call, why, limits.get("dtypes", backend.dtypes))
+        dialect, limits = dialect | variants, limits | fewer
     differ = {x: own for x, own in convention.names.items() if x != own or x in convention.flags}
     return Inference(replace(convention, names=differ), dialect, ignore, why, limits=limits)
 
@@ -243,9 +248,10 @@ class _Calls:
             x: widen(y) if self.form.arguments[x].shape[-1:] == ("Dv",) and y.shape[-1] > 1 else y
             for x, y in call.items()
         }
-        if self.agrees(convention, deeper) is None:
+        if (off := self.distance(convention, deeper)) in (None, np.inf):
             limits["value_depth"] = "key"
-            why["value_depth"] = "it raised an error with values of another depth"
+            shown = "raised an error" if off is None else "returned an output of another shape"
+            why["value_depth"] = f"it {shown} with values of another depth"
         limits |= limits_of_width(self, convention, call, why)
         agrees = self.agrees(convention, grouped)
         if agrees is None:
@@ -317,16 +323,6 @@ class _Calls:
         """Whether results depend on what is in memory past the end of an array."""
         distances = [self.distance(convention, call) for self.beyond in (1.0, np.nan)]
         return distances[0] != distances[1]
-
-    def precision(
-        self, convention: Convention, call: Mapping[str, Any], why: dict[str, str]
-    ) -> dict[str, str]:
-        """Return the variant of NUM-2 that a call shows, if float64 is computed in float32."""
-        distances = [self.distance(convention, cast(call, "float64"), tolerance=x) for x in PRECISIONS]
-        if distances[0] != 0 or not distances[1]:
-            return {}
-        why["NUM-2"] = IN_FLOAT32
-        return {"NUM-2": "float32"}
 
     def forward(self, convention: Convention, call: Mapping[str, Any]) -> Call:
         """Return the results of the forward pass that a function of gradients takes."""

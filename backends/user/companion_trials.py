@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from attnspec import OPERATIONS, Operation
+from attnspec.backends.user.confirm import IN_FLOAT32, PRECISIONS
 from attnspec.backends.user.convention import OTHER, Convention
 from attnspec.backends.user.description import Known
 from attnspec.backends.user.enough_keys import Companion
@@ -19,12 +20,20 @@ from attnspec.backends.user.small_calls import (
     QUERIES,
     Call,
     calls_of_other_widths,
+    cast,
     option_values,
     scales_of,
     share_by_batch,
     square_call,
 )
-from attnspec.backends.user.trials import NUMBERS, UNCONFIRMED, is_clear, number_of_open_sides, right_side
+from attnspec.backends.user.trials import (
+    NUMBERS,
+    UNCONFIRMED,
+    WIDE,
+    is_clear,
+    number_of_open_sides,
+    right_side,
+)
 from attnspec.operations.aliases import SIZES, SLOPES, meant_in
 from attnspec.operations.letters import BATCH
 
@@ -121,8 +130,14 @@ class _Calls(Companion, Protocol):
     by_distance: bool
 
     def distance(
-        self, convention: Convention, call: Mapping[str, Any], meaning: Mapping[str, Any] | None = None
+        self,
+        convention: Convention,
+        call: Mapping[str, Any],
+        meaning: Mapping[str, Any] | None = None,
+        tolerance: float = ...,
     ) -> float | None: ...
+
+    def results(self, convention: Convention, call: Mapping[str, Any]) -> list[Any] | None: ...
 
 
 def infer_option(
@@ -162,7 +177,7 @@ def windows(
     named: Convention, given: dict[str, Any], opens: int | None
 ) -> Iterator[tuple[Convention, dict[str, Any]]]:
     """Yield the ways in which a function may take a window, each with a window to try."""
-    for side in (None, -1):
+    for side in (None, -1, WIDE):
         yield replace(named, window="sides", open_side=side), given
     for kind in NUMBERS:
         yield replace(named, window=kind, open_side=opens), {"window": (1, right_side(kind, 1))}
@@ -204,6 +219,19 @@ def with_dtype_of_codes(calls: _Calls, convention: Convention, call: Call, why: 
     return replace(convention, codes=own)
 
 
+def with_int32(calls: _Calls, convention: Convention, call: Call, why: dict[str, str]) -> Convention:
+    """Find out whether it takes lengths, tables and boundaries as int32 alone."""
+    longer = {
+        name: x.astype(np.int64)
+        for name, x in call.items()
+        if isinstance(x, np.ndarray) and x.dtype == np.int32
+    }
+    if not longer or convention.integers or calls.agrees(convention, call | longer) is not None:
+        return convention
+    why["integers"] = f"it raised an error with {' and '.join(longer)} of int64"
+    return replace(convention, integers="int32")
+
+
 def with_all_blocks(calls: _Calls, convention: Convention, call: Call, why: dict[str, str]) -> Convention:
     """Find out whether a mask of blocks must have an entry for each block of queries and keys."""
     blocks = {**option_values(call), **call}.get("block_mask")
@@ -214,6 +242,37 @@ def with_all_blocks(calls: _Calls, convention: Convention, call: Call, why: dict
         return convention
     why["mask_pairs"] = "with a mask of one block of keys it raised an error"
     return whole
+
+
+def limits_of_rows(
+    calls: _Calls, convention: Convention, call: Call, why: dict[str, str]
+) -> dict[str, list[str]]:
+    """Find out whether it raises an error for packed rows after the last sequence."""
+    if "key_starts" not in call or calls.by_distance:
+        return {}
+    last = {name: x[..., -1:, :] for name, x in call.items() if name in ("query", "key", "value")}
+    more = {name: np.concatenate([call[name], row], axis=-2) for name, row in last.items()}
+    if len(more) < 3 or calls.agrees(convention, call | more) is not None:
+        return {}
+    why["requires"] = "it raised an error with rows after the last sequence"
+    return {"requires": ["rows"]}
+
+
+def precision_of(
+    calls: _Calls, convention: Convention, call: Call, why: dict[str, str], dtypes: Iterable[str]
+) -> tuple[dict[str, str], dict[str, Any]]:
+    """Return the variant of NUM-2 that a call shows; with an lse of float32 too, float64 is no dtype."""
+    wide = cast(call, "float64")
+    distances = [calls.distance(convention, wide, tolerance=tolerance) for tolerance in PRECISIONS]
+    if distances[0] != 0 or not distances[1]:
+        return {}, {}
+    asks = "return_lse" in convention.names or "lse" in convention.returns
+    own = calls.results(convention, wide | {"return_lse": True}) if asks else None
+    if own and "float32" in [str(x.dtype) for x in own[1:]]:
+        why["dtypes"] = f"{IN_FLOAT32}, and its lse is of float32"
+        return {}, {"dtypes": [dtype for dtype in dtypes if dtype != "float64"]}
+    why["NUM-2"] = IN_FLOAT32
+    return {"NUM-2": "float32"}, {}
 
 
 def with_slopes_of_form(

@@ -55,15 +55,20 @@ def confirm_length(calls: Calls, convention: Convention) -> Convention:
     if "key_lengths" not in convention.names or not (causal or one_query):
         return convention
     arrays, (queries, keys) = calls.drop_batch(convention, calls.arrays), calls.lengths
-    lengths = keys - 1 + np.arange(B) % 2
     placing = {"is_causal": True} if causal else {"window": (2, 0)}
-    given = {**placing, "key_lengths": lengths}
-    at_length = given | {"query_offset": lengths - queries}
     trial = replace(convention, at_length=True)
-    shown = (convention, arrays, given) if convention.one_query else (trial, arrays, at_length)
-    if not calls.confirms(*shown, at_length):
+
+    def holds(lengths: Any) -> bool:
+        given = {**placing, "key_lengths": lengths}
+        at_length = given | {"query_offset": lengths - queries}
+        shown = (convention, arrays, given) if convention.one_query else (trial, arrays, at_length)
+        return calls.confirms(*shown, at_length)
+
+    unequal = holds(keys - 1 + np.arange(B) % 2)
+    if not unequal and not holds(np.full(B, keys - 1)):
         return convention
-    calls.why["at_length"] = "its last query is at the last key of the length"
+    but = "" if unequal else ", by calls with equal lengths alone"
+    calls.why["at_length"] = f"its last query is at the last key of the length{but}"
     if not convention.one_query:  # calls without an offset are declined, and those with one have its place
         calls.variants.pop("MASK-3", None)
     return trial
@@ -77,8 +82,13 @@ def confirm_axes_of_masks(calls: Calls, convention: Convention) -> Convention:
     whole, of_keys = replace(convention, mask_axes=axes), convention.mask_of_keys
     for name in (name for name in inputs if name in taken):
         fewer = [{name: inputs[name][place]} for place in (0, (0, 0), (0, 0, 0))]
-        trials = (convention, whole, replace(whole, mask_pairs=True))[: 3 if axes and not of_keys else 1]
+        rows = replace(convention, least_mask_axes=2)
+        trials = [convention, rows, whole, replace(whole, mask_pairs=True)][: 1 if of_keys else 4]
+        trials = trials if axes else trials[:2]
         trial = next((x for x in trials if all(calls.confirms(x, arrays, y, y) for y in fewer)), convention)
+        if trial == rows:
+            calls.why["least_mask_axes"] = f"with a {name} of one axis it did not compute attention"
+            return rows
         if trial != convention:
             calls.why["mask_axes"] = f"with a {name} of fewer axes it did not compute attention"
             if trial.mask_pairs:
@@ -189,6 +199,21 @@ def note_precision(calls: Calls, convention: Convention, limits: Mapping[str, An
     return limits
 
 
+def confirm_int32(calls: Calls, convention: Convention) -> Convention:
+    """Find out whether it takes lengths, which no call of int64 confirmed, as int32 alone."""
+    lengths = {"key_lengths": [1, 3], "query_lengths": [2, 1]}
+    for own, ours in calls.guesses.items():
+        name = ours[0] if ours else ""
+        if name in lengths and name not in convention.names and not convention.integers:
+            names = {**convention.names, name: own}
+            trial = replace(convention, names=names, per_entry=True, integers="int32")
+            given = {name: np.array(lengths[name])}
+            if calls.confirms(trial, calls.arrays, given, given):
+                calls.why["integers"] = f"it raised an error with {own} of int64"
+                return trial
+    return convention
+
+
 def note_one_offset(calls: Calls, convention: Convention, limits: Mapping[str, Any]) -> Mapping[str, Any]:
     """Record that a function raises an error for an offset of each batch entry, and takes one for all."""
     taken = {*convention.names, *inspect.signature(calls.function).parameters}
@@ -225,6 +250,7 @@ def note_wrong_bias(calls: Calls, convention: Convention) -> Convention:
 
 CONFIRMATIONS = (
     note_wrong_bias,
+    confirm_int32,
     confirm_length,
     confirm_slopes,
     with_lse,

@@ -26,16 +26,8 @@ SIZES = ("batch", "query_heads", "key_heads", "queries", "keys", "depth", "value
 OF_FORMS = ("longest_queries", "longest_keys", "page", GROUP)
 #: What describes attention alone.
 _OF_ATTENTION = (
-    *(
-        "loop",
-        "mask_of_keys",
-        "mask_of_entries",
-        "past",
-        "output_layout",
-        "lse_layout",
-        "module",
-        "causal_in_mask",
-    ),
+    *("loop", "mask_of_keys", "mask_of_entries", "least_mask_axes", "past"),
+    *("output_layout", "lse_layout", "module", "causal_in_mask"),
 )
 
 
@@ -66,6 +58,8 @@ class Convention:
     #: The number of axes of its mask and bias, which get leading axes of length one; or of its mask of
     #: blocks, whose axes are whole. One of blocks with an axis more is passed in a call for each batch entry.
     mask_axes: int | None = None
+    #: The fewest axes of its mask and bias.
+    least_mask_axes: int | None = None
     #: Whether its mask and bias must have an entry for each query and key, and get copies along these axes.
     mask_pairs: bool = False
     #: Whether a mask or a bias of three axes has those of batch entries, not of heads.
@@ -119,6 +113,8 @@ class Convention:
     encoding: str = ""
     #: Whether it takes codes as integers, or as arrays of a dtype of 8 bits (`FLOAT8`).
     codes: str = ""
+    #: Whether it takes integers other than codes in this dtype alone.
+    integers: Literal["", "int32"] = ""
     #: Whether distances are counted from the last query and the last key, as the dialect of causality says.
     from_end: bool = False
 
@@ -188,11 +184,13 @@ def check_convention(name: str, convention: Convention, operation: str = "attent
     for what, got, expected in (
         ("layout", convention.layout, LAYOUTS),
         ("output_layout", convention.output_layout, ("", *LAYOUTS)),
+        ("integers", convention.integers, ("", "int32")),
         ("lse_layout", convention.lse_layout, ("", "BSHD")),
         ("mask", convention.mask, ("attend", "ignore", "add")),
         ("window", convention.window, ("sides", "left", "keys", "both")),
         ("axes", convention.axes, (None, 2, 3, 4) if convention.loop else (None, 3, 4)),
         ("mask_axes", convention.mask_axes, (None, 2, 3, 4, 5)),
+        ("least_mask_axes", convention.least_mask_axes, (None, 2, 3)),
         ("one_query", convention.one_query, (False, True, "axis")),
         ("mask_of_keys", convention.mask_of_keys, (False, True, "also")),
         ("past", len(convention.past), (0, 2)),

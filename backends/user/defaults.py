@@ -12,6 +12,7 @@ from attnspec.backends.library.library import device_of
 from attnspec.backends.user.convention import Convention
 from attnspec.backends.user.scales import FLAT, SCALES, codes_of, shape_of
 from attnspec.backends.user.slopes import positions_of
+from attnspec.backends.user.trials import WIDE
 from attnspec.operations import Argument
 from attnspec.operations.letters import BATCH, HEADS
 
@@ -26,8 +27,6 @@ _FILLED: Mapping[str, Any] = {
     "query_segment_ids": 0,
     "key_segment_ids": 0,
 }
-#: A window of one number that excludes no key, for a function without a number that opens it.
-_WIDE = 2**30
 _POSITIONS = ("query_positions", "key_positions")
 _LISTS, _BLOCKS = ("block_counts", "block_indices"), ("block_counts", "block_indices", "block_mask")
 _LENGTHS = {"query_lengths": "L", "key_lengths": "S"}
@@ -49,7 +48,7 @@ def default_of(option: str, form: Operation, call: Mapping[str, Any], convention
     if option == "window":
         number = convention.open_side
         if convention.window != "sides":
-            return _WIDE if number is None else number
+            return WIDE if number is None else number
         return number if number is None else (number, number)
     if argument.default is not None:
         return argument.default

@@ -33,7 +33,7 @@ from attnspec.backends.user.signature import (
     unknown_parameters,
     without_ignored,
 )
-from attnspec.backends.user.trials import NEUTRAL, numbers_in_every_call
+from attnspec.backends.user.trials import numbers_in_every_call
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -154,8 +154,8 @@ def backend_of(name: str, target: Any, settings: Settings, library: str, attribu
     if not hasattr(target, "lower"):  # a function that JAX compiles as a whole is compiled as it is
         runs_on.prepare_eager()
     ignore, function = settings.fields.get("ignore", ()), as_function(name, target)
-    if acting := numbers_in_every_call(function, ignore):
-        notes = (*settings.fields.get("notes", ()), f"{acting}: {NEUTRAL}")
+    if acting := [f"{said}: {advice}" for advice, said in numbers_in_every_call(function, ignore).items()]:
+        notes = (*settings.fields.get("notes", ()), *acting)
         settings = replace(settings, fields={**settings.fields, "notes": notes})
     described = settings.convention or Convention()
     function = without_ignored(function, ignore)

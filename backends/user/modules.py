@@ -32,6 +32,18 @@ _LAYERS: Mapping[str, str] = MappingProxyType(
         r"(w|to|fc|linear|c)?_?(o|out|output)?(_?proj.*|_?linear)?(\.0)?": "output_weight",
     }
 )
+_OPTIONS = {"is_causal": "is_causal=False", "mask": "mask=None", "memory": "memory=None"}
+#: What its forward pass is given besides tokens: the argument, and what is passed.
+_FORWARD: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        r"(attn_|attention_)?mask": ("mask", "None if mask is None else mask[(None,) * (4 - mask.ndim)]"),
+        r"(is_)?causal": ("is_causal", "is_causal"),
+        r"context|memory|encoder_hidden_states|inputs_kv": (
+            "memory",
+            "None if memory is None else memory.reshape(-1, *memory.shape[-2:])",
+        ),
+    }
+)
 _WRAPPER = """
 import torch
 import {module} as kernels
@@ -52,6 +64,7 @@ def multi_head_attention(
         layer = module.get_submodule(name)
         del layer.weight, layer.bias  # gradients pass through tensors that are no parameters
         layer.weight, layer.bias = weight.T, bias
+    # Not passed, so no case tests what they do: {rest}.
     output = module(tokens.reshape(-1, *tokens.shape[-2:]){passed})
     return output.reshape(*tokens.shape[:-1], output_weight.shape[1])
 """
@@ -77,10 +90,15 @@ def wrapper_of_class(made: Any, module: str) -> str:
         return ""
     layers = {own: x for own, x in layers.items() if isinstance(x, torch.nn.Linear)}
     weights = {own: _meaning(own.rpartition("to_")[2] or own, _LAYERS) for own in layers}
-    mask = next((own for own in forward[1:] if own in ("mask", "attn_mask", "attention_mask")), "")
+    passed = {
+        own: ours
+        for own in forward[1:]
+        for names, ours in _FORWARD.items()
+        if re.fullmatch(names, own, re.IGNORECASE)
+    }
+    named = {ours for ours, _ in passed.values()} | {x for x in given.values() if x == "is_causal"}
     options = ["heads", *(["key_heads=None"] if "key_heads or heads" in given.values() else [])]
-    options += ["is_causal=False"] if "is_causal" in given.values() else []
-    options += ["mask=None"] if mask else []
+    options += [x for ours, x in _OPTIONS.items() if ours in named]
     if sorted(weights.values()) not in (_of_layers(0), _of_layers(1)):
         return ""
     return _WRAPPER.format(
@@ -89,7 +107,9 @@ def wrapper_of_class(made: Any, module: str) -> str:
         options=", ".join(options),
         given=", ".join(f"{own}={ours}" for own, ours in given.items()),
         layers="\n".join(f'        ("{own}", {x}, {_bias_of(x)}),' for own, x in weights.items()),
-        passed=f", {mask}=mask" if mask else "",
+        passed="".join(f", {own}={value}" for own, (_, value) in passed.items()),
+        rest=", ".join(own for own in (*parameters, *forward[1:]) if own not in {*given, *passed})
+        or "nothing",
     )
 
 

@@ -68,7 +68,8 @@ class Probe(Calls):
         layouts = tuple(layout for layout in LAYOUTS if layout != "BSHD")  # its arrays are those of BHSD
         for axes in self.known.choices("axes", (None, 3)):
             for convention in self.plainest_conventions(layouts, ((),), (axes,)):
-                if self.run(convention, self.drop_batch(convention, arrays), raw=True) is not None:
+                taken = self.run(convention, self.drop_batch(convention, arrays), raw=True) is not None
+                if taken or self.returned:  # it may return more results than one
                     return True
             self.frozen = True
         return False
@@ -89,8 +90,9 @@ class Probe(Calls):
         absent = self.known.choices("takes_none", tuple(dict.fromkeys((self.taking_none(), ()))))
         counts = [own for own in required_parameters(self.function) if self.guesses[own][:1] in _COUNTS]
         entries = self.known.choices("per_entry", (False, True) if counts else (False,))
-        for names, each, window, none, entry, *shape in product(
-            self.choices_of_names(), always, windows, absent, entries, layouts, returns, axes
+        longest = self.known.choices("integers", ("", "int32") if counts else ("",))
+        for names, each, window, none, entry, integers, *shape in product(
+            self.choices_of_names(), always, windows, absent, entries, longest, layouts, returns, axes
         ):
             layout, returned, number = shape
             if layout in OF_FOUR_AXES and number not in (None, 4):
@@ -112,6 +114,7 @@ class Probe(Calls):
                 ),
                 always=each,
                 per_entry=entry,
+                integers=integers,
             )
 
     def infer(self, called: Convention) -> Inference:

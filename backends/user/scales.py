@@ -31,6 +31,7 @@ GROUP = "group"
 ENCODINGS = ("e4m3fn", "e5m2", "e4m3fnuz", "e5m2fnuz")
 #: The ends of the names of codes; pages may hold numbers.
 CODES = ("codes", "_pages")
+_OF_BYTES = (*CODES, "_zero_points", "packed")
 
 
 def codes_of(option: str, call: Mapping[str, Any]) -> str:
@@ -138,6 +139,25 @@ def with_own_codes(
     name = f"float8_{encoding}"
     dtype = getattr(xp, name, None) or np.dtype(name)
     return {own: x.view(dtype) if own in codes else x for own, x in call.items()}
+
+
+def in_integers(call: Mapping[str, Any], kind: str, form: Operation, xp: Any) -> dict[str, Any]:
+    """Pass integers that are no codes as int32, if asked, and decline those that it does not hold."""
+    if not kind:
+        return dict(call)
+    integers = {
+        name: x
+        for name, x in call.items()
+        if "int" in str(getattr(x, "dtype", ""))
+        and not name.endswith(_OF_BYTES)
+        and form.arguments[name].shape
+    }
+    if any(
+        0 not in x.shape and not -(2**31) <= int(xp.min(x)) <= int(xp.max(x)) < 2**31
+        for x in integers.values()
+    ):
+        raise Unsupported("the function takes integers as int32, got one that int32 does not hold")
+    return {**call, **{name: xp.astype(x, xp.int32, copy=False) for name, x in integers.items()}}
 
 
 def _as_bytes(codes: Any, kind: str, xp: Any, *, bits: bool) -> Any:

@@ -1,6 +1,7 @@
 """Guesses what the parameters of a function are by their names, and the calls that would confirm a guess."""
 
 import inspect
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -40,10 +41,15 @@ class Guess(str):
     __slots__ = ()
 
 
-#: What to do about a parameter that is never passed and that changes results by default.
-NEUTRAL = "if that changes results, judge a wrapper that passes its neutral value"
+#: What to do about a parameter that is never passed and has a number by default: one that may change
+#: results, and the size or the number of parts of a computation, which changes none.
+_NEUTRAL = "if that changes results, judge a wrapper that passes its neutral value"
+_OTHERS = "others are not judged; a wrapper can pass each that callers use"
+_PART = re.compile("block|tile|chunk|split|stage|warp")
 #: The reason to write beside such an argument if no call has the results of the reference.
 UNCONFIRMED = Guess("by its name alone: no call gave the specified results")
+#: A bound of a window that excludes no key.
+WIDE = 2**30
 #: Arguments that need each other.
 PARTNERS = {"query_segment_ids": "key_segment_ids", "key_segment_ids": "query_segment_ids"}
 
@@ -147,7 +153,8 @@ def _of_alignments(named: Convention, ours: str, at_end: dict[str, Any]) -> Iter
         why = "its causal mask is aligned at the bottom right"
         yield Trial(named, on, on | at_end, {"MASK-3": "bottom-right"}, why)
         return
-    sides = product(((None, "None opens a side"), (-1, "-1 opens a side, not None")), ({}, at_end))
+    words = {None: "None opens a side", -1: "-1 opens a side, not None", WIDE: "a large number opens a side"}
+    sides = product(words.items(), ({}, at_end))
     for (side, why), at in sides:
         calls = [(given, given | at) for given in ({"window": w} for w in ((1, 1), (1, None), (None, 1)))]
         variants = {"MASK-3": "bottom-right"} if at else {}
@@ -257,21 +264,28 @@ def note_ignored(
     known = [f"{own} ({' or '.join(ours)}?)" for own, ours in guesses.items() if ours]
     said = f"; no call confirmed {', '.join(known)}" if known else ""
     acting = numbers_in_every_call(function, ignored)
-    beside, advice = (f"; {acting}", f": {NEUTRAL}") if acting else ("", "")
+    beside = f"; {acting[_NEUTRAL]}" if _NEUTRAL in acting else ""
     unsure = {key: Guess(reason + beside) for key, reason in why.items() if reason == UNCONFIRMED}
-    reason = f"never passed, so no case tests what these do{said}{beside}{advice}{flags}"
+    advice = "".join(f"; {numbers}: {what}" for what, numbers in acting.items())
+    reason = f"never passed, so no case tests what these do{said}{advice}{flags}"
     return {**why, **unsure, "ignore": reason}
 
 
-def numbers_in_every_call(function: Callable[..., Any], ignored: Collection[str]) -> str:
-    """Say which of the parameters that are never passed have a number by default that may change results."""
+def numbers_in_every_call(function: Callable[..., Any], ignored: Collection[str]) -> dict[str, str]:
+    """Say which parameters that are never passed have a number by default, by what to do about them."""
     defaults = {
         own: parameter.default
         for own, parameter in inspect.signature(function).parameters.items()
         if own in ignored and NO_COUNTERPART.get(own.lower()) != NO_RESULT
     }
     numbers = {own: x for own, x in defaults.items() if type(x) in (int, float) and x not in (0, -1)}
-    return " and ".join(f"{own} is {number} in every call" for own, number in numbers.items())
+    parts = [own for own, number in numbers.items() if type(number) is int and _PART.search(own.lower())]
+    kinds = {_NEUTRAL: [own for own in numbers if own not in parts], _OTHERS: parts}
+    return {
+        advice: " and ".join(f"{own} is {numbers[own]} in every call" for own in names)
+        for advice, names in kinds.items()
+        if names
+    }
 
 
 def _guesses(name: str) -> tuple[str, ...]:

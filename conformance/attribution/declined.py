@@ -9,7 +9,7 @@ from attnspec import OPERATIONS, SpecError
 from attnspec.backends.constraints import Constraints, fits
 from attnspec.backends.preconditions import PRECONDITIONS, breach_of
 from attnspec.conformance.outside import one_line
-from attnspec.conformance.traits import NOTHING, REFUSED, RELATED, SPECIAL, negative
+from attnspec.conformance.traits import FAR, NOTHING, REFUSED, RELATED, SPECIAL, by_entry, negative
 from attnspec.conformance.verdict import DECLINES, Verdict
 from attnspec.operations.quantization import ENCODINGS
 
@@ -49,7 +49,8 @@ def preconditions_of(
     """Name the preconditions of which every failing call lacks one, unless it may be by chance."""
     # One call is drawn before all of them, and none of attention without a telling trait: NumPy loads slowly.
     first = {*failures[0].traits}
-    tells = first & {SPECIAL, NOTHING, *map(negative, OPERATIONS["attention"].options)}
+    special = {SPECIAL, NOTHING, FAR, by_entry("query_offset"), "window"}
+    tells = first & {*special, *map(negative, OPERATIONS["attention"].options)}
     ordinary = failures[0].operation == "attention" and not tells
     if REFUSED in first or ordinary or not all(_breaches((failures[0].case,), seed).values()):
         return ()
@@ -59,8 +60,11 @@ def preconditions_of(
     failing = [verdict.case for verdict in failures[:_MOST_ALIKE]]
     breaches = _breaches((*failing, *alike), seed)
     left, words = [breaches[case] for case in failing], list[str]()
+    lacking = Counter(word for case in alike for word in breaches[case])
     while left and all(left):
-        words.append(Counter(word for own in left for word in own).most_common(1)[0][0])
+        counts = Counter(word for own in left for word in own)
+        # Of words that explain as many failures, the one that fewest right calls lack.
+        words.append(max(counts, key=lambda word: (counts[word], -lacking[word])))
         left = [own for own in left if words[-1] not in own]
     share = sum(bool({*breaches[case]} & {*words}) for case in alike) / max(len(alike), 1)
     return tuple(words) if not left and share ** len(failing) < _CHANCE else ()

@@ -39,6 +39,9 @@ ENTRIES = rows(
     ("window_of_the_same_slots_in_each_page", "as_attention", "STACK-2", "E",
      After(lambda plain, _call, given: _with_pages_of_window(plain, given["key"].shape[2], whole=False)),
      "Begin in each page at the slot at which the window begins in its first page."),
+    ("rows_of_a_table_by_the_longest_sequence", "as_attention", "PAGE-3", "V",
+     lambda call, given: base.as_attention(call, given | {"block_table": _by_the_longest(given)}),
+     "Find the row of a table by the number of pages of the longest sequence, and not by its width."),
     ("subnormal_codes_read_as_normal", "decode_codes", "QUANT-3", "Z",
      After(lambda numbers, _call, _codes, encoding, _dtype: _as_normal(numbers, encoding)),
      "Decode a code of 8 bits with an exponent of 0 as if its leading digit were 1."),
@@ -46,6 +49,16 @@ ENTRIES = rows(
 
 #: The smallest normal number of each format of 8 bits.
 _NORMAL = {"e4m3fn": 2.0**-6, "e4m3fnuz": 2.0**-7, "e5m2": 2.0**-14, "e5m2fnuz": 2.0**-15}
+
+
+def _by_the_longest(given: Arguments) -> Any:
+    table, lengths, size = given["block_table"], np.asarray(given["key_lengths"]), given["key"].shape[2]
+    if table.ndim != 2 or not table.size or not size:
+        return table
+    width = -(-int(lengths.max(initial=0)) // size)
+    place = np.arange(len(table))[:, None] * width + np.arange(table.shape[1])
+    read = np.take(table, np.minimum(place, table.size - 1))
+    return np.where(read < 0, read + given["key"].shape[0], read)  # as an index from the end
 
 
 def _as_normal(numbers: Array, encoding: str) -> Array:

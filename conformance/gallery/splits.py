@@ -214,6 +214,15 @@ def _rescaled_lazily(size: int) -> Named:
     return name, sentence, attend
 
 
+def _sum_kept_in_the_rest(size: int) -> Named:
+    def attend(call: Attention) -> Any:
+        rest = call.keys > size and call.keys % size > 0
+        return _running(call, size, rescales_sum=True, rescales_values=True, forgets_rest=rest)
+
+    text = f"Rescale only the values in the keys after the last whole tile of {size}."
+    return f"sum_kept_after_whole_tiles_of_{size}", text, attend
+
+
 def _by_a_reference(size: int, *, forgets_sum: bool = False, adds_maximum: bool = False) -> Step:
     """Make the step that moves the reference of a row where its maximum rises by more than 8 alone."""
 
@@ -263,7 +272,13 @@ def _empty_split_counted(count: int) -> Named:
 
 
 def _running(
-    call: Attention, size: int, *, rescales_sum: bool, rescales_values: bool, slack: float = 0.0
+    call: Attention,
+    size: int,
+    *,
+    rescales_sum: bool,
+    rescales_values: bool,
+    slack: float = 0.0,
+    forgets_rest: bool = False,
 ) -> Any:
     """Process the tiles with a running maximum. A rise after the first tile does not always rescale."""
     if not is_plain(call):
@@ -276,7 +291,8 @@ def _running(
         right = np.exp(top - shift)
         old = np.where((slack > 0) & (shift - top <= slack), 1.0, right) if number else right
         here = np.exp(most - shift)
-        total = total * (old if rescales_sum or not number else 1.0) + count * here
+        kept = (not rescales_sum and number > 0) or (forgets_rest and (number + 1) * size > call.keys)
+        total = total * (1.0 if kept else old) + count * here
         summed = summed * (old if rescales_values else 1.0) + values * here
         top = new
     return _divide(call, top, total, summed)
@@ -286,6 +302,7 @@ NOT_RESCALED = family(_forget_rescaling, "attend", "NUM-3", "G", 1, *SIZES)
 VALUES_NOT_RESCALED = family(_forget_to_rescale_values, "attend", "NUM-3", "G", 1, *SIZES)
 SUM_NOT_RESCALED = family(_forget_to_rescale_sum, "attend", "NUM-3", "G", 1, *SIZES)
 RESCALED_LAZILY = family(_rescaled_lazily, "attend", "NUM-3", "G", *SIZES)
+SUM_KEPT_IN_THE_REST = family(_sum_kept_in_the_rest, "attend", "NUM-3", "G", *SIZES)
 SUM_KEPT = family(_sum_kept_at_a_large_rise, "attend", "NUM-3", "G", *SIZES)
 MAXIMUM_AHEAD = family(_maximum_beside_a_reference, "attend", "NUM-3", "G", *SIZES)
 EMPTY_COUNTED = family(_empty_split_counted, "attend", "NUM-3", "I", 2, 4, 8)

@@ -147,11 +147,15 @@ def _is_other_row(verdict: Verdict) -> bool:
 
 
 def _few_values(report: Report, subject: Subject) -> str:
-    """Say how many values were judged, if they are few of many."""
+    """Say how many values of its operations were judged, if they are few of all."""
     values = [verdict for verdict in report.verdicts(subject) if not verdict.refusal]
     judged = sum(verdict.status != "unsupported" for verdict in values)
-    few = 0 < judged < _FEW_VALUES * len(values)
-    return f"; only {judged} of {len(values)} values were judged" if few else ""
+    if not 0 < judged < _FEW_VALUES * len(values):
+        return ""
+    operations = sorted({verdict.operation for verdict in values if verdict.status != "unsupported"})
+    own = sum(verdict.operation in operations for verdict in values)
+    of = f" of {' and '.join(operations)}" if all(operations) else ""
+    return f"; only {judged} of {own} values{of} were judged"
 
 
 def refusals_verdict(report: Report, subject: Subject) -> str:
@@ -257,7 +261,7 @@ def run_line(results: Results) -> str:
         return f"run: {parts}"
     if planned and all(case.startswith("sizes-") for header in headers for case in header.cases):
         return f"run: {parts} sizes"
-    return f"run: {parts} (the fixed cases; --seed N draws others)"
+    return f"run: {parts} (the fixed cases; --seed N draws others, --sizes larger ones)"
 
 
 def unmet_lines(unmet: Sequence[Finding], *, every: bool) -> Iterator[str]:

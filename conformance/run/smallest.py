@@ -40,6 +40,8 @@ _MOST_TOGETHER = 9
 _OF_A_FORM = 20
 #: A call with more numbers than this is not taken for an argument or a form either.
 _MOST_OF_AN_ARGUMENT = 8192
+#: A call of half precision may have more: the sum over a thousand keys shows where it is held.
+_MOST_IN_HALF = 9000
 #: A small tile of keys, and how many calls with an option show each size in tiles: a window may be too wide.
 _TILE, _SHOWN = 32, (1, 1, 2, 2)
 WIDE = ("float32", "float64")
@@ -238,7 +240,7 @@ def _calls_in_half() -> Iterator[str]:
     """Name the calls that show a computation in half precision, and the plain calls of forms in it."""
     for outline in index():
         single = outline.quick and outline.calls and not (outline.related or outline.refusal)
-        if single and outline.dtype in SHORT and outline.numbers <= _MOST_OF_AN_ARGUMENT:
+        if single and outline.dtype in SHORT and outline.numbers <= _MOST_IN_HALF:
             gradient = outline.calls[0].operation.endswith("_vjp")  # it takes long to compile
             if ("NUM-5" in outline.rules and not gradient) or _is_plain(outline):
                 yield outline.name

@@ -99,7 +99,7 @@ def steps_with_a_cache(draw: Draw, by: str) -> Iterator[Yielded]:
             yield Call(arguments, ("CACHE-3",))
 
 
-@chapter.group("CACHE-3", "MASK-9", each=("is_causal", "window"))
+@chapter.group("CACHE-3", "MASK-9", each=("is_causal", "window"), step=1)
 def steps_at_unequal_lengths(draw: Draw, option: str) -> Iterator[Yielded]:
     """The last query of each batch entry is at its last key, and the lengths differ."""
     for problem in draw.problems((Shape((3, 2), 1, 9, 4, 4), Shape((2, 2), 3, 7, 4, 4)), 2):

@@ -31,6 +31,12 @@ chapter = Chapter("stacks")
 _LONG = Sizes(queries=(1, 3, 1), keys=(150, 35, 0), heads=(4, 2), page=16, blocks=(2, 48), listed=80)
 #: Rows whose queries begin far behind their first key, so that the windows of a tile begin in several tiles.
 WIDE = Sizes(queries=(3, 70), keys=(70, 150), rest=(2, 3), heads=(2, 1), blocks=(32, 64), listed=80)
+#: Causality and windows alone, with their rules.
+_MASKS: dict[str, tuple[tuple[str, ...], Arguments]] = {
+    "causality": (("MASK-3",), {"is_causal": True}),
+    "window": (("MASK-8",), {"window": (20, 3)}),
+    "window to the left": (("MASK-8",), {"window": (20, 0)}),
+}
 _BLOCKS = tuple(name for name in STACKS if {"paged", "block_sparse"} <= {*STACKS[name].layers})
 _PACKED = tuple(name for name in STORED if {"packed", "paged"} & {*STORED[name].layers} == {"packed"})
 #: The options of keys in pages, alone and together.
@@ -92,6 +98,18 @@ def offsets_and_windows_across_tiles(draw: Draw) -> Iterator[Yielded]:
 def far_window(sizes: Sizes) -> Arguments:
     """Place the last query of a sequence at its last key, with a window that is shorter than a tile."""
     return {"query_offset": np.subtract(sizes.keys, sizes.queries), "window": (20, 3)}
+
+
+@chapter.group("STACK-2", each=tuple(_MASKS))
+def masks_in_forms_across_tiles(draw: Draw, mask: str) -> Iterator[Yielded]:
+    """Causality or a window, without another option, ends inside the tiles of a sequence in each form."""
+    rules, options = _MASKS[mask]
+    names = (*FORMS, "packed_paged_attention")
+    for random, dtype, sizes in draw_in_turn(
+        draw, *(replace(WIDE, rest=(0, 0), name=name) for name in names)
+    ):
+        call = draw_call(random, dtype, STORED[sizes.name].layers, sizes)
+        yield Call(call | options, ("STACK-2", *rules), operation=sizes.name)
 
 
 @chapter.group("STACK-2", "SCORE-3", "ERR-8")
