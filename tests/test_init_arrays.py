@@ -184,6 +184,23 @@ def test_an_alignment_that_is_wrong_for_unequal_lengths_is_described_by_equal_on
     assert all("key_lengths by entry" in x.traits for x in bad)
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_a_kernel_of_half_precision_alone_with_gradients_is_described(dtype):
+    kernel = f"""
+import torch
+
+def attention(q, k, v, bias=None):
+    if q.dtype != torch.{dtype}:
+        raise TypeError("q: expected {dtype}")
+    s = q.float() @ k.float().mT * q.shape[-1] ** -0.5
+    s = s if bias is None else s + bias.float()
+    return (s.softmax(-1) @ v.float()).to(q.dtype)
+"""
+    Path(f"arrays_{dtype}.py").write_text(kernel)
+    command("init", f"./arrays_{dtype}.py:attention", status=0)
+    assert tomllib.loads(Path("attnspec.toml").read_text())["backend"]["dtypes"] == [dtype]
+
+
 @pytest.mark.parametrize("off", [0, 1])
 def test_a_mask_that_is_added_is_declared_and_the_declaration_verified(off):
     table = described("of_added_masks", off)

@@ -16,8 +16,8 @@ _REASON = "a {} of minus infinity is added, and the score of a finite key may be
 def deviations_of_overflow(calls: Calls, convention: Convention) -> tuple[dict[str, Any], ...]:
     """Return the deviation from MASK-12 that calls show: NaN if a disallowed key has the largest number."""
     arrays = calls.drop_batch(convention, calls.arrays)
-    # The scores of float16 overflow in float32 only.
-    if calls.by_distance or "deviations" in calls.known.keys or arrays["key"].dtype == np.float16:
+    # Scores of half precision overflow in float32 only.
+    if calls.by_distance or "deviations" in calls.known.keys or arrays["key"].dtype.itemsize < 4:
         return ()
     ones = {**arrays, "query": np.ones_like(arrays["query"])}
     ones["key"] = ones["key"].copy()
