@@ -305,7 +305,7 @@ def test_an_offset_that_is_no_past_is_declined():
             {"encoding": "e4m3", "operation": "dequantize"},
             "encoding: expected int8 or e4m3fn or e5m2 or e4m3fnuz or e5m2fnuz or e2m1fn or e8m0fnu, got",
         ),
-        ({"codes": "int4", "operation": "dequantize"}, "codes: expected float8 or int8, got 'int4'"),
+        ({"codes": "int4", "operation": "dequantize"}, "codes: expected float8 or int8 or uint8, got 'int4'"),
         ({"inverse": ["quick"]}, "inverse: expected parameters of it, got quick; it has query, key, value"),
         ({"fixed": {"quick": 1}}, "fixed: expected parameters of it, got quick; it has query, key, value"),
         ({"mask": "hide"}, "mask: expected attend or ignore or add, got 'hide'"),

@@ -88,11 +88,12 @@ def test_of_one_depth_a_constant_and_a_power_of_the_depth_are_both_named(more, b
 
     calls = [*(called(n) for n in range(4)), *(called(n, scale=0.5) for n in range(4, 8))]
     found = diagnose(entry("constant_scale").backend(), calls, GALLERY)
-    assert {*found.names} == {"constant_scale"} | both
+    padded = "scale_of_a_depth_of_multiples_of_64"  # of depths up to 64 it is one constant
+    assert {*found.names} == {"constant_scale", padded} | both
 
 
 @pytest.mark.parametrize(
-    ("number", "said"), [(0.25, "0.25"), (0.1, "0.1"), (3.7, "3.7"), (128**-0.5, "0.0883883")]
+    ("number", "said"), [(0.25, "0.25"), (0.1, "0.1"), (3.7, "3.7"), (96**-0.5, "0.102062")]
 )
 def test_a_constant_scale_is_named_with_its_number(number, said):
     def constant(call):

@@ -152,6 +152,8 @@ def infer_option(
     taken: list[tuple[float, bool, Convention, dict[str, str]]] = []
     for drawn in filter(None, (call, share_by_batch(square) if convention.mask_axes else square)):
         for trial, options, meaning, variants in trials_of_form(convention, option, own, drawn, opens):
+            if trial.open_side == WIDE and any(x[2].open_side is None for x in taken):
+                continue  # it takes None, which is for the suite to judge
             distance = calls.distance(trial, {**drawn, **options}, {**drawn, **meaning})
             taken += [] if distance is None else [(distance, trial.open_side != opens, trial, variants)]
             if distance == 0:
@@ -177,7 +179,7 @@ def windows(
     named: Convention, given: dict[str, Any], opens: int | None
 ) -> Iterator[tuple[Convention, dict[str, Any]]]:
     """Yield the ways in which a function may take a window, each with a window to try."""
-    for side in (None, -1, WIDE):
+    for side in (None, -1, *([WIDE] if opens is None else [])):
         yield replace(named, window="sides", open_side=side), given
     for kind in NUMBERS:
         yield replace(named, window=kind, open_side=opens), {"window": (1, right_side(kind, 1))}

@@ -28,6 +28,7 @@ from attnspec.backends.user.signature import required_parameters
 from attnspec.backends.user.trials import (
     PARTNERS,
     UNCONFIRMED,
+    WIDE,
     Guess,
     is_clear,
     nearest_layout,
@@ -304,6 +305,9 @@ class Probe(Calls):
                 at_end = "MASK-3" in trial.variants if ours in ("is_causal", "window") else self.at_end
                 if self.at_end not in (None, at_end):
                     continue  # one variant is about both
+                none, sides = replace(trial.convention, open_side=None), {"window": (None, 1)}
+                if trial.convention.open_side == WIDE and self.run(none, arrays, sides) is not None:
+                    continue  # it takes None, which is for the suite to judge
                 if not all(self.confirms(trial.convention, arrays, *call) for call in trial.calls):
                     continue
                 self.at_end, self.variants = at_end, self.variants | trial.variants

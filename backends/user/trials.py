@@ -124,7 +124,7 @@ def trials(named: Convention, ours: str, inputs: Inputs, opens: int | None = Non
             given = {"mask": inputs.mask}
             yield Trial(replace(named, mask="add"), given, given, {}, "it is added to the scores")
     elif ours in ("is_causal", "window"):
-        yield from _of_alignments(named, ours, at_end)
+        yield from _of_alignments(named, ours, at_end, opens)
         yield from _of_numbers(named, at_end, opens) if ours == "window" else ()
     elif ours in POSITIONS:
         yield from _of_positions(named, ours, inputs)
@@ -145,7 +145,9 @@ def trials(named: Convention, ours: str, inputs: Inputs, opens: int | None = Non
         yield Trial(replace(named, per_entry=True), given, given, {}, why, also)
 
 
-def _of_alignments(named: Convention, ours: str, at_end: dict[str, Any]) -> Iterator[Trial]:
+def _of_alignments(
+    named: Convention, ours: str, at_end: dict[str, Any], opens: int | None
+) -> Iterator[Trial]:
     """Yield calls of causality or of a window, of both alignments."""
     if ours == "is_causal":
         on = {"is_causal": True}
@@ -153,7 +155,8 @@ def _of_alignments(named: Convention, ours: str, at_end: dict[str, Any]) -> Iter
         why = "its causal mask is aligned at the bottom right"
         yield Trial(named, on, on | at_end, {"MASK-3": "bottom-right"}, why)
         return
-    words = {None: "None opens a side", -1: "-1 opens a side, not None", WIDE: "a large number opens a side"}
+    words: dict[int | None, str] = {None: "None opens a side", -1: "-1 opens a side, not None"}
+    words |= {WIDE: "a large number opens a side"} if opens is None else {}
     sides = product(words.items(), ({}, at_end))
     for (side, why), at in sides:
         calls = [(given, given | at) for given in ({"window": w} for w in ((1, 1), (1, None), (None, 1)))]
