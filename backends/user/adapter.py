@@ -254,7 +254,7 @@ def _fit_masks(call: dict[str, Any], convention: Convention, xp: Any) -> dict[st
     most = max((array.ndim for array in arrays.values()), default=0)
     if axes is not None and most > axes:
         raise Unsupported(f"the function takes only masks of {axes} axes, got {most}")
-    entries = (call["query"].shape[0], 1, *shape) if convention.mask_of_entries else ()
+    entries = (call["query"].shape[0], 1, *shape) if convention.mask_of_entries else None
     least = convention.least_mask_axes or 0
     return call | {
         name: array[:, 0]
