@@ -7,8 +7,11 @@ import numpy as np
 import pytest
 from tests_support import command
 
+from attnspec import reference
 from attnspec.backends import load
 from attnspec.backends.errors import BackendError, Unsupported
+from attnspec.backends.user.adapter import adapt
+from attnspec.backends.user.convention import Convention
 from attnspec.backends.user.scales import in_integers, with_own_codes
 from attnspec.conformance import check
 from attnspec.operations import OPERATIONS
@@ -233,6 +236,16 @@ def test_integers_are_passed_as_int32_and_those_that_do_not_fit_are_declined():
     assert given["mask"] is call["mask"]
     with pytest.raises(Unsupported, match="takes integers as int32, got one that int32 does not hold"):
         in_integers({"key_lengths": np.array([2**31])}, "int32", OPERATIONS["attention"], np)
+
+
+def test_a_mask_without_axes_is_passed_as_it_is():
+    def attend(query, key, value, mask=None):
+        return reference.attention(query, key, value, mask=mask)
+
+    query, key, value = np.random.default_rng(0).normal(size=(3, 2, 4, 3))
+    adapted = adapt("kernel", attend, Convention(), np)
+    own = adapted(query, key, value, mask=np.array(False))
+    assert not own.any()
 
 
 def test_another_layout_of_an_lse_is_refused():

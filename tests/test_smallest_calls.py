@@ -175,8 +175,14 @@ def test_a_mask_and_a_bias_of_each_batch_entry_for_all_heads_are_in_one_of_the_s
 
 
 def test_a_causal_gradient_over_tiles_with_more_keys_than_queries_is_in_one_of_the_smallest_calls():
-    """The first tile of queries that sees a tile of keys is found from the difference of these numbers."""
-    causal = [x for x in index() if x.name in smallest() and "is_causal" in x.calls[0].arguments]
+    """The first tile of queries that sees a tile of keys is found from the difference of these numbers.
+
+    Few kernels give the gradient of a scale, which another such call asks for.
+    """
+    options = {*OPERATIONS["attention"].options}
+    chosen = (x for x in index() if x.name in smallest())
+    causal = [x for x in chosen if {*x.calls[0].arguments} & options == {"is_causal"}]
+    causal = [x for x in causal if "return_d_scale" not in x.calls[0].arguments]
     sizes = [x.sizes[3:5] for x in causal if x.calls[0].operation == "attention_vjp" and x.sizes]
     assert any(queries > 16 and keys - queries >= 16 for queries, keys in sizes)
 
