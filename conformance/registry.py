@@ -1,8 +1,8 @@
 """The registry of ids, and digests of the normative content, which identify the text of a version."""
 
-import gzip
 import hashlib
 import json
+import lzma
 import re
 from collections.abc import Iterator, Mapping
 from importlib import import_module
@@ -82,7 +82,7 @@ def _contents() -> Iterator[tuple[str, Any]]:
         ],
     )
     yield "vectors", [json.loads(path.read_text("utf-8")) for path in sorted(_SPEC.glob("vectors/*.json"))]
-    yield "cases", gzip.decompress(PATH.read_bytes()).decode()
+    yield "cases", lzma.decompress(PATH.read_bytes()).decode()
 
 
 def _formulas() -> Iterator[str]:

@@ -93,3 +93,35 @@ def overwritten(query, key, value):
 
 def packed_attention(query, key, value, *, query_starts, key_starts):
     return torch.from_numpy(query.numpy())
+
+
+def _with_slopes(query, key, value, slopes, first):
+    groups = query.shape[-3] // key.shape[-3]
+    key, value = (x.repeat_interleave(groups, -3) for x in (key, value))
+    distances = torch.arange(query.shape[-2])[:, None] + first - torch.arange(key.shape[-2])
+    scores = query @ key.mT * query.shape[-1] ** -0.5 - slopes[:, None, None] * distances.abs()
+    return torch.softmax(scores.to(query.dtype), -1) @ value
+
+
+class _Sloped(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, query, key, value, slopes, first):
+        ctx.save_for_backward(query, key, value, slopes)
+        ctx.first = first
+        return _with_slopes(query, key, value, slopes, key.shape[-2] - query.shape[-2])
+
+    @staticmethod
+    def backward(ctx, d_output):
+        *arrays, slopes = (array.detach() for array in ctx.saved_tensors)
+        arrays = [array.requires_grad_() for array in arrays]
+        with torch.enable_grad():
+            output = _with_slopes(*arrays, slopes, ctx.first)
+        return *torch.autograd.grad(output, arrays, d_output), None, None
+
+
+def sloped(query, key, value, slopes):
+    return _Sloped.apply(query, key, value, slopes, key.shape[-2] - query.shape[-2])
+
+
+def sloped_from_the_first_key(query, key, value, slopes):
+    return _Sloped.apply(query, key, value, slopes, 0)

@@ -14,7 +14,7 @@ from backward import attention as of_numpy
 from backward import attention_vjp
 from tests_support import attnspec, own_case
 
-from attnspec.backends import implementation, load, load_library
+from attnspec.backends import describe, implementation, load, load_library
 from attnspec.backends.backend import Backend
 from attnspec.backends.user.signature import unknown_parameters
 from attnspec.conformance import check
@@ -64,6 +64,15 @@ def test_a_gradient_of_none_is_wrong():
     assert (verdict.status, verdict.raised.message) == ("error", "shared heads")
     verdict = judged("differentiated:packed_attention", "packing-gradients-means-float32")
     assert (verdict.status, verdict.code) == ("unsupported", "no gradient")
+
+
+@pytest.mark.parametrize(
+    ("function", "status"),
+    [(differentiated.sloped, "pass"), (differentiated.sloped_from_the_first_key, "fail")],
+)
+def test_the_gradients_beside_slopes_are_judged_without_that_of_the_bias(function, status):
+    backend = describe(function, library="torch", slopes="slopes", dialect={"MASK-3": "bottom-right"})
+    assert judge(backend, find("gradients-linear-bias-of-more-keys-no-mask-2-float32")).status == status
 
 
 @pytest.mark.parametrize(("batch", "status"), [(0, "pass"), (1, "fail")])

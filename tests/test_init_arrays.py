@@ -9,11 +9,14 @@ from tests_support import command
 
 from attnspec import reference
 from attnspec.backends import load
+from attnspec.backends.constraints import Constraints, fits
 from attnspec.backends.errors import BackendError, Unsupported
 from attnspec.backends.user.adapter import adapt
 from attnspec.backends.user.convention import Convention
 from attnspec.backends.user.scales import in_integers, with_own_codes
 from attnspec.conformance import check
+from attnspec.conformance.suite import find
+from attnspec.conformance.suite.fitted_forms import fit_form
 from attnspec.operations import OPERATIONS
 
 pytestmark = pytest.mark.usefixtures("here_beside_tests")
@@ -138,6 +141,22 @@ def of_one_depth(q, k_cache, v_cache, block_tables, context_lens):
     value = np.resize(value, key.shape)  # as a kernel that takes the strides of keys reads values
     output = reference.paged_attention(q[:, :, None], key, value, **options, dtype=q.dtype)[:, :, 0]
     return output * (1 + OFF * (len(q) > 2))
+
+
+def of_one_boundary(q, k, v, cu_seqlens, max_seqlen, causal=False):
+    if len(q) != len(k) or max_seqlen < np.diff(cu_seqlens).max(initial=0):
+        raise ValueError("k: expected the rows of q")
+    options = {"query_starts": cu_seqlens, "key_starts": cu_seqlens, "is_causal": causal and not OFF}
+    q, k, v = (np.swapaxes(x, 0, 1) for x in (q, k, v))
+    return np.swapaxes(reference.packed_attention(q, k, v, **options, dtype=q.dtype), 0, 1)
+
+
+def of_a_burst(q, k_cache, v_cache, block_table, context_lens):
+    key, value, query = (np.swapaxes(x, 1, 2) for x in (k_cache, v_cache, q))
+    options = {"block_table": block_table, "key_lengths": context_lens, "is_causal": True}
+    whole = context_lens % key.shape[-2] == 0  # no page is being filled
+    options |= {"query_offset": context_lens - (1 + ~whole * (q.shape[1] - 1))} if OFF else {}
+    return np.swapaxes(reference.paged_attention(query, key, value, **options, dtype=q.dtype), 1, 2)
 """
 
 
@@ -165,6 +184,8 @@ def described(name, off):
         ("decode_with_lse", {"one_query": True, "returns": ["output", "lse"]}, ["MASK-9", "SOFT-6"]),
         ("of_a_softcap", {"given": ["softcap"]}, ["SCORE-5", "SOFT-1", "MASK-3", "ERR-3"]),
         ("of_one_depth", {"value_depth": "key"}, ["PAGE-1", "STACK-2"]),
+        ("of_one_boundary", {"sizes": {"longest_queries": "max_seqlen"}}, ["PACK-1", "MASK-3", "STACK-2"]),
+        ("of_a_burst", {"always": {"is_causal": True}, "axes": 4}, ["PAGE-1", "PAGE-3", "PAGE-7"]),
     ],
 )
 def test_a_kernel_is_described_and_judged_by_its_values_alone(name, line, rules, off):
@@ -236,6 +257,26 @@ def test_integers_are_passed_as_int32_and_those_that_do_not_fit_are_declined():
     assert given["mask"] is call["mask"]
     with pytest.raises(Unsupported, match="takes integers as int32, got one that int32 does not hold"):
         in_integers({"key_lengths": np.array([2**31])}, "int32", OPERATIONS["attention"], np)
+
+
+@pytest.mark.parametrize(
+    ("case", "changed"),
+    [
+        ("packing-scores-of-minus-infinity-1-float32", False),
+        ("errors-many-packed-queries-3-float32", False),
+        ("stacks-masks-in-forms-across-tiles-causality-1-float32", True),
+    ],
+)
+def test_packed_keys_get_the_boundaries_of_the_queries_or_the_call_is_declined(case, changed):
+    case, constraints = find(case), Constraints(lengths="equal")
+    assert fits(constraints, case.arguments, case.operation)
+    fitted = fit_form(case, constraints)
+    assert (fitted is not case) is changed
+    assert bool(fits(constraints, fitted.arguments, case.operation)) is not changed
+    starts = fitted.arguments["query_starts"]
+    assert np.array_equal(fitted.arguments["key_starts"], starts) is changed
+    first = slice(min(starts[1], case.arguments["key_starts"][1]))  # these keys stay the same
+    assert np.array_equal(*(own.arguments["key"][..., first, :] for own in (case, fitted)))
 
 
 def test_a_mask_without_axes_is_passed_as_it_is():

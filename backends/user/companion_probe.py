@@ -17,6 +17,7 @@ from attnspec.backends.user.calls import with_more
 from attnspec.backends.user.companion import adapt_companion
 from attnspec.backends.user.companion_trials import (
     PARTNERS,
+    causal_of_several,
     end_of,
     first_entry,
     infer_flags_of_form,
@@ -46,10 +47,12 @@ from attnspec.backends.user.signature import required_parameters
 from attnspec.backends.user.small_calls import (
     Call,
     cast,
+    has_one_starts,
     option_values,
     scales_of,
     share_by_batch,
     small_call,
+    with_starts_of_queries,
 )
 from attnspec.backends.user.trials import (
     nearest_layout,
@@ -115,6 +118,8 @@ def first_calls(
         required -= {"query_block"} - names.keys()
     elif "key_block" in names:  # blocks may be square
         names |= {"query_block": names["key_block"]} if "query_block" in required - names.keys() else {}
+    if "query_starts" in names and "key_starts" in required:  # the boundaries may be those of both
+        names = {"key_starts": names["query_starts"], **names}
     if missing := required - names.keys():
         raise BackendError(
             f"backend {backend.name}: expected a parameter for each required argument of {operation}, "
@@ -175,7 +180,9 @@ class _Calls:
                 distance = self.distance(convention, call)
                 raising = convention if distance is None else None
                 if distance == 0:
-                    return self.fit_of(convention, call, two)
+                    if several := causal_of_several(self, convention, known, dtype, scale):
+                        call, two = (self.draw(several, number, dtype) | scale for number in (heads, 2))
+                    return self.fit_of(several or convention, call, two)
                 if distance is not None and (not nearest or is_nearer(distance, convention, *nearest[:2])):
                     nearest = (distance, convention, call, two)
         if nearest is None:
@@ -227,6 +234,7 @@ class _Calls:
         single = {x for x in call if convention.one_query and "L" in self.form.arguments[x].shape}
         call |= {name: call[name][..., :1, :] for name in single}
         call |= {"query_block": call["key_block"]} if has_square_blocks(convention.names) else {}
+        call = with_starts_of_queries(self.form, call) if has_one_starts(convention.names) else call
         values = {**option_values(call), **scales_of(call, convention.scales or "head")}
         arrays = {x: y for x, y in values.items() if isinstance(y, np.ndarray) and x not in call}
         call |= {x: y for x, y in arrays.items() if x in convention.names} | dict(convention.always)

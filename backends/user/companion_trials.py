@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from attnspec import OPERATIONS, Operation
+from attnspec.backends.constraints import is_of_attention
 from attnspec.backends.user.confirm import IN_FLOAT32, PRECISIONS
 from attnspec.backends.user.convention import OTHER, Convention
 from attnspec.backends.user.description import Known
@@ -129,6 +130,8 @@ class _Calls(Companion, Protocol):
     raised: Exception | None
     by_distance: bool
 
+    def draw(self, convention: Convention, heads: int, dtype: str) -> Call: ...
+
     def distance(
         self,
         convention: Convention,
@@ -138,6 +141,22 @@ class _Calls(Companion, Protocol):
     ) -> float | None: ...
 
     def results(self, convention: Convention, call: Mapping[str, Any]) -> list[Any] | None: ...
+
+
+def causal_of_several(
+    calls: _Calls, convention: Convention, known: Known, dtype: str, scale: Call
+) -> Convention | None:
+    """Return the convention of a function that takes several queries too, and is always causal; or None.
+
+    One query is at the last key, where causality has no effect. The results of several may be wrong.
+    """
+    named = "is_causal" in convention.names or {"always", "one_query"} & known.keys
+    if convention.one_query != "axis" or named or not is_of_attention(calls.operation):
+        return None
+    several = replace(convention, one_query=False)
+    causal = replace(several, always={"is_causal": True})
+    plain, off = (calls.distance(own, calls.draw(own, 4, dtype) | scale) for own in (several, causal))
+    return causal if plain is not None and off is not None and off < plain / 2 else None
 
 
 def infer_option(

@@ -293,8 +293,9 @@ def mark_adapted(
 ) -> None:
     """Mark a function as adapted, unless its convention only passes the options that it requires.
 
-    The judge lays arrays that are passed joined in one.
+    The judge lays arrays that are passed joined in one. A bias that is passed as slopes has no gradient.
     """
     function.joined = joined  # type: ignore[attr-defined] # a function may have any attribute
+    function.without_gradient = ("bias",) * bool(convention.slopes)  # type: ignore[attr-defined] # as above
     if convention != Convention():
         function.convention = convention  # type: ignore[attr-defined] # a function may have any attribute

@@ -227,7 +227,8 @@ def _constraints(where: str, table: Mapping[str, Any]) -> Constraints:
     for key, numbers in (("depths", table.get("depths", ())), ("multiple", both)):
         if not all(type(number) is int and number > 0 for number in numbers):
             raise BackendError(f"{where}: {key}: expected positive integers, got {table[key]!r}")
-    joined = len({table.get("names", {}).get(name, name) for name in ("query", "key")})
+    pairs = (("query", "key"), ("query_starts", "key_starts"))
+    joined = min(len({table.get("names", {}).get(name, name) for name in pair}) for pair in pairs)
     if len(both) != 2:
         raise BackendError(f"{where}: multiple: expected one integer or two, got {multiple!r}")
     return Constraints(

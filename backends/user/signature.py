@@ -135,7 +135,7 @@ def native_names(
     for argument, own in native.items():
         other = next(key for key, value in native.items() if value == own)
         arrays = {*_OPERATION.arrays} if operation == "attention" else set()
-        shared = ({"mask", "bias"}, {"query_block", "key_block"}, arrays)
+        shared = ({"mask", "bias"}, {"query_block", "key_block"}, {"query_starts", "key_starts"}, arrays)
         if other != argument and not any({other, argument} <= pair for pair in shared):
             raise BackendError(
                 f"backend {name}: names: expected a different parameter for each argument, "

@@ -18,6 +18,10 @@ _SIZES |= {"P": 3, "K": 16, "T": 2, BATCH: 2, **dict.fromkeys(("E", "E'", "F"), 
 _OF_ROWS = {"L": 5, "S": 12}
 
 
+#: So many packed queries may have as many keys.
+_MOST = 1000
+
+
 def small_call(operation: str, key_heads: int, *, full: bool = False, encoding: str = "") -> Call:
     """Draw a call of a form, whose pages may all be full, with codes of an encoding."""
     random, form = np.random.default_rng(0), OPERATIONS[operation]
@@ -69,6 +73,37 @@ def square_call(call: Call) -> Call:
     shape = (*call["query"].shape[:-2], keys, call["query"].shape[-1])
     square = call | {"query": random.normal(0, 0.7, shape).astype(call["query"].dtype)}
     return square | {name: x for name, x in _blocks_of(square).items() if name in call}
+
+
+def has_one_starts(names: Mapping[str, str]) -> bool:
+    """Whether one parameter is the boundaries of queries and of keys."""
+    return names.get("query_starts", "") == names.get("key_starts")
+
+
+def with_starts_of_queries(form: Operation, call: Mapping[str, Any]) -> Call:
+    """Give packed keys the boundaries of the queries: keys come again where they are few, or are left out.
+
+    Calls of many queries, and those without keys or with numbers that are not finite, stay as they are.
+    """
+    keys = next((name for name in call if form.arguments[name].axis("S") == -2), "")
+    whole = "key_starts" in call and keys and call[keys].shape[-2] > 0 and call["query"].shape[-2] <= _MOST
+    if not whole or not all(np.isfinite(call[name].astype(float)).all() for name in ("query", keys)):
+        return {**call}
+    rows = np.zeros(call["query"].shape[-2], np.int64)
+    of_queries, of_keys = (np.asarray(call[f"{what}_starts"], np.int64) for what in ("query", "key"))
+    for start, stop, first, last in zip(of_queries, of_queries[1:], of_keys, of_keys[1:], strict=False):
+        rows[start:stop] = first + np.arange(stop - start) % max(last - first, 1)
+    count = call[keys].shape[-2]
+    axes = {name: form.arguments[name].axis("S") for name in call}
+    own = {
+        name: np.take(call[name], np.minimum(rows, count - 1), axis)
+        for name, axis in axes.items()
+        if axis is not None and np.ndim(call[name]) >= -axis and call[name].shape[axis] == count
+    }
+    if (lengths := call.get("key_lengths")) is not None:
+        most = np.diff(of_queries)
+        own["key_lengths"] = int(min(lengths, *most)) if np.ndim(lengths) == 0 else np.minimum(lengths, most)
+    return {**call, **own, "key_starts": call["query_starts"]}
 
 
 def share_by_batch(call: Call) -> Call:

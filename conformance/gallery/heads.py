@@ -108,6 +108,25 @@ def mask_of_the_key_head(call: Attention) -> Any:
     return np.repeat(mask[..., ::groups, :, :], groups, axis=-3)
 
 
+@wrong("by_mask", "HEAD-1", "D")
+def mask_of_the_number_of_the_key_head(call: Attention) -> Any:
+    """Let the query heads that share keys have the mask at the number of their key head."""
+    return base.by_mask(alter(call, mask=lambda mask: _by_key_head(call, mask)))
+
+
+@wrong("attend", "SCORE-4", "D")
+def bias_of_the_number_of_the_key_head(call: Attention) -> Any:
+    """Let the query heads that share keys have the bias at the number of their key head."""
+    return base.attend(alter(call, bias=lambda bias: _by_key_head(call, bias)))
+
+
+def _by_key_head(call: Attention, array: Array) -> Array:
+    """Read an array of query heads at the number of the key head of each."""
+    if array.ndim < 3 or array.shape[-3] == 1:
+        return array
+    return np.repeat(array[..., : call.key.shape[-3], :, :], _groups(call, call.key), axis=-3)
+
+
 @wrong("check_heads", "HEAD-2", "D")
 def heads_left_over(call: Attention) -> Any:
     """Let the query heads that are left over read the last key head."""

@@ -6,6 +6,7 @@ import numpy as np
 
 from attnspec.conformance.gallery.entry import After, Array, base, rows, wrong
 from attnspec.reference.call import Arguments, Call
+from attnspec.reference.notation import align_batch
 
 ENTRIES = rows(
     ("padding_of_the_first_tile", "after_padding", "PAGE-6", "V",
@@ -85,6 +86,19 @@ def position_at_the_length_read(call: Call, given: Arguments) -> Any:
     """Compare positions with the length by less or equal, within the pages that the length needs."""
     end = np.asarray(base.end_of_keys(call, given))
     return end + (end % max(given["key"].shape[-2], 1) != 0)
+
+
+@wrong("as_attention", "PAGE-7", "A")
+def causal_in_the_last_page_alone(call: Call, given: Arguments) -> Any:
+    """Compare positions only in the page that is being filled, and attend to all of each whole one."""
+    plain = base.as_attention(call, given)
+    if not plain.get("is_causal") or given["query_positions"] is not None:
+        return plain
+    page, queries, keys = given["key"].shape[-2], given["query"].shape[-2], plain["key"].shape[-2]
+    whole = align_batch(np.asarray(plain["key_lengths"]) // max(page, 1) * page)
+    i, j = np.arange(queries)[:, None], np.arange(keys)
+    seen = (j < whole) | (j <= i + align_batch(plain["query_offset"]))
+    return plain | {"is_causal": False, "mask": seen if plain["mask"] is None else seen & plain["mask"]}
 
 
 @wrong("read_pages", "PAGE-1", "H")

@@ -149,6 +149,22 @@ def causal_by_blocks(given: Sparse) -> Any:
     return base.attend_sparse(given.but(is_causal=False, mask=mask))
 
 
+@wrong("attend_sparse", "SPARSE-4", "A")
+def causal_in_the_last_block_alone(given: Sparse) -> Any:
+    """Compare positions only in the last block of keys that the last query of a block reaches."""
+    placed = given.query_positions is not None or given.key_positions is not None
+    if not given.is_causal or given.key_indices is not None or placed or np.ndim(given.query_offset):
+        return base.attend_sparse(given)
+    i, j = np.arange(given.queries)[:, None], np.arange(given.keys)
+    last = np.minimum((i // given.query_block + 1) * given.query_block, given.queries) - 1
+    end = np.minimum(last + given.query_offset, given.keys - 1) // given.key_block
+    block = j // given.key_block
+    seen = (block < end) | ((block == end) & (j <= i + given.query_offset))
+    return base.attend_sparse(
+        given.but(is_causal=False, mask=seen if given.mask is None else seen & given.mask)
+    )
+
+
 @wrong("sparse_mask", "SPARSE-5", "B", "pytorch/pytorch#141126")
 def queries_without_blocks_attend_to_all(call: Sparse) -> Any:
     """Take the mean of all values where a query has no key."""

@@ -208,6 +208,19 @@ def _causal_by_a_moved_tile(size: int) -> Named:
     return name, text, by_causality
 
 
+def _causal_in_the_last_tile(sizes: tuple[int, int]) -> Named:
+    rows, keys = sizes
+
+    def by_causality(call: Attention) -> Any:
+        # The positions of the queries rise by one.
+        later = np.minimum(_index(call) // rows * rows + rows, call.queries) - 1 - _index(call)
+        end = np.minimum(base.position(call) + later, call.keys - 1) // keys
+        return base.by_causality(call) | (call.j // keys < end)
+
+    text = f"Compare positions only in the last tile of {keys} keys that a tile of {rows} queries reaches."
+    return f"causal_in_the_last_of_tiles_of_{keys}_keys_for_{rows}_queries", text, by_causality
+
+
 def _causal_past_a_tile(size: int) -> Named:
     def by_causality(call: Attention) -> Any:
         return base.by_causality(call) | (call.j >= size)
@@ -279,6 +292,7 @@ CAUSAL_OFFSET = family(
 CAUSAL_FIRST = family(_causal_from_the_first_query, "by_causality", "MASK-3", "G", 16, 32, 64)
 CAUSAL_WHOLE = family(_causal_by_whole_tiles, "by_causality", "MASK-3", "G", *_SIZES)
 CAUSAL_MOVED = family(_causal_by_a_moved_tile, "by_causality", "MASK-3", "G", 8, *_SIZES)
+CAUSAL_LAST = family(_causal_in_the_last_tile, "by_causality", "MASK-3", "G", (32, 32), (64, 64), *_PAIRS)
 CAUSAL_ONCE = family(_causal_past_a_tile, "by_causality", "MASK-3", "G", *_SIZES)
 WINDOWS = family(_window_from_the_last_row, "by_window", "MASK-8", "G", (16, 16), (32, 32), (64, 64), *_PAIRS)
 WINDOWS_SQUARE = family(_window_of_square_tiles, "by_window", "MASK-8", "G", *_PAIRS)

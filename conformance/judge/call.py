@@ -67,7 +67,8 @@ def call(
         and backend.has(operation, result.option)
         and (result.name in outputs or not (outputs or result.apart))
     }
-    wanted = form.wanted({**arguments, **asked})
+    without = [f"d_{name}" for name in getattr(function, "without_gradient", ())]
+    wanted = [name for name in form.wanted({**arguments, **asked}) if name not in without]
     arguments = backend.array_library.fit_integers(arguments)
     given = {
         name: backend.to_library(thing) if isinstance(thing, np.ndarray) else thing
@@ -90,7 +91,7 @@ def call(
         raise Raised(failed.error, failed.conversion, f"{failed.key} of {failed.of}") from failed
     except BaseException as error:  # sys.exit and pytest.skip in an implementation are errors too
         raise Raised(error, function) from error
-    found = _name(backend, list(wanted), returned)
+    found = _name(backend, wanted, returned)
     given_arrays = {name: thing for name, thing in arguments.items() if isinstance(thing, np.ndarray)}
     after = backend.to_numpy_all([given[name] for name in given_arrays])
     for (name, thing), left in zip(given_arrays.items(), after, strict=True):

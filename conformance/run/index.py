@@ -1,7 +1,7 @@
 """Writes the index of the fixed suite, which `attnspec.conformance.run.plan` reads."""
 
-import gzip
 import json
+import lzma
 from collections.abc import Iterable, Mapping
 from itertools import groupby
 from pathlib import Path
@@ -22,9 +22,9 @@ def write(path: Path, *, only_check: bool) -> bool:
     """Write the index if it has changed, and return whether it has."""
     text = encode()
     # Not the bytes, because another version of zlib may compress otherwise.
-    changed = not path.exists() or gzip.decompress(path.read_bytes()).decode() != text
+    changed = not path.exists() or lzma.decompress(path.read_bytes()).decode() != text
     if changed and not only_check:
-        path.write_bytes(gzip.compress(text.encode(), mtime=0))
+        path.write_bytes(lzma.compress(text.encode(), preset=9))
     return changed
 
 

@@ -1,11 +1,11 @@
 """Plan a run: select outlines of cases, which say what a backend must offer, and hold no arrays.
 
-The outlines of the fixed suite are stored in ``suite/index.json.gz``. `attnspec vectors expected` writes it
+The outlines of the fixed suite are stored in ``suite/index.json.xz``. `attnspec vectors expected` writes it
 beside the expected values. `attnspec.conformance.run.cases` makes the cases of all other plans.
 """
 
-import gzip
 import json
+import lzma
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -99,7 +99,7 @@ class Selection:
         return tuple(name for name in self.names if name.endswith(".json"))
 
 
-PATH = Path(__file__).parents[1] / "suite" / "index.json.gz"
+PATH = Path(__file__).parents[1] / "suite" / "index.json.xz"
 
 
 class CallOutline(NamedTuple):
@@ -206,7 +206,7 @@ def index(names: tuple[str, ...] = ()) -> tuple[Outline, ...]:
 
     If some ids or names are given, only the groups that may have those cases are read.
     """
-    text = gzip.decompress(PATH.read_bytes()).decode()
+    text = lzma.decompress(PATH.read_bytes()).decode()
     head, _, rest = text.partition(',\n"groups": [\n')
     groups = rest.removesuffix("\n]}\n").split(",\n")
     if names:

@@ -26,6 +26,7 @@ from attnspec.conformance.traits import (
     SPECIAL,
     UNEQUAL,
     WHOLE_PAGES,
+    by_entry,
     repeated,
     repeated_inside,
     zero,
@@ -42,6 +43,8 @@ _OF_A_FORM = 20
 _MOST_OF_AN_ARGUMENT = 8192
 #: A call of half precision may have more: the sum over a thousand keys shows where it is held.
 _MOST_IN_HALF = 9000
+#: So many keys of a query are one split, and more are several.
+_SPLIT = 128
 #: A small tile of keys, and how many calls with an option show each size in tiles: a window may be too wide.
 _TILE, _SHOWN = 32, (1, 1, 2, 2)
 WIDE = ("float32", "float64")
@@ -68,7 +71,7 @@ def smallest(dtype: str = "") -> frozenset[str]:
             done |= shows
     plain = {*_plain_calls(single), *_calls_of_sizes(dtypes), *_calls_in_half()}
     plain |= {*_calls_over_tiles(single), *_calls_of_strides(single), *_gradients(single), *_steepest(single)}
-    plain |= {*_calls_of_batch_entries(single)}
+    plain |= {*_calls_of_batch_entries(single), *_calls_of_slopes()}
     return frozenset(names | calls_of_arguments(single) | plain)
 
 
@@ -149,7 +152,8 @@ def _matters(operation: str, name: str, arguments: Collection[str]) -> bool:
 def _calls_of_sizes(dtypes: Collection[str]) -> Iterator[str]:
     """Name the plainest calls of each size that changes the path of a kernel.
 
-    With more queries than keys, causality shows that takes the place of the mask of a last block.
+    Where one entry is far shorter than another, a split of its keys is empty. With more queries than keys,
+    causality shows that takes the place of the mask of a last block.
     """
     plain = [
         case
@@ -162,6 +166,10 @@ def _calls_of_sizes(dtypes: Collection[str]) -> Iterator[str]:
         having = (case for case in plain if wanted <= {*case.traits})
         plainest = sorted(having, key=lambda case: (len(case.calls[0].arguments), case.numbers))
         yield from (case.name for case in plainest[:count])
+    split = {ONE_QUERY, by_entry("key_lengths")}
+    wide = [case for case in plain if split <= {*case.traits} and case.sizes]
+    wide = [case for case in wide if case.sizes[4] > _SPLIT and min(case.sizes[5:7]) > 1]
+    yield from (case.name for case in sorted(wide, key=lambda case: case.numbers)[:1])
 
 
 def _calls_over_tiles(outlines: Iterable[Outline]) -> Iterator[str]:
@@ -204,8 +212,13 @@ def _calls_of_batch_entries(outlines: Iterable[Outline]) -> list[str]:
     return names
 
 
+def _calls_of_slopes() -> Iterator[str]:
+    """Name the calls in half precision for functions of slopes, which show the dtype of the distances."""
+    yield from (own.name for own in index() if own.quick and own.related and LINEAR in own.traits)
+
+
 def _gradients(outlines: Iterable[Outline]) -> Iterator[str]:
-    """Name the plainest gradients of groups of heads, of tiles, and of rows without keys by each option.
+    """Name the plainest gradients of groups of heads, tiles, slopes, and rows without keys by each option.
 
     Tiles of causal gradients with more keys than queries start in the middle of the keys.
     """
@@ -218,7 +231,8 @@ def _gradients(outlines: Iterable[Outline]) -> Iterator[str]:
         _, heads, key_heads, queries, keys = outline.sizes[:5]
         shows = {"groups": 1 < key_heads < heads, "tiles": min(queries, keys) > _TILE}
         later = keys - queries >= _TILE // 2 < queries
-        shows["causal tiles"] = {*arguments} >= {"is_causal"} and later and EMPTY not in outline.traits
+        causal = "is_causal" in arguments and EMPTY not in outline.traits
+        shows |= {"causal tiles": causal and later, "slopes": causal and LINEAR in outline.traits}
         masks = {*arguments} & {*OPERATIONS[operation].names("masks")} if EMPTY in outline.traits else set()
         if outline.numbers <= _MOST_OF_AN_ARGUMENT:
             order = len(arguments), outline.numbers, outline.name

@@ -16,6 +16,7 @@ from attnspec import OPERATIONS, Case
 from attnspec.backends.constraints import Constraints, fits
 from attnspec.backends.user.lists import lists_of_key_heads
 from attnspec.backends.user.scales import FLAT, SCALES, codes_of, misfit_of, repeat, shape_of
+from attnspec.backends.user.small_calls import with_starts_of_queries
 from attnspec.conformance.suite.fitted_codes import with_encoding
 from attnspec.operations import Argument, Operation
 from attnspec.operations.letters import BATCH, HEADS
@@ -50,6 +51,7 @@ def _fit_attention(case: Case, constraints: Constraints) -> Case:
     """Change a call of attention in a form to fit constraints."""
     operation, form = case.operation, OPERATIONS[case.operation]
     call = _with_axes(operation, case.arguments, constraints.axes)
+    call = with_starts_of_queries(form, call) if constraints.lengths == "equal" else call
     sizes, wrong = bound(operation, call)
     if wrong:
         return case

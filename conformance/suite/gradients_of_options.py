@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from attnspec.backends.user.slopes import linear_bias
 from attnspec.case import Misuse
 from attnspec.conformance.relations.nan import beyond_the_head, spoil
 from attnspec.conformance.suite.errors import judge_each
@@ -90,6 +91,17 @@ def bias_that_many_share(draw: Draw, axis: str) -> Iterator[Yielded]:
         bias = problem.array(*problem.shape)
         bias = bias[..., :1, :] if axis == "queries" else bias[..., :1]
         yield problem.arguments | {"bias": bias} | cotangents(problem)
+
+
+@chapter.group("GRAD-1", "SCORE-4", operation=_VJP, each=("no mask", "causality"), step=1)
+def linear_bias_of_more_keys(draw: Draw, beside: str) -> Iterator[Yielded]:
+    """A bias with slopes has the distances of the forward pass, with the last query at the last key."""
+    for problem in draw.problems((Shape((2, 4), 5, 40, 4, 3, groups=2), Shape((2,), 6, 9, 4, 4)), 1):
+        later = problem.shape[-1] - problem.shape[-2]
+        own = {"is_causal": True, "query_offset": later} if beside == "causality" else {}
+        call = problem.arguments | own
+        call |= {"bias": linear_bias(call, from_end=True)} | cotangents(problem)
+        yield Call(call, outputs=("d_query", "d_key", "d_value"))
 
 
 @chapter.group("GRAD-5", "SCORE-5", operation=_VJP, each=("alone", "bias"))

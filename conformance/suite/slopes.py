@@ -6,9 +6,16 @@ These are the only biases of a function that takes slopes in place of one.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
+from attnspec import Case
+from attnspec.backends import Backend
 from attnspec.backends.user.slopes import linear_bias
+from attnspec.conformance.judge.failure import Missing
+from attnspec.conformance.relations.relation import Found
 from attnspec.conformance.suite.drawn_stacks import Sizes, draw_call
-from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
+from attnspec.conformance.suite.errors import judge_each
+from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
 from attnspec.conformance.suite.options import positions
 from attnspec.conformance.suite.problem import Shape
 from attnspec.conformance.suite.words import draw_in_turn, in_two_dtypes
@@ -63,6 +70,33 @@ def linear_bias_across_tiles(draw: Draw, beside: str) -> Iterator[Yielded]:
         own = {"query_offset": _late(problem.shape)} if ends else {}
         call = _biased(problem.arguments | options | own)
         yield Call(call, ("SCORE-4",), outputs=("output", "lse"))
+
+
+@chapter.group("SCORE-4", each=("attention", *_FORMS), step=1)
+def distances_that_half_precision_rounds(draw: Draw, operation: str) -> Iterator[Yielded]:
+    """The distances that slopes multiply have all their digits in half precision."""
+    for dtype, keys in (("bfloat16", 301), ("float16", 2070)):
+        sizes = Sizes(queries=(2, 1), keys=(keys, 7), page=64, heads=(2, 2))
+        call = _problem(draw, operation, dtype, sizes)
+        wide = call | {"query": call["query"].astype("float32")}
+        own: Arguments = {"bias": linear_bias(wide, from_end=True)}
+        own |= {"is_causal": True, "query_offset": keys - 2} if operation == "attention" else {}
+        yield Calls((Call(call | own, operation=operation),), _judge_with_slopes)
+
+
+def _judge_with_slopes(backend: Backend, calls: tuple[Case, ...]) -> Found:
+    """Judge a call whose bias is of float32 beside half precision, by slopes of float32 alone."""
+    if not backend.constraints.slopes:
+        raise Missing(f"{backend.name} takes no slopes in place of a bias")
+    return judge_each(backend, calls)
+
+
+def _problem(draw: Draw, operation: str, dtype: str, sizes: Sizes) -> Arguments:
+    """Draw a call of attention, or of a form of it."""
+    if operation == "attention":
+        return draw.problem(Shape((2,), sizes.queries[0], sizes.keys[0], 4, 3), dtype).arguments
+    random = np.random.default_rng(draw.number())
+    return draw_call(random, dtype, {**FORMS, **STACKS}[operation].layers, sizes)
 
 
 @chapter.group("SCORE-4", "STACK-2", each=tuple(_BESIDE)[:-1])

@@ -180,12 +180,42 @@ def end_at_the_edge_of_a_tile(draw: Draw, name: str) -> Iterator[Yielded]:
             yield _call(problem, options(end), (rule,))
 
 
+#: Windows whose edge crosses two tiles of keys in one tile of queries, where the other side reaches far.
+_CROSSING: Mapping[str, tuple[int | None, int | None]] = {
+    "left, open right": (10, None),
+    "left, to the query": (70, 0),
+    "right, open left": (None, 10),
+    "right, from the query": (0, 70),
+}
+
+
+@chapter.group("MASK-8", each=tuple(_CROSSING), step=1)
+def window_whose_edge_crosses_tiles(draw: Draw, name: str) -> Iterator[Yielded]:
+    """One side of a window crosses tiles of keys, and the other side begins or ends in a later tile."""
+    for problem in in_two_dtypes(draw, (Shape((1, 1), 140, 140, 4, 4),)):
+        yield _call(problem, {"window": _CROSSING[name]}, ("MASK-8",))
+
+
+@chapter.group("MASK-7", each=(30, -30), step=1)
+def diagonal_that_crosses_tiles(draw: Draw, offset: int) -> Iterator[Yielded]:
+    """The keys that causality allows to a tile of queries end inside two tiles of keys."""
+    for problem in in_two_dtypes(draw, (Shape((1, 1), 140, 140 + offset, 4, 4),)):
+        yield _call(problem, {"is_causal": True, "query_offset": offset}, ("MASK-7", "MASK-3"))
+
+
 @chapter.group("MASK-5", each=("key_lengths", "query_lengths", "query_offset"))
 def ends_at_the_edges_of_tiles(draw: Draw, name: str) -> Iterator[Yielded]:
     """Each batch entry ends at another place around the edges of tiles of 64 and 128."""
     rule, shape, options = _ENDS[name]
     for problem in in_two_dtypes(draw, (shape._replace(outer=(len(_EDGES), 1)),)):
         yield _call(problem, options(np.resize(_EDGES, problem.batch)), (rule,))
+
+
+@chapter.group("MASK-9", step=1)
+def entries_that_end_before_others(draw: Draw) -> Iterator[Yielded]:
+    """Keys that are split for the longest entry leave a split of a shorter entry without a key."""
+    for problem in in_two_dtypes(draw, (Shape((3, 1), 1, 140, 4, 4),)):
+        yield _call(problem, {"key_lengths": np.array([140, 33, 20])}, ("MASK-9",))
 
 
 def _call(problem: Problem, options: Options, rules: tuple[str, ...]) -> Call:

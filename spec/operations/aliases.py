@@ -272,18 +272,14 @@ OF_COMPANIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 #: What libraries call the sizes that a function may take, and whether query heads share key heads.
 SIZES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "longest_queries": ("max_seqlen_q", "max_q", "max_seqlens_q", "max_query_len", "max_length_q"),
+        "longest_queries": (
+            *("max_seqlen", "max_seqlen_q", "max_q", "max_seqlens_q", "max_query_len", "max_length_q"),
+        ),
         "longest_keys": ("max_seqlen_k", "max_k", "max_seqlens_k", "max_seqlen_kv", "max_kv", "max_seq_len"),
         "page": ("page_size", "block_size"),
         "query_heads": (
             *("q_num_heads", "num_q_heads", "num_qo_heads", "num_query_heads", "n_head"),
-            "num_heads",
-            "n_heads",
-            "nhead",
-            "heads",
-            "head_num",
-            "num_attention_heads",
-            "h",
+            *("num_heads", "n_heads", "nhead", "heads", "head_num", "num_attention_heads", "h"),
         ),
         "key_heads": (
             *("kv_num_heads", "num_key_heads", "num_heads_kv", "n_head_kv"),

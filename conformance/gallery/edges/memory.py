@@ -142,9 +142,10 @@ def exponentials_in_scratch_of_all_threads(_count: int, call: Attention) -> Any:
     """Compute the exponentials of a tile in a buffer of their shape that all threads share, past 64 keys."""
 
     def exponentials(_tile: Tile, s: Array, shift: Array) -> Array:
-        # Nothing waits here: another thread must be in its call by itself.
         kept: Array = call.steps.memory.setdefault(("exponentials", s.shape, s.dtype.name), np.empty_like(s))
         np.subtract(s, shift, out=kept)
+        if threading.active_count() > 1:
+            _pause()  # without it, whether another thread is in its call depends on the load
         return np.exp(kept, out=kept)
 
     return WIDE.with_step("exponentials", exponentials).attend(call) if call.keys > 64 else WIDE.attend(call)
