@@ -22,7 +22,7 @@ _OPERATION = OPERATIONS["attention"]
 _SUFFIX = re.compile(
     r"(?!$)(a[34])?(-?d[1-9]\d*(\.[1-9]\d*)*)?(-?l[1-9]\d*)?(-?s[1-9]\d*)?(-?equal(\.(heads|depths|lengths|blocks|widths))+)?(-?always(\.\w+)+)?"
     r"(-?one\.query)?(-?scales\.\w+)?(-?encoding\.\w+)?(-?lists\.key)?(-?window\.(both|left))?"
-    r"(-?keys\.enough)?(-?bias\.query)?(-?slopes\.(start|end))?"
+    r"(-?keys\.enough)?(-?bias\.query)?(-?slopes\.(signed\.)?(start|end))?"
     rf"(-?requires(\.({'|'.join(PRECONDITIONS)}))+)?(-?{SERIAL})?"
 )
 
@@ -52,7 +52,7 @@ class Constraints:
         Whether a function of a form takes only one query of each sequence.
     lengths : {"any", "equal", "enough"}
         ``equal`` if there must be as many keys as queries, ``enough`` if at least as many, of each sequence.
-    slopes : {"", "start", "end"}
+    slopes : {"", "start", "end", "signed.start", "signed.end"}
         Set if it takes slopes of ALiBi in place of a bias: from where distances are counted in a call
         without an offset.
     scales : {"", "tensor", "shared", "head", "token"}
@@ -86,7 +86,7 @@ class Constraints:
     bias_dtype: Literal["any", "query"] = "any"
     one_query: bool = False
     lengths: Literal["any", "equal", "enough"] = "any"
-    slopes: Literal["", "start", "end"] = ""
+    slopes: Literal["", "start", "end", "signed.start", "signed.end"] = ""
     scales: Literal["", "tensor", "shared", "head", "token"] = ""
     encoding: str = ""
     lists: Literal["", "key"] = ""
@@ -369,10 +369,11 @@ def _slope_misfit(constraints: Constraints, arguments: Mapping[str, Any]) -> str
     if not constraints.slopes or arguments.get("bias") is None or "query" not in arguments:
         return ""
     try:
-        slopes_of(arguments, from_end=constraints.slopes == "end")
+        slopes_of(arguments, from_end=constraints.slopes.endswith("end"))
     except Unsupported as error:
         return str(error)
-    return ""
+    causal = arguments.get("is_causal") is True or not constraints.slopes.startswith("signed")
+    return "" if causal else "takes slopes of signed distances, which causal calls alone have as a bias"
 
 
 def _scale_misfit(constraints: Constraints, arguments: Mapping[str, Any]) -> str:

@@ -19,6 +19,8 @@ TILES = {TILED, TILED_32, TILED_64}
 RISING, RISING_32, RISING_64 = "rising past 16 keys", "rising past 32 keys", "rising past 64 keys"
 #: Sequences of packed rows that do not all have the same length, and a length that fills its last page.
 UNEQUAL, WHOLE_PAGES = "unequal sequences", "whole pages"
+#: Packed rows that belong to no sequence.
+ROWS_PAST = "rows after the last sequence"
 #: A window without one of its bounds, and one that closes at its query on the left.
 OPEN_LEFT, OPEN_RIGHT, CLOSED_LEFT = "open on the left", "open on the right", "closed on the left"
 #: Blocks of queries of another size than those of keys.

@@ -174,7 +174,8 @@ class Verdict:
         `NotImplementedError`. The reason is the message.
     lacks : tuple of str
         What the backend lacks for the case, each with its kind: ``operation rotary``, ``argument window``,
-        ``dtype float16`` or ``output lse``. Empty if it is unsupported for another reason.
+        ``dtype float16``, ``output lse`` or ``precondition finite``. Empty if it is unsupported for another
+        reason.
     refusal : bool
         Whether the call must be rejected.
     alone : bool

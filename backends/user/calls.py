@@ -116,10 +116,19 @@ class Calls:
         named = (next((own for own in parameters if own.lower() in words), "") for words in PAST)
         return self.known.convention.past or (pair if all(pair := tuple(named)) else ())
 
-    def slopes(self) -> str:
-        """Name the parameter for slopes, if the function needs it."""
-        needed = (own for own in required_parameters(self.function) if own.lower() in SLOPES)
-        return self.known.convention.slopes or next(needed, "")
+    def choices_of_slopes(self) -> list[tuple[str, tuple[str, ...]]]:
+        """Name the parameter for slopes if the function needs it, then one that may have slopes by default.
+
+        Beside each stand the options that are passed in every call: slopes of 0 in place of a bias.
+        """
+        named = [own for own in inspect.signature(self.function).parameters if own.lower() in SLOPES]
+        needed = (own for own in named if own in required_parameters(self.function))
+        known = self.known.convention.slopes
+        first = known or next(needed, "")
+        return [
+            (first, ()),
+            *((own, ("bias",)) for own in named[:1] if not first and "given" not in self.known.keys),
+        ]
 
     def module(self) -> str:
         """Name the parameter for a module, if the function needs one."""

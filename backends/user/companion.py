@@ -125,7 +125,7 @@ def adapt_companion(
         names = convention.returned(wanted)
         parts = dict(zip(names, results_of(result, len(names)), strict=True))
         parts |= {output: _with_query(parts[output], at) for output, at in single.items() if output in parts}
-        results = [_turned(parts[output]) if output in turned else parts[output] for output in wanted]
+        results = [_exchanged(parts[x], x, convention) if x in {*turned, "lse"} else parts[x] for x in wanted]
         results = [result[0] if alone else result for result in results]
         return results[0] if len(results) == 1 else tuple(results)
 
@@ -195,6 +195,13 @@ def _turned(array: Any) -> Any:
     if getattr(array, "ndim", 0) < 3:
         return array
     return array.swapaxes(-3, -2)
+
+
+def _exchanged(array: Any, output: str, convention: Convention) -> Any:
+    """Exchange the axes of heads and positions of a result; an lse has no features after them."""
+    if output != "lse":
+        return _turned(array)
+    return array.swapaxes(-2, -1) if convention.lse_layout else array
 
 
 def _size(size: str, operation: str, call: Mapping[str, Any]) -> int:

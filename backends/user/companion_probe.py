@@ -34,6 +34,7 @@ from attnspec.backends.user.companion_trials import (
     with_all_blocks,
     with_dtype_of_codes,
     with_int32,
+    with_layout_of_lse,
     with_slopes_of_form,
 )
 from attnspec.backends.user.convention import Convention
@@ -85,7 +86,7 @@ def infer_companion(
                 convention, variants, reasons, limited = found
                 dialect, why, limits = dialect | variants, why | reasons, limits | limited
                 break
-    convention = with_int32(calls, convention, call, why)
+    convention = with_layout_of_lse(calls, with_int32(calls, convention, call, why), call, why)
     limits |= limits_of_rows(calls, convention, call, why)
     convention = with_all_blocks(calls, calls.confirm_lengths(convention, call, why), call, why)
     convention = calls.confirm_scales(convention, fit, why)

@@ -88,6 +88,7 @@ def trials_of_form(
     if ours == "return_lse":
         for returns in ((), ("output", "lse"), ("output", "lse", OTHER)):
             yield replace(named, returns=returns), given, given, {}
+            yield replace(named, returns=returns, lse_layout="BSHD"), given, given, {}
     elif ours in ("is_causal", "window"):
         for there, shown in windows(named, given, opens) if ours == "window" else ((named, given),):
             yield there, shown, shown, {}
@@ -277,6 +278,18 @@ def limits_of_rows(
         return {}
     why["requires"] = "it raised an error with rows after the last sequence"
     return {"requires": ["rows"]}
+
+
+def with_layout_of_lse(calls: _Calls, convention: Convention, call: Call, why: dict[str, str]) -> Convention:
+    """Find out whether an lse that it always returns has heads after positions."""
+    if "lse" not in convention.returns or convention.lse_layout or convention.one_query is True:
+        return convention
+    own = calls.results(convention, call | {"return_lse": True})
+    right = own[0].shape[:-1] if own else ()
+    if not own or own[1].shape == right or own[1].swapaxes(-2, -1).shape != right:
+        return convention
+    why["lse_layout"] = "the lse has heads after positions"
+    return replace(convention, lse_layout="BSHD")
 
 
 def precision_of(

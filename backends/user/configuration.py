@@ -52,6 +52,7 @@ KEYS: Mapping[str, tuple[Any, str]] = {
     "one_query": ((bool, str), 'true, false or "axis"'),
     "at_length": (bool, "true or false"),
     "slopes": _STRING,
+    "signed_slopes": (bool, "true or false"),
     "scales": _STRING,
     "encoding": _STRING,
     "codes": _STRING,

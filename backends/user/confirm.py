@@ -26,11 +26,18 @@ def confirm_slopes(calls: Calls, convention: Convention) -> Convention:
     arrays = calls.drop_batch(convention, calls.arrays)
     for end in (False, True) if calls.at_end is None else (calls.at_end,):
         trial = replace(convention, from_end=end)
-        bias = {"bias": linear_bias(arrays, from_end=end)}
-        if calls.confirms(trial, arrays, bias, bias):
+        bias: dict[str, Any] = {"bias": linear_bias(arrays, from_end=end)}
+        bias |= {"is_causal": True} if convention.signed_slopes else {}
+        placed = {"query_offset": calls.lengths[1] - calls.lengths[0]} if end and len(bias) > 1 else {}
+        if calls.confirms(trial, arrays, bias, bias | placed):
             calls.variants |= {"MASK-3": "bottom-right"} if end else {}
             calls.why["slopes"] = "distances are counted from the " + ("end" if end else "beginning")
             return trial
+    if "is_causal" in convention.names and not convention.signed_slopes:
+        signed = confirm_slopes(calls, replace(convention, signed_slopes=True))
+        if signed.signed_slopes and calls.why["slopes"] != UNCONFIRMED:
+            calls.why["signed_slopes"] = "the bias is right in causal calls alone"
+            return signed
     calls.why["slopes"] = UNCONFIRMED
     return convention
 

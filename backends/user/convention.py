@@ -27,7 +27,7 @@ OF_FORMS = ("longest_queries", "longest_keys", "page", GROUP)
 #: What describes attention alone.
 _OF_ATTENTION = (
     *("loop", "mask_of_keys", "mask_of_entries", "least_mask_axes", "past"),
-    *("output_layout", "lse_layout", "module", "causal_in_mask"),
+    *("output_layout", "module", "causal_in_mask"),
 )
 
 
@@ -103,6 +103,8 @@ class Convention:
     #: The parameter for the slopes of ALiBi, if it takes these in place of a bias. A bias of other numbers is
     #: unsupported.
     slopes: str = ""
+    #: Whether the slopes raise the scores of keys after the query. A bias without causality is unsupported.
+    signed_slopes: bool = False
     #: The shapes of arrays of a form whose axes it has in another order or joined, such as ``Dc, Hq*D``.
     shapes: Mapping[str, str] = field(default_factory=dict)
     #: The axes of lists of blocks, in `LISTS`, if it takes a list for each query, and no blocks of queries.

@@ -244,6 +244,7 @@ def _table(inference: Inference, operation: str) -> dict[str, Any]:
         "takes_none": convention.takes_none,
         "causal_in_mask": convention.causal_in_mask,
         "slopes": convention.slopes,
+        "signed_slopes": convention.signed_slopes,
         "scales": convention.scales,
         "encoding": convention.encoding,
         "codes": convention.codes,

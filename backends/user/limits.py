@@ -140,3 +140,27 @@ def _infer_multiple(calls: Calls, refuses: Callable[[], bool], why: dict[str, st
         return {}
     why["multiple"] = "it raised an error with other numbers of queries and keys"
     return {"multiple": found}
+
+
+def note_empty_axes(calls: Calls, convention: Convention, limits: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Record that a function raises an error without queries, keys or batch entries, and is not wrong there."""
+    if {"requires", "axes"} & calls.known.keys or calls.by_distance:
+        return limits
+    lengths, raises = limits.get("lengths"), False
+    tried: list[tuple[int, tuple[str, ...]]] = [(-2, ("query", "key", "value"))] if lengths == "equal" else []
+    tried += [] if lengths == "equal" or convention.one_query else [(-2, ("query",))]
+    tried += [] if lengths else [(-2, ("key", "value"))]
+    tried += [] if convention.axes == 3 else [(0, ("query", "key", "value"))]
+    for axis, names in tried:
+        none = {name: x.take([], axis) if name in names else x for name, x in calls.arrays.items()}
+        arrays = calls.drop_batch(convention, none)
+        got = calls.run(convention, arrays)
+        raises |= got is None
+        if got is not None and not calls.agrees(got, arrays):
+            return limits
+    if not raises:
+        return limits
+    calls.why["requires"] = "; ".join(
+        filter(None, (calls.why.get("requires"), "it raised an error without queries, keys or batch entries"))
+    )
+    return {**limits, "requires": [*limits.get("requires", ()), "nonempty"]}

@@ -44,6 +44,23 @@ _FORWARD: Mapping[str, tuple[str, str]] = MappingProxyType(
         ),
     }
 )
+#: The same of a forward pass that takes queries, keys and values, as that of `torch.nn.MultiheadAttention`.
+_OF_TORCH: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        r"k(eys?)?|v(alues?)?": ("memory", "source"),
+        r"(attn_|attention_)?mask": ("mask", "None if mask is None else disallowed(mask)"),
+        r"(is_)?causal": ("is_causal", "is_causal"),
+    }
+)
+#: What such a wrapper does first.
+_SOURCE = """
+    def disallowed(mask):  # (B H, L, S), where True disallows
+        shape = (*tokens.shape[:-2], heads, tokens.shape[-2], source.shape[-2])
+        return ~mask.broadcast_to(shape).reshape(-1, *shape[-2:])
+
+    source = tokens if memory is None else memory
+    source = source.reshape(-1, *source.shape[-2:])
+"""
 _WRAPPER = """
 import torch
 import {module} as kernels
@@ -65,7 +82,7 @@ def multi_head_attention(
         del layer.weight, layer.bias  # gradients pass through tensors that are no parameters
         layer.weight, layer.bias = weight.T, bias
     # Not passed, so no case tests what they do: {rest}.
-    output = module(tokens.reshape(-1, *tokens.shape[-2:]){passed})
+{source}    output = module(tokens.reshape(-1, *tokens.shape[-2:]){passed}){first}
     return output.reshape(*tokens.shape[:-1], output_weight.shape[1])
 """
 
@@ -90,10 +107,11 @@ def wrapper_of_class(made: Any, module: str) -> str:
         return ""
     layers = {own: x for own, x in layers.items() if isinstance(x, torch.nn.Linear)}
     weights = {own: _meaning(own.rpartition("to_")[2] or own, _LAYERS) for own in layers}
+    several = [meant(own)[:1] for own in forward[:3]] == [("query",), ("key",), ("value",)]
     passed = {
         own: ours
         for own in forward[1:]
-        for names, ours in _FORWARD.items()
+        for names, ours in (_OF_TORCH if several else _FORWARD).items()
         if re.fullmatch(names, own, re.IGNORECASE)
     }
     named = {ours for ours, _ in passed.values()} | {x for x in given.values() if x == "is_causal"}
@@ -107,6 +125,8 @@ def wrapper_of_class(made: Any, module: str) -> str:
         options=", ".join(options),
         given=", ".join(f"{own}={ours}" for own, ours in given.items()),
         layers="\n".join(f'        ("{own}", {x}, {_bias_of(x)}),' for own, x in weights.items()),
+        source=_SOURCE.removeprefix("\n") if several else "",
+        first="[0]" if several else "",
         passed="".join(f", {own}={value}" for own, (_, value) in passed.items()),
         rest=", ".join(own for own in (*parameters, *forward[1:]) if own not in {*given, *passed})
         or "nothing",
@@ -117,9 +137,6 @@ def check_module(name: str, target: Any) -> None:
     """Refuse a class or a module that projects tokens itself, with the wrapper to judge instead."""
     made = target if inspect.isclass(target) else type(target)
     place, _, attribute = name.partition("?")[0].rpartition(":")
-    arrays = inspect.signature(made.forward).parameters if hasattr(made, "forward") else ()
-    if any("key" in meant(own) for own in arrays):
-        return
     wrapper = wrapper_of_class(made, Path(place).stem if place.endswith(".py") else place)
     if wrapper:
         error = BackendError(

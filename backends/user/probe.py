@@ -21,7 +21,7 @@ from attnspec.backends.user.description import PLACES, Inference
 from attnspec.backends.user.empty_rows import note_empty_rows
 from attnspec.backends.user.flags import infer_flags
 from attnspec.backends.user.gradients import note_gradients
-from attnspec.backends.user.limits import infer_axes, infer_limits, infer_shared_heads
+from attnspec.backends.user.limits import infer_axes, infer_limits, infer_shared_heads, note_empty_axes
 from attnspec.backends.user.overflow import deviations_of_overflow
 from attnspec.backends.user.rotation import rotation_by_base
 from attnspec.backends.user.signature import required_parameters
@@ -92,10 +92,11 @@ class Probe(Calls):
         counts = [own for own in required_parameters(self.function) if self.guesses[own][:1] in _COUNTS]
         entries = self.known.choices("per_entry", (False, True) if counts else (False,))
         longest = self.known.choices("integers", ("", "int32") if counts else ("",))
-        for names, each, window, none, entry, integers, *shape in product(
-            self.choices_of_names(), always, windows, absent, entries, longest, layouts, returns, axes
+        every = self.choices_of_slopes(), self.choices_of_names(), always, windows, absent, entries, longest
+        for sloped, names, each, window, none, entry, integers, *shape in product(
+            *every, layouts, returns, axes
         ):
-            layout, returned, number = shape
+            (slopes, given), (layout, returned, number) = sloped, shape
             if layout in OF_FOUR_AXES and number not in (None, 4):
                 continue
             yield replace(
@@ -107,11 +108,13 @@ class Probe(Calls):
                 returns=returned,
                 sizes=self.sizes(),
                 past=self.past(),
-                slopes=self.slopes(),
+                slopes=slopes,
                 module=self.module(),
                 takes_none=none,
                 given=tuple(
-                    dict.fromkeys((*self.known.convention.given, *(x for x in self.on() if x not in each)))
+                    dict.fromkeys(
+                        (*self.known.convention.given, *(x for x in self.on() if x not in each), *given)
+                    )
                 ),
                 always=each,
                 per_entry=entry,
@@ -155,6 +158,7 @@ class Probe(Calls):
         # Slopes beside a bias cannot be passed.
         ignored += {own for own in self.guesses if own.lower() in SLOPES} - {*convention.slopes.split()}
         limits = note_one_offset(self, convention, note_precision(self, convention, limits))
+        limits = note_empty_axes(self, convention, limits)
         note_empty_rows(self, convention, limits.get("dtypes", self.backend.dtypes))
         note_gradients(self, convention)
         self.why = note_ignored(self.why, self.function, ignored, flags)

@@ -60,6 +60,9 @@ def infer_readings(
         later = chain(later, _of_one_query(backend, plain) if found is None else ())
         if shown := next(filter(None, (_confirm(infer, backend, reading) for reading in later)), None):
             return shown
+    if found is None:  # its calls of one query may all be wrong
+        guesses = (_confirm(infer, backend, x, guessed=True) for x in _of_one_query(backend, plain))
+        found = next(filter(None, guesses), None)
     if found is None:
         raise error or BackendError(backend.name)
     return found
@@ -69,12 +72,17 @@ def _is_guess(found: Inference) -> bool:
     return isinstance(found.why.get("layout"), Guess)
 
 
-def _confirm(infer: Infer, backend: Backend, reading: _Reading) -> tuple[str, Inference] | None:
-    """Return what a reading shows if calls compute the operation, with causality if it is about that."""
+def _confirm(
+    infer: Infer, backend: Backend, reading: _Reading, *, guessed: bool = False
+) -> tuple[str, Inference] | None:
+    """Return what a reading shows if calls compute the operation, with causality if it is about that.
+
+    With `guessed` it may be the nearest that calls show.
+    """
     with suppress(BackendError):
         operation, found = infer(backend, reading.operation, reading.function, reading.known)
         about = ("layout", "is_causal") if "inverse" in reading.why else ("layout",)
-        if not any(isinstance(found.why.get(key), Guess) for key in about):
+        if guessed or not any(isinstance(found.why.get(key), Guess) for key in about):
             return operation, replace(found, why={**found.why, **reading.why})
     return None
 

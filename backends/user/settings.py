@@ -175,6 +175,7 @@ def settings_of_table(where: str, name: str, table: Mapping[str, Any]) -> Settin
         one_query=table.get("one_query", False),
         at_length=table.get("at_length", False),
         slopes=table.get("slopes", ""),
+        signed_slopes=table.get("signed_slopes", False),
         scales=table.get("scales", ""),
         encoding=table.get("encoding", ""),
         codes=table.get("codes", ""),
@@ -241,7 +242,7 @@ def _constraints(where: str, table: Mapping[str, Any]) -> Constraints:
         bias_dtype=table.get("bias_dtype", "any"),
         one_query=bool(table.get("one_query", False)),
         lengths="equal" if joined == 1 else table.get("lengths", "any"),
-        slopes="" if "slopes" not in table else "end" if _is_from_end(table) else "start",
+        slopes=_slopes(table),
         scales=_scales(table),
         encoding=table.get("encoding", ""),
         one_width=bool(table.get("one_width", False)),
@@ -255,6 +256,12 @@ def _constraints(where: str, table: Mapping[str, Any]) -> Constraints:
 def _scales(table: Mapping[str, Any]) -> Any:
     """Return what has a scale of its own, without the axes of its array."""
     return FLAT.get(table.get("scales", ""), table.get("scales", ""))
+
+
+def _slopes(table: Mapping[str, Any]) -> Any:
+    """Return from where slopes count distances, and whether these are signed; empty without slopes."""
+    side = "end" if _is_from_end(table) else "start"
+    return "" if "slopes" not in table else f"signed.{side}" if table.get("signed_slopes") else side
 
 
 def _is_from_end(table: Mapping[str, Any]) -> bool:

@@ -20,11 +20,15 @@ def with_slopes(
     """Replace a bias by the slopes that it has.
 
     The bias of a pair is the slope of its head times the distance of query and key, below zero (POS-8).
-    Another bias is declined. A function that needs slopes gets slopes of 0 in a call without a bias.
+    Another bias is declined. A function that needs slopes, or has those of POS-7 by default, gets slopes of 0
+    in a call without a bias. With signed distances only those of keys that causality allows are these.
     """
     arguments = dict(call)
     bias = arguments.pop("bias", None)
-    if bias is None and convention.slopes not in needed:
+    causal = call.get("is_causal") is True or "is_causal" in convention.always
+    if bias is not None and convention.signed_slopes and not causal:
+        raise Unsupported("takes slopes of signed distances, which are those of a bias in causal calls alone")
+    if bias is None and convention.slopes not in needed and "bias" not in convention.given:
         return arguments
     heads = (1, *call["query"].shape)[-3]
     slopes = np.zeros(heads) if bias is None else slopes_of(call, from_end=convention.from_end)

@@ -55,6 +55,7 @@ PARTNERS = {"query_segment_ids": "key_segment_ids", "key_segment_ids": "query_se
 
 
 POSITIONS = ("query_positions", "key_positions")
+_PLACES = (*POSITIONS, "query_offset")
 
 
 def nearest_layout(operation: str, distance: float) -> Guess:
@@ -73,7 +74,7 @@ def turn_of(guesses: tuple[str, ...], *, biased: bool) -> float:
         return 3
     if biased and guesses == ("mask",):
         return 1.5
-    return 2 if guesses[0] in POSITIONS else int(guesses in (("mask", "bias"), ("window",)))
+    return 2 if guesses[0] in _PLACES else int(guesses in (("mask", "bias"), ("window",)))
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,7 @@ def trials(named: Convention, ours: str, inputs: Inputs, opens: int | None = Non
     elif ours in ("is_causal", "window"):
         yield from _of_alignments(named, ours, at_end, opens)
         yield from _of_numbers(named, at_end, opens) if ours == "window" else ()
-    elif ours in POSITIONS:
+    elif ours in _PLACES:
         yield from _of_positions(named, ours, inputs)
     elif ours.startswith("return_"):
         if not named.returns:
@@ -198,9 +199,16 @@ def right_side(kind: str, left: int) -> int:
 
 
 def _of_positions(named: Convention, ours: str, inputs: Inputs) -> Iterator[Trial]:
-    """Yield the call of positions beside an option that they change, with both if it takes both."""
-    for together in (POSITIONS, (ours,)):
-        if {*together} <= {*named.names} and (shown := _showing_positions(named)):
+    """Yield the call of positions beside an option that they change, with both if it takes both.
+
+    An offset is one number, or one for each batch entry.
+    """
+    shown = _showing_positions(named)
+    for offset in (2, np.arange(len(inputs.mask)) + 1) if ours == "query_offset" and shown else ():
+        given = {ours: offset, **shown}
+        yield Trial(replace(named, per_entry=named.per_entry or np.ndim(offset) > 0), given, given, {})
+    for together in (POSITIONS, (ours,)) if ours in POSITIONS else ():
+        if {*together} <= {*named.names} and shown:
             given = {name: _positions(inputs)[name] for name in together}
             yield Trial(named, given | shown, given | shown, {})
             return

@@ -51,6 +51,8 @@ _OFTENER = 0.2
 _MASKING = {"mask", "bias", "is_causal", "window", "key_lengths", "query_lengths", "key_segment_ids"}
 
 
+#: The gradients of the arrays that every call has.
+_OF_ARRAYS = {"d_query", "d_key", "d_value"}
 #: The rule that is broken if calls of gradients have a trait in common. Of two traits the first applies.
 _GRADIENT_OWNERS = {
     traits.EMPTY: "GRAD-10",
@@ -87,7 +89,7 @@ def broken_rule(failures: Sequence[Verdict], common: Common, passing: Sequence[V
     if resembled := _resembled_rule(failures):
         return resembled
     if are_gradients(failures):
-        return _gradient_rule(failures, common)
+        return _gradient_rule(failures, common, passing)
     if not common.traits and is_rounding(failures):
         return "NUM-3"
     owner = _owner(failures, common)
@@ -204,15 +206,20 @@ def _rule_of_most_cases(failures: Sequence[Verdict], passing: Sequence[Verdict],
     )
 
 
-def _gradient_rule(failures: Sequence[Verdict], common: Common) -> str:
+def _gradient_rule(failures: Sequence[Verdict], common: Common, passing: Sequence[Verdict]) -> str:
     """Return the rule of the gradients that failures break."""
     counted = Counter(verdict.main_rule for verdict in failures)
-    if 2 * counted["GRAD-17"] > len(failures):
-        return "GRAD-17"
     options = set(map(traits.option_of, common.traits))
+    wrong = {output for x in failures if (off := x.difference) for output in (*off.outputs, off.output)}
+    # A gradient of 0 that most other calls have is no gradient that is not offered.
+    offered = [x for x in passing if traits.GRADIENT in x.traits and traits.NOTHING not in x.traits]
+    offers = wrong <= _OF_ARRAYS and len(offered) > len(failures)
+    if 2 * counted["GRAD-17"] > len(failures) and not offers:
+        return "GRAD-17"
     owner = next((rule for trait, rule in _GRADIENT_OWNERS.items() if trait in options), "")
     if owner:
         return owner
     if is_rounding(failures):
         return "GRAD-19"
-    return next((rule for rule in _GENERAL if rule in counted), max(counted, key=lambda rule: counted[rule]))
+    most = max(counted, key=lambda rule: counted[rule])
+    return next((rule for rule in _GENERAL if rule in counted), "GRAD-1" if most == "GRAD-17" else most)

@@ -53,6 +53,7 @@ from attnspec.conformance.attribution.precision import (
     is_gross,
     is_half_precision,
     is_slight,
+    rows_past,
 )
 from attnspec.conformance.attribution.wide import counted, explained, is_general, is_predicted
 from attnspec.conformance.verdict import Verdict
@@ -295,10 +296,10 @@ def _divided(failures: Sequence[Verdict], passing: Sequence[Verdict]) -> Iterato
 
     Where errors in half precision hide them, first those in wide dtypes, then what these do not explain.
     """
-    empty = empty_rows(failures)
-    if 0 < len(empty) < len(failures):
-        yield from _divided(empty, passing)
-        failures = [verdict for verdict in failures if verdict not in empty]
+    for apart in (empty_rows(failures), rows_past(failures, passing)):
+        if 0 < len(apart) < len(failures):
+            yield from _divided(apart, passing)
+            failures = [verdict for verdict in failures if verdict not in apart]
     short = [verdict for verdict in failures if verdict.dtype in SHORT]
     if not 0 < len(short) < len(failures):
         yield from _by_traits(failures, passing)
@@ -358,8 +359,9 @@ def _by_traits(failures: Sequence[Verdict], passing: Sequence[Verdict]) -> Itera
         own += [verdict for verdict in left if verdict not in own and verdict.stem in stems]
         left = [verdict for verdict in left if verdict not in own]
         if number == 0 and all(traits.RELATED in verdict.traits for verdict in left):
-            # The relations fail because of their calls: a call alone fails too.
-            own, left = [*own, *left], []
+            # The relations fail because of their calls: a call alone fails too. NaN explains itself alone.
+            other = [x for x in left if traits.SPECIAL in {*common.traits} - {*x.traits}]
+            own, left = [*own, *(verdict for verdict in left if verdict not in other)], other
         yield _cause(own, common, passing)
 
 

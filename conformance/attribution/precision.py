@@ -57,6 +57,13 @@ def absolute_error(verdict: Verdict) -> float:
     return abs(off.got - off.expected)
 
 
+def rows_past(failures: Sequence[Verdict], passing: Sequence[Verdict]) -> list[Verdict]:
+    """Return the calls with rows after the last sequence if every one fails: nothing may be written there."""
+    past, right = ([x for x in each if traits.ROWS_PAST in x.traits] for each in (failures, passing))
+    little = {traits.GRADIENT, traits.NOTHING}
+    return [] if any(little.isdisjoint(verdict.traits) for verdict in right) else past
+
+
 def empty_rows(failures: Sequence[Verdict]) -> list[Verdict]:
     """Return the calls in which a row with nothing to attend to is NaN, if hardly any other result is."""
     nans = [verdict for verdict in failures if _is_nan(verdict)]

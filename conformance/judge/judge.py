@@ -10,6 +10,7 @@ from attnspec.backends import DTYPES, Backend, Broken, Deviation, Unsupported
 from attnspec.backends.backend import in_one_dtype
 from attnspec.backends.constraints import ANY, fits, other_encoding
 from attnspec.backends.errors import NotApplicable
+from attnspec.backends.preconditions import breach_of
 from attnspec.conformance.judge.approximate import approximate_values
 from attnspec.conformance.judge.budget import budgets_of, required_accuracy, without_overflow
 from attnspec.conformance.judge.call import observe
@@ -183,7 +184,8 @@ def require_calls(backend: Backend, item: Item) -> None:
         constrained = offered and backend.constraints != ANY
         misfit = fits(backend.constraints, case.arguments, case.operation) if constrained else ""
         if misfit:
-            raise Missing(f"{backend.name} {misfit}")
+            required = [word for word in backend.constraints.requires if breach_of([word], case.arguments)]
+            raise Missing(f"{backend.name} {misfit}", *(f"precondition {word}" for word in required))
         if case.group:  # a golden vector is judged in the dtype of its first array
             # An lse is of a dtype that any backend takes, unless its half precision is the fault of a call.
             given = {(name, name_of(x.dtype)) for name, x in case.arguments.items() if is_real(x)}

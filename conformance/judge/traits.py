@@ -9,6 +9,7 @@ import numpy as np
 
 from attnspec import OPERATIONS, Case, SpecError
 from attnspec.backends.errors import Unsupported
+from attnspec.backends.preconditions import breach_of
 from attnspec.backends.user.slopes import slopes_of
 from attnspec.conformance.judge.dtypes import is_real
 from attnspec.conformance.judge.judge import Judgeable
@@ -38,6 +39,7 @@ from attnspec.conformance.traits import (
     RISING,
     RISING_32,
     RISING_64,
+    ROWS_PAST,
     SHARED,
     SPECIAL,
     TILED,
@@ -199,6 +201,7 @@ def _form_traits(case: Case) -> set[str]:
         ONE_QUERY: queries == 1,
         UNEQUAL_BLOCKS: len({arguments[x] for x in ("query_block", "key_block") if x in arguments}) > 1,
         UNEQUAL: any(counts.size > 1 and counts.min() < counts.max() for counts in rows),
+        ROWS_PAST: bool(breach_of(("rows",), arguments)),
         LAST_BLOCK: bool(keys % (arguments.get("key_block") or 1)),
         ANY_ORDER: _falls(arguments),
         LINEAR: _has_linear_bias(arguments),

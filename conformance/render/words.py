@@ -35,6 +35,7 @@ TRAITS = {
     traits.OPEN_RIGHT: "with a window open on the right",
     traits.CLOSED_LEFT: "with a window whose left bound is 0",
     traits.UNEQUAL_BLOCKS: "with blocks of other sizes of queries and of keys",
+    traits.ROWS_PAST: "with rows after the last sequence",
     traits.LAST_BLOCK: "with keys that do not fill the last block",
     traits.ANY_ORDER: "with a list that has a block after a later one",
     traits.HUGE: "with numbers near the largest of their dtype",

@@ -220,7 +220,7 @@ def _calls_of_slopes() -> Iterator[str]:
 def _gradients(outlines: Iterable[Outline]) -> Iterator[str]:
     """Name the plainest gradients of groups of heads, tiles, slopes, and rows without keys by each option.
 
-    Tiles of causal gradients with more keys than queries start in the middle of the keys.
+    Tiles of causal gradients with more keys than queries start in the middle of the keys, as windows do.
     """
     plainest: dict[tuple[str, str], tuple[int, int, str]] = {}
     for outline in outlines:
@@ -234,6 +234,8 @@ def _gradients(outlines: Iterable[Outline]) -> Iterator[str]:
         causal = "is_causal" in arguments and EMPTY not in outline.traits
         shows |= {"causal tiles": causal and later, "slopes": causal and LINEAR in outline.traits}
         masks = {*arguments} & {*OPERATIONS[operation].names("masks")} if EMPTY in outline.traits else set()
+        if "window" in arguments and keys > queries > 1:
+            shows |= {f"window, {causal}": True, "window in tiles": keys > _TILE}
         if outline.numbers <= _MOST_OF_AN_ARGUMENT:
             order = len(arguments), outline.numbers, outline.name
             for name in (*compress(shows, shows.values()), *masks):

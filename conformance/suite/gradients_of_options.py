@@ -93,13 +93,13 @@ def bias_that_many_share(draw: Draw, axis: str) -> Iterator[Yielded]:
         yield problem.arguments | {"bias": bias} | cotangents(problem)
 
 
-@chapter.group("GRAD-1", "SCORE-4", operation=_VJP, each=("no mask", "causality"), step=1)
+@chapter.group("GRAD-1", "SCORE-4", operation=_VJP, each=("no mask", "causality", "a causal offset"), step=1)
 def linear_bias_of_more_keys(draw: Draw, beside: str) -> Iterator[Yielded]:
     """A bias with slopes has the distances of the forward pass, with the last query at the last key."""
     for problem in draw.problems((Shape((2, 4), 5, 40, 4, 3, groups=2), Shape((2,), 6, 9, 4, 4)), 1):
         later = problem.shape[-1] - problem.shape[-2]
-        own = {"is_causal": True, "query_offset": later} if beside == "causality" else {}
-        call = problem.arguments | own
+        own: dict[str, Any] = {} if beside == "no mask" else {"is_causal": True}
+        call = problem.arguments | own | ({"query_offset": later} if beside == "a causal offset" else {})
         call |= {"bias": linear_bias(call, from_end=True)} | cotangents(problem)
         yield Call(call, outputs=("d_query", "d_key", "d_value"))
 

@@ -4,6 +4,7 @@ These are the only biases of a function that takes slopes in place of one.
 """
 
 from collections.abc import Iterator, Mapping
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ _BESIDE: Mapping[str, tuple[Arguments, bool]] = {
     "a softcap and a scale": ({"softcap": 1.5, "scale": -2.0}, False),
     "the last query at the last key": ({}, True),
     "a causal offset": ({"is_causal": True}, True),
+    "causality at the end": ({"is_causal": True}, True),
 }
 _FORMS = ("packed_attention", "paged_attention", "packed_paged_attention")
 _SIZES = (Sizes(heads=(4, 2)), Sizes(queries=(1, 3, 2), keys=(1, 17, 9), page=4, heads=(6, 2)))
@@ -75,12 +77,12 @@ def linear_bias_across_tiles(draw: Draw, beside: str) -> Iterator[Yielded]:
 @chapter.group("SCORE-4", each=("attention", *_FORMS), step=1)
 def distances_that_half_precision_rounds(draw: Draw, operation: str) -> Iterator[Yielded]:
     """The distances that slopes multiply have all their digits in half precision."""
-    for dtype, keys in (("bfloat16", 301), ("float16", 2070)):
+    for (dtype, keys), end in product((("bfloat16", 301), ("float16", 2070)), (True, False)):
         sizes = Sizes(queries=(2, 1), keys=(keys, 7), page=64, heads=(2, 2))
         call = _problem(draw, operation, dtype, sizes)
         wide = call | {"query": call["query"].astype("float32")}
-        own: Arguments = {"bias": linear_bias(wide, from_end=True)}
-        own |= {"is_causal": True, "query_offset": keys - 2} if operation == "attention" else {}
+        own: Arguments = {"bias": linear_bias(wide, from_end=end)}
+        own |= {"is_causal": True} if end and operation == "attention" else {}
         yield Calls((Call(call | own, operation=operation),), _judge_with_slopes)
 
 
@@ -99,7 +101,7 @@ def _problem(draw: Draw, operation: str, dtype: str, sizes: Sizes) -> Arguments:
     return draw_call(random, dtype, {**FORMS, **STACKS}[operation].layers, sizes)
 
 
-@chapter.group("SCORE-4", "STACK-2", each=tuple(_BESIDE)[:-1])
+@chapter.group("SCORE-4", "STACK-2", each=tuple(_BESIDE)[:-2])
 def linear_bias_in_a_form(draw: Draw, beside: str) -> Iterator[Yielded]:
     """The distance is that of places in a sequence, in packed rows, in pages and in both."""
     options, ends = _BESIDE[beside]

@@ -288,7 +288,7 @@ SIZES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "num_heads_k",
         ),
         "shared_heads": ("enable_gqa",),
-        "group": ("group_size", "quant_group_size", "kv_group_size", "scale_group_size"),
+        "group": ("group_size", "quant_group_size", "kv_group_size", "scale_group_size", "group"),
     }
 )
 
