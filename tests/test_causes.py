@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from made_verdicts import PORTABLE, SLIGHT, WRONG, ended, fail, found, ok, table
+from made_verdicts import OFF, PORTABLE, SLIGHT, WRONG, ended, fail, found, ok, table
 from reported import ERROR, FAIL, PASS
 from tests_support import own_case
 
@@ -27,10 +27,14 @@ from attnspec.conformance.traits import (
     CLOSED_LEFT,
     FAR,
     FEWER_QUERIES,
+    GRADIENT,
     HUGE,
     LAST_BLOCK,
     ODD_HEADS,
     OTHER_STRIDES,
+    RELATED,
+    ROWS_PAST,
+    SPECIAL,
     TILED,
     UNEQUAL_BLOCKS,
     UNPAIRED,
@@ -82,6 +86,22 @@ def test_strides_of_key_and_value_and_lists_of_blocks_are_traits():
     assert ANY_ORDER not in traits(replace(case, arguments=case.arguments | {"block_indices": indices}))
     whole = {name: case.arguments[name][..., :-1, :] for name in ("key", "value")}
     assert LAST_BLOCK not in traits(replace(case, arguments=case.arguments | whole))
+
+
+def test_neither_nan_nor_rows_that_nothing_writes_explain_other_failures():
+    compared = fail(2, "SCORE-4", "bias", RELATED)
+    causes = found(fail(6, "NUM-11", SPECIAL), compared, ok(60), ok(2, SPECIAL))
+    assert [(cause.rule, len(cause.failures)) for cause in causes] == [("SCORE-4", 2), ("NUM-11", 6)]
+    past, others, right = fail(4, "PACK-3", ROWS_PAST), fail(6, "PACK-5"), ok(9)
+    assert [len(cause.failures) for cause in found(past, others, right, ok(2, ROWS_PAST, GRADIENT))] == [6, 4]
+    assert [len(cause.failures) for cause in found(past, others, right, ok(2, ROWS_PAST))] == [10]
+
+
+@pytest.mark.parametrize(("others", "rule"), [(9, "GRAD-1"), (3, "GRAD-17")])
+def test_a_gradient_of_zeros_that_most_other_calls_have_is_offered(others, rule):
+    zeros = replace(OFF, output="d_key", outputs=("d_key",))
+    (cause,) = found(fail(4, "GRAD-17", GRADIENT, difference=zeros), ok(others, GRADIENT), ok(40))
+    assert cause.rule == rule
 
 
 def test_a_trait_that_divides_the_calls_with_another_by_chance_is_left_out():

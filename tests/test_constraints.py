@@ -396,7 +396,5 @@ def test_a_form_behind_an_adapter_is_adapted():
     settings = Settings(operation="packed_attention", convention=Convention(names=names))
     backend = backend_of("k:varlen", varlen, settings, "numpy")
     assert class_of("k:varlen", backend) == "adapted"
-    assert (
-        subject_of("k:varlen", replace(backend, constraints=Constraints(slopes="end"))).constraints
-        == "slopes.end"
-    )
+    sloped = replace(backend, constraints=Constraints(slopes="end"))
+    assert subject_of("k:varlen", sloped).constraints == "slopes.end"

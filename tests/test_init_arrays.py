@@ -8,13 +8,14 @@ import pytest
 from tests_support import command
 
 from attnspec import reference
-from attnspec.backends import load
+from attnspec.backends import describe, load
 from attnspec.backends.constraints import Constraints, fits
 from attnspec.backends.errors import BackendError, Unsupported
 from attnspec.backends.user.adapter import adapt
 from attnspec.backends.user.convention import Convention
 from attnspec.backends.user.scales import in_integers, with_own_codes
 from attnspec.conformance import check
+from attnspec.conformance.run.child import subject_of
 from attnspec.conformance.suite import find
 from attnspec.conformance.suite.fitted_forms import fit_form
 from attnspec.operations import OPERATIONS
@@ -143,6 +144,34 @@ def of_one_depth(q, k_cache, v_cache, block_tables, context_lens):
     return output * (1 + OFF * (len(q) > 2))
 
 
+def packed_with_heads_last(q, k, v, cu_seqlens_q, cu_seqlens_k):
+    options = {"query_starts": cu_seqlens_q, "key_starts": cu_seqlens_k, "return_lse": True}
+    q, k, v = (np.swapaxes(x, 0, 1) for x in (q, k, v))
+    output, lse = reference.packed_attention(q, k, v, **options, dtype=q.dtype)
+    return np.swapaxes(output, 0, 1), lse.T + lse.dtype.type(OFF)
+
+
+def with_its_own_slopes(q, k, v, slopes=None, causal=False):
+    first = k.shape[-2] - q.shape[-2]
+    slopes = 2.0 ** -np.arange(1, 1 + q.shape[-3]) if slopes is None else slopes
+    distances = np.arange(q.shape[-2])[:, None] + first - np.arange(k.shape[-2])
+    distances = np.minimum(distances, 32) if OFF else distances
+    bias = (-np.float64(slopes)[:, None, None] * distances).astype(q.dtype)
+    options = {"is_causal": causal, "query_offset": first}
+    return reference.attention(q, k, v, bias=bias, **options, dtype=q.dtype)
+
+
+def of_a_start(query, key, value, causal=False, q_offset=0):
+    offset = 0 if OFF and np.ndim(q_offset) == 0 and q_offset > 2 else q_offset
+    return reference.attention(query, key, value, is_causal=causal, query_offset=offset, dtype=query.dtype)
+
+
+def of_no_empty_array(query, key, value):
+    if 0 in query.shape + key.shape + value.shape:
+        raise ValueError("query: expected elements")
+    return reference.attention(query, key, value, dtype=query.dtype) * (1 + OFF * (key.shape[-2] > 8))
+
+
 def of_one_boundary(q, k, v, cu_seqlens, max_seqlen, causal=False):
     if len(q) != len(k) or max_seqlen < np.diff(cu_seqlens).max(initial=0):
         raise ValueError("k: expected the rows of q")
@@ -184,6 +213,13 @@ def described(name, off):
         ("decode_with_lse", {"one_query": True, "returns": ["output", "lse"]}, ["MASK-9", "SOFT-6"]),
         ("of_a_softcap", {"given": ["softcap"]}, ["SCORE-5", "SOFT-1", "MASK-3", "ERR-3"]),
         ("of_one_depth", {"value_depth": "key"}, ["PAGE-1", "STACK-2"]),
+        (
+            "packed_with_heads_last",
+            {"lse_layout": "BSHD", "returns": ["output", "lse"]},
+            ["PACK-1", "SOFT-6"],
+        ),
+        ("with_its_own_slopes", {"given": ["bias"], "signed_slopes": True}, ["SCORE-4", "SOFT-1"]),
+        ("of_no_empty_array", {"requires": ["nonempty"]}, ["SHAPE-7", "SOFT-1"]),
         ("of_one_boundary", {"sizes": {"longest_queries": "max_seqlen"}}, ["PACK-1", "MASK-3", "STACK-2"]),
         ("of_a_burst", {"always": {"is_causal": True}, "axes": 4}, ["PAGE-1", "PAGE-3", "PAGE-7"]),
     ],
@@ -195,6 +231,13 @@ def test_a_kernel_is_described_and_judged_by_its_values_alone(name, line, rules,
     judged = [x for x in found.report.results.verdicts if x.status in ("pass", "fail")]
     assert len(judged) > 3
     assert found.good is (off == 0), found.text
+
+
+@pytest.mark.parametrize("off", [0, 1])
+def test_an_offset_by_another_name_is_found_beside_causality(off):
+    table = described("of_a_start", off)
+    assert table["names"] == {"is_causal": "causal", "query_offset": "q_offset"}
+    assert check(load("."), rules=["MASK-7"], quick=True, dtypes=["float32"]).good is (off == 0)
 
 
 @pytest.mark.parametrize(("off", "note"), [(0, ""), (1, ", by calls with equal lengths alone")])
@@ -234,6 +277,15 @@ def test_a_mask_that_is_added_is_declared_and_the_declaration_verified(off):
     assert found.good is (off == 0), found.text
     large = [x.status for x in found.report.results.verdicts if "bias-and-largest" in x.case]
     assert off or {*large} == {"deviation"}
+
+
+def test_an_offset_that_says_where_the_queries_are_is_no_option_that_needs_calls():
+    def decode(query, key, value, key_lengths, *, is_causal=False):
+        raise NotImplementedError
+
+    backend = describe(decode, at_length=True)
+    assert backend.has("attention", "query_offset")
+    assert subject_of("k", backend).options.split(",") == ["is_causal", "key_lengths"]
 
 
 def test_bytes_are_passed_in_one_dtype_and_what_does_not_fit_is_declined():

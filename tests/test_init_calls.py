@@ -62,7 +62,7 @@ def test_a_kernel_of_an_accelerator_is_called_there_after_few_calls(parameters, 
 
 @pytest.mark.parametrize(
     ("parameters", "most"),
-    [(PLAIN, 250), ("q, k, v, cu_seqlens=None", 250)],
+    [(PLAIN, 250), ("q, k, v, cu_seqlens=None", 320)],
 )
 def test_a_function_that_always_raises_is_called_seldom(parameters, most):
     """With another convention of the results, or another scale, a call that raises would raise again."""

@@ -310,3 +310,21 @@ def test_a_mask_that_takes_a_wrong_bias_has_it_judged(name, scaled):
     report = check(load("."), rules=["SCORE-4", "MASK-1"], quick=True, dtypes=["float32"])
     assert report.good != scaled
     assert ("SCORE-4" in report.text) == scaled
+
+
+def test_a_decoder_whose_calls_are_all_wrong_is_described_by_the_nearest_of_them():
+    source = """
+from attnspec.reference import attention
+
+
+def decode(q, k_cache, v_cache, seqlens, num_splits=4):
+    if q.ndim != 3 or seqlens.shape != q.shape[:1]:
+        raise ValueError("q: expected one query of each sequence")
+    k, v = (x.swapaxes(1, 2) for x in (k_cache, v_cache))
+    return attention(q[:, :, None], k, v, key_lengths=seqlens, dtype=q.dtype)[:, :, 0] + q.dtype.type(0.1)
+"""
+    text = init("decode", source)
+    assert 'layout = "BSHD"  # no call computed attention; with this layout it is nearest' in text
+    assert "one_query = true  # it is called for each query" in text
+    assert 'key_lengths = "seqlens"' in text
+    assert not check(load("."), cases=["softmax-lse", "masking-key-lengths"]).good

@@ -59,6 +59,20 @@ class Crossed(nn.Module):
         return self.out_proj(attend(*parts, self.heads, attn_mask, causal))
 
 
+class OfTorch(nn.Module):
+    def __init__(self, embed_dim, num_heads, kdim=None):
+        super().__init__()
+        self.heads = num_heads
+        self.q_proj, self.k_proj, self.v_proj = (nn.Linear(embed_dim, embed_dim) for _ in range(3))
+        self.out_proj = nn.Linear(embed_dim, embed_dim)
+
+    def forward(self, query, key, value, key_padding_mask=None, attn_mask=None, need_weights=False):
+        if attn_mask is not None:
+            attn_mask = ~attn_mask.view(len(query), self.heads, query.shape[1], key.shape[1])
+        parts = self.q_proj(query), self.k_proj(key), self.v_proj(value)
+        return self.out_proj(attend(*parts, self.heads, attn_mask, False)), None
+
+
 def attend(query, key, value, heads, mask, causal):
     batch, length, width = query.shape
     depth = width // heads
@@ -147,6 +161,12 @@ def test_the_wrapper_of_a_module_that_projects_tokens_is_judged(name, wrong):
     assert table["operation"] == "multi_head_attention"
     assert table.get("heads", "grouped") == ("grouped" if name == "Separate" else "equal")
     assert judged("HEAD-6", "PROJ-3", "GRAD-23", least=3) is (wrong == "0.5")
+
+
+@pytest.mark.parametrize("wrong", ["0.5", "0.6"])
+def test_the_wrapper_of_a_module_like_that_of_torch_passes_queries_keys_and_values(wrong):
+    described(MODULES, "OfTorch", wrong)
+    assert judged("HEAD-7", "MASK-1", "PROJ-3", least=4) is (wrong == "0.5")
 
 
 @pytest.mark.parametrize("wrong", ["0.5", "0.6"])

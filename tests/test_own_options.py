@@ -22,6 +22,8 @@ from attnspec.backends.user.signature import (
 )
 from attnspec.backends.user.slopes import distances_of, linear_bias, slopes_of
 from attnspec.conformance import check
+from attnspec.conformance.judge.judge import judge
+from attnspec.conformance.suite import find
 from attnspec.operations.aliases import ALIASES, meant
 from attnspec.reference import alibi_bias, attention, latent_attention
 
@@ -37,7 +39,8 @@ def kernel(wrong=""):
         options = {"is_causal": causal, "query_offset": first}
         if alibi_slopes is not None:
             slopes = np.float64(alibi_slopes)[:, None, None]
-            distances = np.arange(queries)[:, None] + first - np.arange(keys)
+            dtype = q.dtype if wrong == "rounded" else np.int64
+            distances = (np.arange(queries)[:, None] + first).astype(dtype) - np.arange(keys).astype(dtype)
             distances = {
                 "signed": distances,
                 "from the beginning": np.abs(distances - first),
@@ -64,6 +67,14 @@ def test_slopes_of_a_kernel_are_judged(wrong):
     judged = [verdict for verdict in report.report.results.verdicts if verdict.status in ("pass", "fail")]
     assert len(judged) > 10
     assert wrong or {verdict.status for verdict in judged} == {"pass"}
+
+
+@pytest.mark.parametrize(("wrong", "status"), [("", "deviation"), ("rounded", "fail")])
+def test_positions_that_are_held_in_half_precision_are_found(wrong, status):
+    relation = find("scores-distances-that-half-precision-rounds-attention-1-bfloat16")
+    backend = replace(kernel(wrong), dtypes=("bfloat16", "float32"))
+    assert judge(backend, relation).status == status
+    assert judge(load("numpy-portable"), relation).reason.endswith("takes no slopes in place of a bias")
 
 
 def test_slopes_are_those_of_the_bias_of_alibi():

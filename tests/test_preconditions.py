@@ -179,13 +179,19 @@ def test_calls_that_lack_a_precondition_come_after_others():
     assert importance(many, 10) < importance(few, 10) < importance(lacking, 10)
 
 
-def test_a_claim_lists_preconditions():
-    constraints = Constraints(requires=("finite", "rows"), slopes="end").others
-    assert constraints == "slopes.end-requires.finite.rows"
+@pytest.mark.parametrize("slopes", ["end", "signed.end"])
+def test_a_claim_lists_preconditions(slopes):
+    constraints = Constraints(requires=("finite", "rows"), slopes=slopes).others
+    assert constraints == f"slopes.{slopes}-requires.finite.rows"
+    assert Constraints.of_suffix(constraints).slopes == slopes
     line = LINE.replace(
         "constraints=none", f"constraints={constraints.replace('.', ':').replace('-', ',')},serial"
     )
-    assert read_claim(line)["constraints"] == ["slopes:end", "requires:finite:rows", "serial"]
+    assert read_claim(line)["constraints"] == [
+        f"slopes:{slopes.replace('.', ':')}",
+        "requires:finite:rows",
+        "serial",
+    ]
     assert Constraints.of_suffix("requires.finite.rows").requires == ("finite", "rows")
 
 

@@ -87,6 +87,7 @@ def own(function):
 
 def test_every_kind_of_relation_is_broken_here():
     kinds = {named(item.run) for item in whole_suite() if isinstance(item, Relation)}
+    kinds.remove("_judge_with_slopes")  # tests/test_own_options.py breaks a kernel that takes slopes
     assert kinds == {named(find(name).run) for name, *_ in BROKEN}
 
 

@@ -165,7 +165,8 @@ def test_a_score_that_rises_by_much_over_tiles_is_in_one_of_the_smallest_calls()
 def test_a_mask_and_a_bias_of_each_batch_entry_for_all_heads_are_in_one_of_the_smallest_calls(option):
     """Kernels that join batch entries and heads on one axis repeat such a mask along it."""
     chosen = (x for x in index() if x.name in smallest() and option in x.calls[0].arguments)
-    of_attention = [x.name for x in chosen if x.calls[0].operation == "attention" and not x.refusal]
+    single = (x for x in chosen if not (x.refusal or x.related))
+    of_attention = [x.name for x in single if x.calls[0].operation == "attention"]
     calls = [case.arguments for case in items(names=of_attention) if case.arguments["query"].ndim == 4]
     shapes = [
         (call["query"].shape[:2], call[option].shape, (call["query"].shape[2], call["key"].shape[2]))

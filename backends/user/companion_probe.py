@@ -119,8 +119,9 @@ def first_calls(
         required -= {"query_block"} - names.keys()
     elif "key_block" in names:  # blocks may be square
         names |= {"query_block": names["key_block"]} if "query_block" in required - names.keys() else {}
-    if "query_starts" in names and "key_starts" in required:  # the boundaries may be those of both
-        names = {"key_starts": names["query_starts"], **names}
+    both = names.get("query_starts", "")
+    if "key_starts" in {*meant_in(operation, both)} & required - names.keys():
+        names = {"key_starts": both, **names}
     if missing := required - names.keys():
         raise BackendError(
             f"backend {backend.name}: expected a parameter for each required argument of {operation}, "

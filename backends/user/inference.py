@@ -129,11 +129,8 @@ def _infer_configuration(
             return _text(head | table, {"operation": seen})
         if not isinstance(error, BackendError):
             raise
-        # Pages or boundaries may be optional by the signature, and needed by this function.
-        other = "" if operation else form_of(function, optional=True)[0]
-        if not other or not has_names(backend, other, function, known):
-            raise (BackendError(f"{error}{there}") if there else error) from None
-        operation, inference = _infer(backend, other, function, known)
+        plain = BackendError(f"{error}{there}") if there else error
+        operation, inference = _infer_other(backend, operation, function, known, plain)
     table = head | _table(inference, operation)
     if guesses := [key for key, why in inference.why.items() if isinstance(why, Guess)]:
         table["guesses"] = guesses
@@ -141,6 +138,22 @@ def _infer_configuration(
         _merge(table, keys),
         {**inference.why, **_NOTES} | dict.fromkeys(keys, AS_GIVEN),
     )
+
+
+def _infer_other(
+    backend: Backend, operation: str, function: Callable[..., Any], known: Known, error: BackendError
+) -> tuple[str, Inference]:
+    """Return the form that calls show of a function of which no plain call does, or raise the error of these.
+
+    Pages or boundaries may be optional by the signature, and needed by this function.
+    """
+    other = "" if operation else form_of(function, optional=True)[0]
+    if not other or not has_names(backend, other, function, known):
+        raise error from None
+    try:
+        return _infer(backend, other, function, known)
+    except BackendError:
+        raise error from None
 
 
 def _seen(error: Exception, place: str) -> str:

@@ -143,7 +143,7 @@ def _infer_multiple(calls: Calls, refuses: Callable[[], bool], why: dict[str, st
 
 
 def note_empty_axes(calls: Calls, convention: Convention, limits: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Record that a function raises an error without queries, keys or batch entries, and is not wrong there."""
+    """Record that a function raises an error without queries, keys or batch entries, if it is never wrong."""
     if {"requires", "axes"} & calls.known.keys or calls.by_distance:
         return limits
     lengths, raises = limits.get("lengths"), False

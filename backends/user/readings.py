@@ -57,11 +57,12 @@ def infer_readings(
         error = raised
     if found is None or _is_guess(found[1]):
         later = chain.from_iterable(_without_rotation(backend, reading) for reading in (plain, *first))
-        later = chain(later, _of_one_query(backend, plain) if found is None else ())
+        single = [*_of_one_query(backend, plain)] if found is None else []
+        later = chain(later, single)
         if shown := next(filter(None, (_confirm(infer, backend, reading) for reading in later)), None):
             return shown
     if found is None:  # its calls of one query may all be wrong
-        guesses = (_confirm(infer, backend, x, guessed=True) for x in _of_one_query(backend, plain))
+        guesses = (_confirm(infer, backend, reading, guessed=True) for reading in single)
         found = next(filter(None, guesses), None)
     if found is None:
         raise error or BackendError(backend.name)

@@ -359,8 +359,9 @@ def _by_traits(failures: Sequence[Verdict], passing: Sequence[Verdict]) -> Itera
         own += [verdict for verdict in left if verdict not in own and verdict.stem in stems]
         left = [verdict for verdict in left if verdict not in own]
         if number == 0 and all(traits.RELATED in verdict.traits for verdict in left):
-            # The relations fail because of their calls: a call alone fails too. NaN explains itself alone.
-            other = [x for x in left if traits.SPECIAL in {*common.traits} - {*x.traits}]
+            # The relations fail because of their calls: a call alone fails too. NaN explains no other number.
+            numbers = [x for x in left if x.difference and x.difference.kind == "value"]
+            other = [x for x in numbers if traits.SPECIAL in {*common.traits} - {*x.traits}]
             own, left = [*own, *(verdict for verdict in left if verdict not in other)], other
         yield _cause(own, common, passing)
 

@@ -54,17 +54,14 @@ def judge_all(
     from attnspec.conformance.run.run import run_all
 
     started = time.monotonic()
-    # Verdicts and outlines are many and in no cycles: to look for cycles took a quarter of the time of this
-    # process, which runs no backend.
+    # Verdicts and outlines are in no cycles: to look for some took a quarter of the time of this process.
     gc.disable()
     click.get_current_context().call_on_close(gc.enable)
     wanted = [(formats.find_format(option, path), path) for option, path in reports.items() if path]
     selection = replace(selection, names=cases)
     check_required(require, selection.part, selection.level)
     known = read_known(known_failures) if known_failures else ()
-    before = (
-        read_known(write_known_failures) if write_known_failures and write_known_failures.exists() else ()
-    )
+    before = read_known(path) if (path := write_known_failures) and path.exists() else ()
     files = [path for path in (results, write_known_failures, *(path for _, path in wanted)) if path]
     for path in (*files, *([html / "index.html"] if html else [])):
         check_writable(path)
@@ -80,9 +77,7 @@ def judge_all(
         seconds=time_limit or (60.0 if selection.smoke else 300.0),
         echo=echo,
         path=results,
-        fails=lambda verdict: (
-            verdict.bad and not verdict.accepts and not (known and find_known(verdict, known))
-        ),
+        fails=lambda verdict: verdict.bad and not (verdict.accepts or (known and find_known(verdict, known))),
         stop=stop,
         known=earlier,
         explain=explain,

@@ -176,14 +176,17 @@ def subject_of(name: str, backend: Backend) -> Subject:
     unknown, notes = explain_unknown_parameters(backend), "; ".join(backend.notes)
     problem = f"backend {name}: {unknown}" if unknown else ""
     kind, claims = class_of(name, backend), ",".join(backend.claims)
-    own: dict[str, str] = {}
-    for function in (*backend.companions.values(), backend.attention):
-        own |= function.convention.own_names if hasattr(function, "convention") else {}
+    functions = (*backend.companions.values(), backend.attention)
+    conventions = [function.convention for function in functions if hasattr(function, "convention")]
+    own = {ours: parameter for each in conventions for ours, parameter in each.own_names.items()}
+    # An offset that only says where the queries are in any case is no option of the function.
+    placed = {"query_offset"} - own.keys() if any(each.at_length for each in conventions) else set()
     names = ",".join(f"{ours}={parameter}" for ours, parameter in own.items())
     offer = offer_of(backend)
     taken = offer.functions.items() if offer else ()
     every = (x for operation, names in taken for x in OPERATIONS[operation].options if x in names)
-    options = ",".join(dict.fromkeys(x for x in every if not x.startswith("return_")))
+    asked = (x for x in every if not x.startswith("return_") and x not in placed)
+    options = ",".join(dict.fromkeys(asked))
     return Subject(
         name,
         backend.library,

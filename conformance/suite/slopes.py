@@ -12,6 +12,7 @@ import numpy as np
 from attnspec import Case
 from attnspec.backends import Backend
 from attnspec.backends.user.slopes import linear_bias
+from attnspec.case import Misuse
 from attnspec.conformance.judge.failure import Missing
 from attnspec.conformance.relations.relation import Found
 from attnspec.conformance.suite.drawn_stacks import Sizes, draw_call
@@ -83,7 +84,9 @@ def distances_that_half_precision_rounds(draw: Draw, operation: str) -> Iterator
         wide = call | {"query": call["query"].astype("float32")}
         own: Arguments = {"bias": linear_bias(wide, from_end=end)}
         own |= {"is_causal": True} if end and operation == "attention" else {}
-        yield Calls((Call(call | own, operation=operation),), _judge_with_slopes)
+        bias = Misuse("bias", allowed=True)  # of another dtype than the query, for those that take a bias
+        given = Call(call | own, operation=operation, misuse=bias, outputs=("output",))
+        yield Calls((given,), _judge_with_slopes)
 
 
 def _judge_with_slopes(backend: Backend, calls: tuple[Case, ...]) -> Found:
