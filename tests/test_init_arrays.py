@@ -172,6 +172,42 @@ def of_no_empty_array(query, key, value):
     return reference.attention(query, key, value, dtype=query.dtype) * (1 + OFF * (key.shape[-2] > 8))
 
 
+def always_at_the_length(q, k_cache, v_cache, cache_seqlens):
+    if np.shape(cache_seqlens) != q.shape[:1]:
+        raise ValueError("cache_seqlens: expected one for each batch entry")
+    offset = cache_seqlens - q.shape[-2] + OFF * (q.shape[-2] > 8)
+    options = {"key_lengths": cache_seqlens, "query_offset": offset}
+    return reference.attention(q, k_cache, v_cache, is_causal=True, **options, dtype=q.dtype)
+
+
+def of_a_default_window(q, k, v, *, window=(2, 0)):
+    left, right = (None if side < 0 else side for side in window)
+    window = None if left is right is None else (left and left + OFF * (left > 4), right)
+    return reference.attention(q, k, v, window=window, dtype=q.dtype)
+
+
+def positions_first(query, key, value, bias=None):
+    if bias is not None and bias.ndim not in (2, 4):
+        raise ValueError("bias: expected two axes or four")
+    bias = np.roll(bias, 1, -1) if OFF and bias is not None and len(key) > 8 else bias
+    query, key, value = (np.moveaxis(x, 0, 2) for x in (query, key, value))
+    return np.moveaxis(reference.attention(query, key, value, bias=bias, dtype=query.dtype), 2, 0)
+
+
+def of_segments(q, k, v, q_seg, k_seg):
+    output, lse = reference.attention(
+        q, k, v, query_segment_ids=q_seg, key_segment_ids=k_seg + OFF, return_lse=True, dtype=q.dtype
+    )
+    return output, np.swapaxes(lse, -2, -1)
+
+
+def latent_of_elements(query, query_rotary, latent, key_rotary, key_weight, value_weight):
+    if 0 in latent.shape:
+        raise ValueError("latent: expected elements")
+    arrays = (query, query_rotary, latent, key_rotary, key_weight, value_weight)
+    return reference.latent_attention(*arrays, dtype=query.dtype) * (1 + OFF * (latent.shape[-2] > 8))
+
+
 def of_one_boundary(q, k, v, cu_seqlens, max_seqlen, causal=False):
     if len(q) != len(k) or max_seqlen < np.diff(cu_seqlens).max(initial=0):
         raise ValueError("k: expected the rows of q")
@@ -220,6 +256,10 @@ def described(name, off):
         ),
         ("with_its_own_slopes", {"given": ["bias"], "signed_slopes": True}, ["SCORE-4", "SOFT-1"]),
         ("of_no_empty_array", {"requires": ["nonempty"]}, ["SHAPE-7", "SOFT-1"]),
+        ("of_a_default_window", {"given": ["window"], "open_side": -1}, ["MASK-8", "SOFT-1"]),
+        ("positions_first", {"layout": "SBHD", "mask_axes": 4}, ["SCORE-4"]),
+        ("of_segments", {"returns": ["output", "lse"], "lse_layout": "BSHD"}, ["MASK-11", "SOFT-6"]),
+        ("latent_of_elements", {"requires": ["nonempty"]}, ["LATENT-1", "LATENT-2", "LATENT-5"]),
         ("of_one_boundary", {"sizes": {"longest_queries": "max_seqlen"}}, ["PACK-1", "MASK-3", "STACK-2"]),
         ("of_a_burst", {"always": {"is_causal": True}, "axes": 4}, ["PAGE-1", "PAGE-3", "PAGE-7"]),
     ],
@@ -231,6 +271,14 @@ def test_a_kernel_is_described_and_judged_by_its_values_alone(name, line, rules,
     judged = [x for x in found.report.results.verdicts if x.status in ("pass", "fail")]
     assert len(judged) > 3
     assert found.good is (off == 0), found.text
+
+
+@pytest.mark.parametrize("off", [0, 1])
+def test_causality_that_is_always_at_the_length_is_judged_in_calls_without_lengths_too(off):
+    table = described("always_at_the_length", off)
+    assert table["always"] == {"is_causal": True}
+    assert (table["at_length"], table["dialect"]) == (True, {"MASK-3": "bottom-right"})
+    assert check(load("."), rules=["MASK-3", "SOFT-1"], quick=True, dtypes=["float32"]).good is (off == 0)
 
 
 @pytest.mark.parametrize("off", [0, 1])

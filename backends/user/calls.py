@@ -32,6 +32,11 @@ LENGTHS = ((L, S), (S, S), (64, 128), (128, 128))
 _HEADS = ("query_heads", "key_heads")
 
 
+def closes_a_side(default: Any) -> bool:
+    """Whether the default of a window is two sides of which one is a number of keys."""
+    return isinstance(default, tuple | list) and any(type(side) is int and side >= 0 for side in default)
+
+
 class Calls:
     """Calls of one function with arrays of one depth and dtype."""
 
@@ -150,7 +155,8 @@ class Calls:
         flags = [x for x, own in defaults.items() if own is True and _OPERATION.arguments[x].default is False]
         window = defaults.get("window")
         capped = isinstance(softcap := defaults.get("softcap"), int | float) and softcap > 0
-        numbers = {"window": type(window) is int and window > 0, "softcap": capped}
+        closed = closes_a_side(window) or (type(window) is int and window > 0)
+        numbers = {"window": closed, "softcap": capped}
         return (*flags, *compress(numbers, numbers.values()))
 
     def confirms(

@@ -24,7 +24,7 @@ from attnspec.backends.user.companion_trials import (
     infer_option,
     is_nearer,
     is_on,
-    limits_of_rows,
+    limits_of_arrays,
     limits_of_width,
     name_parameters,
     precision_of,
@@ -87,7 +87,7 @@ def infer_companion(
                 dialect, why, limits = dialect | variants, why | reasons, limits | limited
                 break
     convention = with_layout_of_lse(calls, with_int32(calls, convention, call, why), call, why)
-    limits |= limits_of_rows(calls, convention, call, why)
+    limits |= limits_of_arrays(calls, convention, call, why)
     convention = with_all_blocks(calls, calls.confirm_lengths(convention, call, why), call, why)
     convention = calls.confirm_scales(convention, fit, why)
     convention = infer_end_at_length(calls, operation, convention, call, why)

@@ -266,18 +266,38 @@ def with_all_blocks(calls: _Calls, convention: Convention, call: Call, why: dict
     return whole
 
 
-def limits_of_rows(
+def limits_of_arrays(
     calls: _Calls, convention: Convention, call: Call, why: dict[str, str]
 ) -> dict[str, list[str]]:
-    """Find out whether it raises an error for packed rows after the last sequence."""
-    if "key_starts" not in call or calls.by_distance:
+    """Find out whether it raises an error for packed rows after the last sequence, or for empty arrays."""
+    if calls.by_distance or "block_table" in call:
         return {}
+    if "key_starts" not in call:
+        return _limits_of_empty_arrays(calls, convention, call, why)
     last = {name: x[..., -1:, :] for name, x in call.items() if name in ("query", "key", "value")}
     more = {name: np.concatenate([call[name], row], axis=-2) for name, row in last.items()}
     if len(more) < 3 or calls.agrees(convention, call | more) is not None:
         return {}
     why["requires"] = "it raised an error with rows after the last sequence"
     return {"requires": ["rows"]}
+
+
+def _limits_of_empty_arrays(
+    calls: _Calls, convention: Convention, call: Call, why: dict[str, str]
+) -> dict[str, list[str]]:
+    """Find out whether it raises an error without queries, keys or batch entries, if it is never wrong."""
+    shown = []
+    for letter in ("S", BATCH) if convention.one_query else ("L", "S", BATCH):
+        axes = {name: calls.form.arguments[name].axis(letter) for name, x in call.items() if np.ndim(x)}
+        none = {name: np.take(call[name], [], axis) for name, axis in axes.items() if axis is not None}
+        if "key_lengths" in call and letter == "S":
+            none["key_lengths"] = 0 * call["key_lengths"]
+        if none and not {"key_block", "key_indices"} & call.keys():
+            shown.append(calls.agrees(convention, call | none))
+    if None not in shown or False in shown:
+        return {}
+    why["requires"] = "it raised an error without queries, keys or batch entries"
+    return {"requires": ["nonempty"]}
 
 
 def with_layout_of_lse(calls: _Calls, convention: Convention, call: Call, why: dict[str, str]) -> Convention:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from attnspec.backends.user.calls import B, Calls
-from attnspec.backends.user.convention import OTHER, Convention
+from attnspec.backends.user.convention import OF_FOUR_AXES, OTHER, Convention
 from attnspec.backends.user.description import dtypes_to_try
 from attnspec.backends.user.signature import required_parameters
 from attnspec.backends.user.slopes import linear_bias
@@ -76,7 +76,10 @@ def confirm_length(calls: Calls, convention: Convention) -> Convention:
         return convention
     but = "" if unequal else ", by calls with equal lengths alone"
     calls.why["at_length"] = f"its last query is at the last key of the length{but}"
-    if not convention.one_query:  # calls without an offset are declined, and those with one have its place
+    if unequal and calls.why.get("key_lengths") == UNCONFIRMED:
+        del calls.why["key_lengths"]
+    # Calls without an offset are declined, unless all are causal, and those with one have its place.
+    if not (convention.one_query or convention.always):
         calls.variants.pop("MASK-3", None)
     return trial
 
@@ -84,7 +87,8 @@ def confirm_length(calls: Calls, convention: Convention) -> Convention:
 def confirm_axes_of_masks(calls: Calls, convention: Convention) -> Convention:
     """Find out whether a mask or a bias needs as many axes as the arrays, or an entry for each pair too."""
     inputs = {"mask": calls.inputs.mask, "bias": calls.inputs.bias}
-    arrays, axes = calls.drop_batch(convention, calls.arrays), convention.axes
+    arrays = calls.drop_batch(convention, calls.arrays)
+    axes = 4 if convention.layout in OF_FOUR_AXES else convention.axes
     taken = {*convention.names, *inspect.signature(calls.function).parameters}
     whole, of_keys = replace(convention, mask_axes=axes), convention.mask_of_keys
     for name in (name for name in inputs if name in taken):
@@ -158,11 +162,15 @@ def with_lse(calls: Calls, convention: Convention) -> Convention:
     at = convention.returns.index(OTHER)
     returns = (*convention.returns[:at], "lse", *convention.returns[at + 1 :])
     arrays = calls.drop_batch(convention, calls.arrays)
-    got = calls.run(named := replace(convention, returns=returns), arrays)
-    if got is None or got["lse"].shape != arrays["query"].shape[:-1]:
-        return convention
-    calls.why["returns"] = f"result {at + 1} has the shape of an lse, and other numbers"
-    return named
+    named = replace(convention, returns=returns)
+    for trial in (named, replace(named, lse_layout="BSHD")):
+        got = calls.run(trial, arrays)
+        if got is not None and got["lse"].shape == arrays["query"].shape[:-1]:
+            seen = "" if calls.agrees(got, arrays, calls.base) else ", and other numbers"
+            calls.why["returns"] = f"result {at + 1} has the shape of an lse{seen}"
+            calls.why |= {"lse_layout": "the lse has heads after positions"} if trial.lse_layout else {}
+            return trial
+    return convention
 
 
 def confirm_layout_of_lse(calls: Calls, convention: Convention) -> Convention:

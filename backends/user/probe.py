@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from attnspec import OPERATIONS
-from attnspec.backends.user.calls import B, Calls
+from attnspec.backends.user.calls import B, Calls, closes_a_side
 from attnspec.backends.user.confirm import CONFIRMATIONS, confirm_past, note_one_offset, note_precision
 from attnspec.backends.user.convention import LAYOUTS, OF_FOUR_AXES, OTHER, Convention
 from attnspec.backends.user.defaults import ATTRIBUTES
@@ -85,9 +85,7 @@ class Probe(Calls):
         """Yield conventions of calls without options, most likely first."""
         always = ({},) if "is_causal" not in self.on_or_needed() else ({}, {"is_causal": True})
         always = self.known.choices("always", always)
-        needed = "window" in self.names() and "window" not in self.known.keys
-        # A window that the function needs may be one number.
-        windows: tuple[Any, ...] = ("sides", "keys") if needed else (self.known.convention.window,)
+        windows = self.windows_to_try()
         absent = self.known.choices("takes_none", tuple(dict.fromkeys((self.taking_none(), ()))))
         counts = [own for own in required_parameters(self.function) if self.guesses[own][:1] in _COUNTS]
         entries = self.known.choices("per_entry", (False, True) if counts else (False,))
@@ -103,7 +101,8 @@ class Probe(Calls):
                 self.known.convention,
                 names={**names, **self.known.convention.names},
                 layout=layout,
-                window=window,
+                window=window[0],
+                open_side=window[1],
                 axes=number,
                 returns=returned,
                 sizes=self.sizes(),
@@ -120,6 +119,20 @@ class Probe(Calls):
                 per_entry=entry,
                 integers=integers,
             )
+
+    def windows_to_try(self) -> tuple[tuple[Any, int | None], ...]:
+        """Return what a window may be in calls without options, and the number that opens a side.
+
+        One that the function needs may be one number. One with a side by default is passed in each call.
+        """
+        parameters, own = inspect.signature(self.function).parameters, self.known.convention
+        defaults = (parameters[name].default for name, ours in self.guesses.items() if ours == ("window",))
+        if not {"window", "open_side"} & self.known.keys:
+            if any(map(closes_a_side, defaults)):
+                return ("sides", -1), ("sides", None)
+            if "window" in self.names():
+                return ("sides", None), ("keys", None)
+        return ((own.window, own.open_side),)
 
     def infer(self, called: Convention) -> Inference:
         """Test one parameter after the other, starting from the convention of the call without options."""

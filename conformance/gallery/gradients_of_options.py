@@ -333,17 +333,23 @@ LAST = rows(
 )  # fmt: skip
 
 
+def _of_pairs(call: Gradients, near: Array) -> Any:
+    """Return gradients of which those of keys and values are sums over some pairs only."""
+    steps: dict[str, Step] = {
+        "d_key": lambda call, u, allowed: base.d_key(call, np.where(near, u, 0), allowed),
+        "d_value": lambda call, p, allowed: base.d_value(call, np.where(near, p, 0), allowed),
+    }
+    return base.backward(call.but(steps=Steps({**call.steps.replaced, **steps})))
+
+
 def _reach_of(tile: int) -> tuple[str, str, Step]:
     def backward(call: Gradients) -> Any:
         left = (call.window or (None, None))[0]
-        if left is None:
-            return base.backward(call)
-        near = call.i // tile - call.j // tile <= left // tile
-        steps: dict[str, Step] = {
-            "d_key": lambda call, u, allowed: base.d_key(call, np.where(near, u, 0), allowed),
-            "d_value": lambda call, p, allowed: base.d_value(call, np.where(near, p, 0), allowed),
-        }
-        return base.backward(call.but(steps=Steps({**call.steps.replaced, **steps})))
+        return (
+            base.backward(call)
+            if left is None
+            else _of_pairs(call, _tiles_between(call, tile) <= left // tile)
+        )
 
     return (
         f"last_tile_of_{tile}_queries_in_a_window_left_out",
@@ -352,4 +358,22 @@ def _reach_of(tile: int) -> tuple[str, str, Step]:
     )
 
 
+def _from_the_diagonal(tile: int) -> tuple[str, str, Step]:
+    def backward(call: Gradients) -> Any:
+        return _of_pairs(call, _tiles_between(call, tile) >= 0) if call.is_causal else base.backward(call)
+
+    return (
+        f"causal_queries_of_a_tile_of_{tile}_keys_from_its_index",
+        f"Begin with the tile of queries that has the index of a tile of {tile} keys, without the offset.",
+        backward,
+    )
+
+
+def _tiles_between(call: Gradients, tile: int) -> Array:
+    """Return how many tiles the tile of each query is after that of each key, ``(L, S)``."""
+    between: Array = call.i // tile - call.j // tile
+    return between
+
+
 SHORT_REACH = family(_reach_of, "backward", "GRAD-19", "E", 16, 32, 64)
+FROM_THE_DIAGONAL = family(_from_the_diagonal, "backward", "GRAD-19", "A", 16, 32, 64, 128)

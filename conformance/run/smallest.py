@@ -192,10 +192,11 @@ def _calls_over_tiles(outlines: Iterable[Outline]) -> Iterator[str]:
 
 
 def _steepest(outlines: Iterable[Outline]) -> list[str]:
-    """Name the plainest call, if any, in which the largest score rises by much in a later tile."""
+    """Name the plainest calls in which the largest score rises by much in a later tile, of all rows or less."""
     steep = [own for own in outlines if {LARGE, RISING_64} <= {*own.traits} and HUGE not in own.traits]
     steep.sort(key=lambda own: (len(own.calls[0].arguments), own.numbers, own.name))
-    return [own.name for own in steep[:1]]
+    some = [own for own in steep if own.group.startswith("rows that rise")]
+    return [own.name for own in (*steep[:1], *some[:1])]
 
 
 def _calls_of_batch_entries(outlines: Iterable[Outline]) -> list[str]:
@@ -233,6 +234,7 @@ def _gradients(outlines: Iterable[Outline]) -> Iterator[str]:
         later = keys - queries >= _TILE // 2 < queries
         causal = "is_causal" in arguments and EMPTY not in outline.traits
         shows |= {"causal tiles": causal and later, "slopes": causal and LINEAR in outline.traits}
+        shows["large causal tiles"] = causal and keys - _SPLIT // 2 > queries > _TILE
         masks = {*arguments} & {*OPERATIONS[operation].names("masks")} if EMPTY in outline.traits else set()
         if "window" in arguments and keys > queries > 1:
             shows |= {f"window, {causal}": True, "window in tiles": keys > _TILE}

@@ -192,6 +192,15 @@ def gradients_past_every_tile(draw: Draw, option: str) -> Iterator[Yielded]:
                 yield problem.arguments | needs | own | cotangents(problem, lse=option == "sinks")
 
 
+@chapter.group("GRAD-19", "GRAD-9", operation=_VJP, each=("causality", "a causal offset", "a window"), step=1)
+def masked_gradients_of_many_more_keys(draw: Draw, mask: str) -> Iterator[Yielded]:
+    """The queries that a tile of keys begins or ends with are found from their places among the keys."""
+    for problem in draw.in_each_dtype(Shape((1,), 40, 140, 4, 3), dtypes=("float32",)):
+        own: dict[str, Any] = {"window": (30, 0)} if mask == "a window" else {"is_causal": True}
+        own |= {"query_offset": 100} if mask == "a causal offset" else {}
+        yield problem.arguments | own | cotangents(problem)
+
+
 @chapter.group("GRAD-20", operation=_VJP)
 def gradients_have_no_bias(draw: Draw) -> Iterator[Yielded]:
     """With cotangents and values of one sign, rounding errors add up if they are biased."""

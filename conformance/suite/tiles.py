@@ -46,6 +46,17 @@ def maximum_over_tiles(draw: Draw, pattern: str) -> Iterator[Yielded]:
         yield _call(with_levels(problem, _LEVELS[pattern](np.arange(problem.shape[-1]))))
 
 
+@chapter.group("SOFT-2", "SOFT-1", each=("keys", "causal keys"), step=1)
+def rows_that_rise_by_much_and_by_little(draw: Draw, mask: str) -> Iterator[Yielded]:
+    """In one tile the largest score rises by much in some rows, by little or not at all in others."""
+    for problem in in_two_dtypes(draw, (Shape((1, 1), 40, 140, 4, 4),)):
+        rises = np.searchsorted((40, 70, 130), np.arange(problem.shape[-1]), side="right")
+        steep = with_levels(problem, 40.0 * rises)
+        steep.query[..., 0] = np.resize([1, 1 / 32, 0], problem.shape[-2])
+        own = {"is_causal": True, "query_offset": 100} if mask == "causal keys" else {}
+        yield Call(steep.arguments | own, outputs=("output", "lse"))
+
+
 @chapter.group("SOFT-2", "MASK-3", each=tuple(product((10240, 40960, 131072), ("first tile", "every tile"))))
 def scores_far_below_zero_beside_causal(draw: Draw, which: tuple[int, str]) -> Iterator[Yielded]:
     """Causal rows whose allowed keys all have scores far below zero, in the first tile or everywhere."""

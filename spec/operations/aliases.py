@@ -119,8 +119,8 @@ ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "lengths",
             "actual_seq_lengths_kv",
         ),
-        "query_segment_ids": ("q_segment_ids", "segment_ids"),
-        "key_segment_ids": ("kv_segment_ids", "segment_ids"),
+        "query_segment_ids": ("q_segment_ids", "segment_ids", "q_seg", "q_seg_ids", "q_segments"),
+        "key_segment_ids": ("kv_segment_ids", "segment_ids", "k_seg", "kv_seg", "k_segments"),
         "query_positions": ("q_positions", "positions", "position_ids", "q_pos"),
         "key_positions": ("kv_positions", "key_position_ids", "kv_pos", "k_pos"),
         "sinks": (
