@@ -192,7 +192,7 @@ def _calls_over_tiles(outlines: Iterable[Outline]) -> Iterator[str]:
 
 
 def _steepest(outlines: Iterable[Outline]) -> list[str]:
-    """Name the plainest calls in which the largest score rises by much in a later tile, of all rows or less."""
+    """Name the plainest calls whose largest score rises by much in a later tile, of all rows and of some."""
     steep = [own for own in outlines if {LARGE, RISING_64} <= {*own.traits} and HUGE not in own.traits]
     steep.sort(key=lambda own: (len(own.calls[0].arguments), own.numbers, own.name))
     some = [own for own in steep if own.group.startswith("rows that rise")]
