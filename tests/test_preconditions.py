@@ -20,6 +20,7 @@ from attnspec.conformance.claim import read_claim
 from attnspec.conformance.judge.traits import traits
 from attnspec.conformance.render.finding import cause_lines, finding_line
 from attnspec.conformance.suite import find
+from attnspec.conformance.traits import SPECIAL
 from attnspec.conformance.verdict import Difference, Verdict
 
 ARRAY = np.ones((2, 4, 3), np.float32)
@@ -177,6 +178,8 @@ def test_calls_that_lack_a_precondition_come_after_others():
     many = Finding("MASK-15", (replace(verdict, rule="MASK-15"),) * 9)
     lacking = replace(many, preconditions=("nonnegative",))
     assert importance(many, 10) < importance(few, 10) < importance(lacking, 10)
+    special = Finding("NUM-11", (replace(verdict, rule="NUM-11", traits=(SPECIAL,)),) * 99)
+    assert importance(lacking, 10) < importance(special, 10)
 
 
 @pytest.mark.parametrize("slopes", ["end", "signed.end"])
