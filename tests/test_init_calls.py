@@ -149,7 +149,7 @@ def test_what_takes_long_is_said_and_ends(monkeypatch):
     assert [line.partition(" so far, ")[0] for line in lines[:2]] == ["init: 0 calls", "init: 1 calls"]
     monkeypatch.setattr(progress, "_MOST", 0)
     refusal = command("init", "conventions:of_two_alignments", "--force", status=2)
-    assert "expected some call to return, got none of 0 in 0 s" in refusal.output
+    assert re.search(r"expected some call to return, got none of 0 in \d+ s", refusal.output)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the library of C has another name there")

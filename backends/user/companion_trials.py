@@ -289,7 +289,8 @@ def _limits_of_empty_arrays(
     shown = []
     for letter in ("S", BATCH) if convention.one_query else ("L", "S", BATCH):
         axes = {name: calls.form.arguments[name].axis(letter) for name, x in call.items() if np.ndim(x)}
-        none = {name: np.take(call[name], [], axis) for name, axis in axes.items() if axis is not None}
+        there = {name: axis for name, axis in axes.items() if axis and np.ndim(call[name]) >= -axis}
+        none = {name: np.take(call[name], [], axis) for name, axis in there.items()}
         if "key_lengths" in call and letter == "S":
             none["key_lengths"] = 0 * call["key_lengths"]
         if none and not {"key_block", "key_indices"} & call.keys():

@@ -376,4 +376,4 @@ def _tiles_between(call: Gradients, tile: int) -> Array:
 
 
 SHORT_REACH = family(_reach_of, "backward", "GRAD-19", "E", 16, 32, 64)
-FROM_THE_DIAGONAL = family(_from_the_diagonal, "backward", "GRAD-19", "A", 16, 32, 64, 128)
+FROM_THE_DIAGONAL = family(_from_the_diagonal, "backward", "GRAD-19", "A", 16, 32, 64)
