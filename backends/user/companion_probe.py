@@ -48,10 +48,10 @@ from attnspec.backends.user.signature import required_parameters
 from attnspec.backends.user.small_calls import (
     Call,
     cast,
-    has_one_starts,
     option_values,
     scales_of,
     share_by_batch,
+    shares_boundaries,
     small_call,
     with_starts_of_queries,
 )
@@ -236,7 +236,7 @@ class _Calls:
         single = {x for x in call if convention.one_query and "L" in self.form.arguments[x].shape}
         call |= {name: call[name][..., :1, :] for name in single}
         call |= {"query_block": call["key_block"]} if has_square_blocks(convention.names) else {}
-        call = with_starts_of_queries(self.form, call) if has_one_starts(convention.names) else call
+        call = with_starts_of_queries(self.form, call) if shares_boundaries(convention.names) else call
         values = {**option_values(call), **scales_of(call, convention.scales or "head")}
         arrays = {x: y for x, y in values.items() if isinstance(y, np.ndarray) and x not in call}
         call |= {x: y for x, y in arrays.items() if x in convention.names} | dict(convention.always)

@@ -75,7 +75,7 @@ def square_call(call: Call) -> Call:
     return square | {name: x for name, x in _blocks_of(square).items() if name in call}
 
 
-def has_one_starts(names: Mapping[str, str]) -> bool:
+def shares_boundaries(names: Mapping[str, str]) -> bool:
     """Whether one parameter is the boundaries of queries and of keys."""
     return names.get("query_starts", "") == names.get("key_starts")
 

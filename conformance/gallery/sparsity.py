@@ -86,18 +86,28 @@ def blocks_moved_by_the_offset(call: Sparse, blocks: Array) -> Any:
     return np.repeat(blocks[..., row, :], call.key_block, axis=-1)[..., : call.keys]
 
 
+def _is_causal_by_one_offset(call: Sparse) -> bool:
+    """Whether causality in blocks, and not in lists of keys, is by one offset alone."""
+    placed = call.query_positions is not None or call.key_positions is not None
+    return bool(call.is_causal) and call.key_indices is None and not placed and not np.ndim(call.query_offset)
+
+
+def _with_pairs(call: Sparse, seen: Any) -> Any:
+    """Attend to some pairs in place of those that causality allows."""
+    return base.attend_sparse(call.but(is_causal=False, mask=seen if call.mask is None else seen & call.mask))
+
+
 @wrong("attend_sparse", "SPARSE-4", "A")
 def diagonal_in_blocks_of_one_index(call: Sparse) -> Any:
     """Look for keys after a query only in the block whose index is that of its block of queries."""
-    placed = call.query_positions is not None or call.key_positions is not None
-    if not call.is_causal or call.key_indices is not None or placed or np.ndim(call.query_offset):
+    if not _is_causal_by_one_offset(call):
         return base.attend_sparse(call)
     i, j = np.arange(call.queries)[:, None], np.arange(call.keys)
     row, column = i // call.query_block, j // call.key_block
     last = np.minimum((row + 1) * call.query_block, call.queries) - 1
     at = np.where(row == column, j, column * call.key_block) - call.query_offset
     seen = at <= np.where(row == column, i, last)
-    return base.attend_sparse(call.but(is_causal=False, mask=seen if call.mask is None else seen & call.mask))
+    return _with_pairs(call, seen)
 
 
 @wrong("elements", "SPARSE-2", "G", "flashinfer-ai/flashinfer#4951")
@@ -145,15 +155,13 @@ def causal_by_blocks(given: Sparse) -> Any:
     last = (np.arange(given.queries) // given.query_block + 1) * given.query_block - 1 + given.query_offset
     begins = np.arange(given.keys) // given.key_block * given.key_block
     seen = begins <= last[:, None]
-    mask = seen if given.mask is None else seen & given.mask
-    return base.attend_sparse(given.but(is_causal=False, mask=mask))
+    return _with_pairs(given, seen)
 
 
 @wrong("attend_sparse", "SPARSE-4", "A")
 def causal_in_the_last_block_alone(given: Sparse) -> Any:
     """Compare positions only in the last block of keys that the last query of a block reaches."""
-    placed = given.query_positions is not None or given.key_positions is not None
-    if not given.is_causal or given.key_indices is not None or placed or np.ndim(given.query_offset):
+    if not _is_causal_by_one_offset(given):
         return base.attend_sparse(given)
     i, j = np.arange(given.queries)[:, None], np.arange(given.keys)
     last = np.minimum((i // given.query_block + 1) * given.query_block, given.queries) - 1
