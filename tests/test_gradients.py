@@ -72,7 +72,10 @@ def test_a_gradient_of_none_is_wrong():
 )
 def test_the_gradients_beside_slopes_are_judged_without_that_of_the_bias(function, status):
     backend = describe(function, library="torch", slopes="slopes", dialect={"MASK-3": "bottom-right"})
-    assert judge(backend, find("gradients-linear-bias-of-more-keys-no-mask-2-float32")).status == status
+    case = find("gradients-linear-bias-of-more-keys-no-mask-2-float32")
+    assert judge(backend, case).status == status
+    verdict = judge(backend, replace(case, outputs=()))
+    assert (verdict.status, verdict.lacks) == ("unsupported", ("output d_bias",))
 
 
 @pytest.mark.parametrize(("batch", "status"), [(0, "pass"), (1, "fail")])

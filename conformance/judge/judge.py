@@ -186,6 +186,7 @@ def require_calls(backend: Backend, item: Item) -> None:
         if misfit:
             required = [word for word in backend.constraints.requires if breach_of([word], case.arguments)]
             raise Missing(f"{backend.name} {misfit}", *(f"precondition {word}" for word in required))
+        _require_gradients(backend, case)
         if case.group:  # a golden vector is judged in the dtype of its first array
             # An lse is of a dtype that any backend takes, unless its half precision is the fault of a call.
             given = {(name, name_of(x.dtype)) for name, x in case.arguments.items() if is_real(x)}
@@ -194,6 +195,14 @@ def require_calls(backend: Backend, item: Item) -> None:
     if missing:
         said = f"{backend.name} {not_judged_in(missing, backend.dtypes)}"
         raise Missing(said, *(f"dtype {dtype}" for dtype in missing))
+
+
+def _require_gradients(backend: Backend, case: Case) -> None:
+    """Raise `Missing` if a case is about a gradient of what the backend passes in another way."""
+    without = getattr(backend.function(case.operation), "without_gradient", ())
+    gone = [f"d_{name}" for name in without if name in case.arguments and case.operation.endswith("_vjp")]
+    if asked := [name for name in gone if not case.outputs or name in case.outputs]:
+        raise Missing(f"{backend.name} does not return {', '.join(asked)}", *(f"output {x}" for x in asked))
 
 
 @dataclass(frozen=True)
