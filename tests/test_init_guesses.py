@@ -328,3 +328,22 @@ def decode(q, k_cache, v_cache, seqlens, num_splits=4):
     assert "one_query = true  # it is called for each query" in text
     assert 'key_lengths = "seqlens"' in text
     assert not check(load("."), cases=["softmax-lse", "masking-key-lengths"]).good
+
+
+@pytest.mark.parametrize(("value", "said"), [("0", True), ("1", False)])
+def test_empty_arrays_that_are_refused_are_declared_if_no_result_for_others_is_wrong(value, said):
+    source = f"""
+import numpy as np
+from attnspec.reference import attention
+
+
+def kernel_{value}(query, key, value):
+    if 0 in query.shape:
+        raise ValueError("query: expected elements")
+    return attention(query, key, value, dtype=query.dtype) + query.dtype.type({value} * (0 in key.shape))
+"""
+    text = init(f"kernel_{value}", source)
+    assert ('requires = ["nonempty"]' in text) is said
+    report = check(load("."), rules=["SHAPE-7", "SOFT-1"], quick=True)
+    assert report.good is said
+    assert ("preconditions (" in report.text) is said

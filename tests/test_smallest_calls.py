@@ -175,6 +175,22 @@ def test_a_mask_and_a_bias_of_each_batch_entry_for_all_heads_are_in_one_of_the_s
     assert any(min(outer) > 1 and own == (outer[0], 1, *pairs) for outer, own, pairs in shapes)
 
 
+@pytest.mark.parametrize(
+    "group",
+    [
+        "window whose edge crosses tiles",
+        "diagonal that crosses tiles",
+        "entries that end before others",
+        "rows that rise by much and by little: keys",
+        "distances that half precision rounds",
+        "linear bias of more keys: causality",
+        "masked gradients of many more keys: causality",
+    ],
+)
+def test_what_blind_trials_showed_to_pass_is_in_some_of_the_smallest_calls(group):
+    assert any(x.name in smallest() for x in index() if x.group.startswith(group))
+
+
 def test_a_causal_gradient_over_tiles_with_more_keys_than_queries_is_in_one_of_the_smallest_calls():
     """The first tile of queries that sees a tile of keys is found from the difference of these numbers.
 

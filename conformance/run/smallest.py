@@ -192,11 +192,12 @@ def _calls_over_tiles(outlines: Iterable[Outline]) -> Iterator[str]:
 
 
 def _steepest(outlines: Iterable[Outline]) -> list[str]:
-    """Name the plainest calls whose largest score rises by much in a later tile, of all rows and of some."""
+    """Name the plainest calls, of few queries and of many, in which the largest score rises by much later."""
     steep = [own for own in outlines if {LARGE, RISING_64} <= {*own.traits} and HUGE not in own.traits]
+    steep = [own for own in steep if own.sizes]
     steep.sort(key=lambda own: (len(own.calls[0].arguments), own.numbers, own.name))
-    some = [own for own in steep if own.group.startswith("rows that rise")]
-    return [own.name for own in (*steep[:1], *some[:1])]
+    parts = ([own.name for own in steep if (own.sizes[3] > _TILE) is many] for many in (False, True))
+    return [name for names in parts for name in names[:1]]
 
 
 def _calls_of_batch_entries(outlines: Iterable[Outline]) -> list[str]:
@@ -219,7 +220,7 @@ def _calls_of_slopes() -> Iterator[str]:
 
 
 def _gradients(outlines: Iterable[Outline]) -> Iterator[str]:
-    """Name the plainest gradients of groups of heads, tiles, slopes, and rows without keys by each option.
+    """Name the plainest gradients of groups of heads, tiles, and rows without keys by each option.
 
     Tiles of causal gradients with more keys than queries start in the middle of the keys, as windows do.
     """
@@ -233,11 +234,10 @@ def _gradients(outlines: Iterable[Outline]) -> Iterator[str]:
         shows = {"groups": 1 < key_heads < heads, "tiles": min(queries, keys) > _TILE}
         later = keys - queries >= _TILE // 2 < queries
         causal = "is_causal" in arguments and EMPTY not in outline.traits
-        shows |= {"causal tiles": causal and later, "slopes": causal and LINEAR in outline.traits}
-        shows["large causal tiles"] = causal and keys - _SPLIT // 2 > queries > _TILE
+        shows["causal tiles"] = causal and later
         masks = {*arguments} & {*OPERATIONS[operation].names("masks")} if EMPTY in outline.traits else set()
         if "window" in arguments and keys > queries > 1:
-            shows |= {f"window, {causal}": True, "window in tiles": keys > _TILE}
+            shows |= {f"window beside {causal=}": True, "window in tiles": keys > _TILE}
         if outline.numbers <= _MOST_OF_AN_ARGUMENT:
             order = len(arguments), outline.numbers, outline.name
             for name in (*compress(shows, shows.values()), *masks):
