@@ -4,6 +4,7 @@ These are the only biases of a function that takes slopes in place of one.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -79,11 +80,12 @@ def linear_bias_across_tiles(draw: Draw, beside: str) -> Iterator[Yielded]:
 def distances_that_half_precision_rounds(draw: Draw, operation: str) -> Iterator[Yielded]:
     """The distances that slopes multiply have all their digits in half precision."""
     for (dtype, keys), end in product((("bfloat16", 301), ("float16", 2070)), (True, False)):
-        sizes = Sizes(queries=(2, 1), keys=(keys, 7), page=64, heads=(2, 2))
+        sizes = Sizes(queries=(1 if end else 2, 1), keys=(keys, 7), page=64, heads=(2, 2))
         call = _problem(draw, operation, dtype, sizes)
         wide = call | {"query": call["query"].astype("float32")}
         own: Arguments = {"bias": linear_bias(wide, from_end=end)}
-        own |= {"is_causal": True} if end and operation == "attention" else {}
+        late = call["key"].shape[-2] - call["query"].shape[-2] if operation == "attention" else 0
+        own |= {"is_causal": True, "query_offset": late} if end and late else {}
         bias = Misuse("bias", allowed=True)  # of another dtype than the query, for those that take a bias
         given = Call(call | own, operation=operation, misuse=bias, outputs=("output",))
         yield Calls((given,), _judge_with_slopes)
@@ -112,3 +114,12 @@ def linear_bias_in_a_form(draw: Draw, beside: str) -> Iterator[Yielded]:
         for random, dtype, sizes in draw_in_turn(draw, *_SIZES):
             call = draw_call(random, dtype, {**FORMS, **STACKS}[name].layers, sizes)
             yield Call(_biased(call | options, from_end=ends), ("SCORE-4", "STACK-2"), operation=name)
+
+
+@chapter.group("SCORE-4", "STACK-2", each=_FORMS)
+def linear_bias_of_many_keys_in_a_form(draw: Draw, operation: str) -> Iterator[Yielded]:
+    """Distances count on from page to page and from split to split of a sequence."""
+    many = Sizes(queries=(1, 1), keys=(260, 7), page=20, heads=(2, 1), depths=(2, 2))
+    for random, dtype, sizes in draw_in_turn(draw, many, replace(many, queries=(3, 1))):
+        call = draw_call(random, dtype, {**FORMS, **STACKS}[operation].layers, sizes)
+        yield Call(_biased(call, from_end=True), ("SCORE-4", "STACK-2"), operation=operation)
