@@ -267,10 +267,10 @@ def of_right_rows(q, k, v, *, bias=None):
 @pytest.mark.parametrize(
     ("name", "fill", "dialect"),
     [
-        ("of_a_mask", "-1e30", {"GRAD-6": "ignored", "GRAD-10": "uniform"}),
+        ("of_a_mask", "-1e30", {"GRAD-10": "uniform"}),
         ("of_a_bias", "0", {"GRAD-10": "nan"}),
         ("of_right_rows", "0", {}),  # NaN in the gradients alone is a fault
-        ("kernel", "-1e30", {"GRAD-6": "ignored"}),  # two variants, which no dialect has
+        ("kernel", "-1e30", {}),  # two variants, which no dialect has, and a cotangent that is ignored
     ],
 )
 def test_gradients_that_the_library_computes_are_described_too(name, fill, dialect):
@@ -279,8 +279,7 @@ def test_gradients_that_the_library_computes_are_described_too(name, fill, diale
     text = infer_configuration(f"./{module}.py:{name}")
     found = tomllib.loads(text)["backend"].get("dialect", {})
     assert {rule: variant for rule, variant in found.items() if rule.startswith("GRAD")} == dialect
-    reasons = {"GRAD-6": "were those of the call without it", "GRAD-10": "where rows had no keys, d_"}
-    assert all(reasons[rule] in text for rule in dialect)
+    assert not dialect or "where rows had no keys, d_" in text
     if name == "kernel":  # the large number is minus infinity in float16
         assert (found["MASK-6"]["float16"], found["MASK-6"]["float32"]) == ("nan", "uniform")
         assert "in float16 a row left without keys by mask was NaN" in text

@@ -9,7 +9,7 @@ import pytest
 from made_verdicts import NAN, OFF, fail
 from tests_support import command
 
-from attnspec.conformance.render.shared import declaration_lines
+from attnspec.conformance.render.shared import declaration_lines, variant_lines
 
 ADDED = """
 import numpy as np
@@ -96,3 +96,12 @@ def test_nothing_is_known_of_other_failures():
     others = ({"difference": OFF}, {"rule": "SOFT-1"}, {"case": "masking"}, {"dtype": "float16"})
     for fields in ({"operation": "paged_attention"}, *others):
         assert [*declaration_lines([known, replace(known, **fields)])] == [], fields
+
+
+def test_a_variant_of_all_failures_is_declared_by_the_line_that_they_print():
+    failures = fail(2, "GRAD-6", operation="attention_vjp", difference=OFF, variant="ignored")
+    (line,) = variant_lines(failures)
+    assert re.search(r'declare it: (GRAD-6 = "ignored") in attnspec.toml, under \[backend.dialect\]', line)
+    for fields in ({"variant": ""}, {"variant": "other"}, {"rule": "GRAD-7"}):
+        assert [*variant_lines([failures[0], replace(failures[0], **fields)])] == [], fields
+    assert [*variant_lines(fail(2, "GRAD-6", operation="attention_vjp", difference=OFF))] == []

@@ -14,7 +14,11 @@ from attnspec.reference import attention_vjp
 
 
 def note_gradients(calls: Calls, convention: Convention) -> None:
-    """Record the variants of GRAD-6 and GRAD-10 that gradients show."""
+    """Record the variant of GRAD-10 that gradients show.
+
+    Gradients without the part of the lse are a fault unless the function documents it, so no variant of
+    GRAD-6 is recorded.
+    """
     backend, arrays = calls.backend, calls.drop_batch(convention, calls.arrays)
     adapted = adapt(backend.name, calls.function, convention, backend.xp)
     differentiate = gradients_of(adapted, backend.array_library)
@@ -38,12 +42,6 @@ def note_gradients(calls: Calls, convention: Convention) -> None:
         options = {"scale": calls.plain, **calls.base, **options}
         return [np.asarray(x) for x in attention_vjp(**arrays, **cotangent, **options)[: len(arrays)]]
 
-    short = arrays["query"].dtype.itemsize < 4  # beside which an lse is of float32 (NUM-7)
-    d_lse = {"d_lse": cotangent["d_output"][..., 0].astype(np.float32 if short else arrays["query"].dtype)}
-    got = own(arrays, d_lse)
-    if not _agree(got, expected(arrays, d_lse)) and _agree(got, expected(arrays, {})):
-        calls.variants["GRAD-6"] = "ignored"
-        calls.why["GRAD-6"] = "the gradients of a call with d_lse were those of the call without it"
     rows = set()
     for name, given, options, meaning in calls_with_empty_rows(calls, convention, str(arrays["query"].dtype)):
         if (got := own(given, options)) is not None:

@@ -17,7 +17,7 @@ from attnspec.conformance.attribution.finding import Common, Diagnosis, Finding
 from attnspec.conformance.attribution.precision import PRECISE, TRACES, absolute_error
 from attnspec.conformance.outside import one_line, plain
 from attnspec.conformance.render.reproduction import check_command
-from attnspec.conformance.render.shared import declaration_lines, dtype_lines, raising_lines
+from attnspec.conformance.render.shared import declaration_lines, dtype_lines, raising_lines, variant_lines
 from attnspec.conformance.render.text import details, exception, title, with_title
 from attnspec.conformance.render.words import INTEGERS, trait_text
 from attnspec.conformance.verdict import BATCH, Raise, Verdict
@@ -87,7 +87,9 @@ _LIMITS = {traits.SHARED: 'heads = "equal"', traits.OTHER_DEPTH: 'value_depth = 
 def finding_details(finding: Finding, most: int | None = None) -> str:
     """Describe a finding without its title."""
     named = [diagnosis_text(finding.diagnosis)] if finding.diagnosis else []
-    declared = (lines(finding.failures) for lines in (declaration_lines, raising_lines, dtype_lines))
+    declared = (
+        lines(finding.failures) for lines in (declaration_lines, raising_lines, dtype_lines, variant_lines)
+    )
     others = [*other_lines(finding, most), *chain.from_iterable(declared)]
     text = details(finding.verdict, finding.seed, [*named, *cause_lines(finding)], others)
     for pair in filter(None, finding.names.split(",")):

@@ -97,6 +97,14 @@ def dtype_lines(failures: Sequence[Verdict]) -> Iterator[str]:
     yield f"    dtypes = [{dtypes}]"
 
 
+def variant_lines(failures: Sequence[Verdict]) -> Iterator[str]:
+    """Yield the declaration of failures that equal, all of them, one variant of their rule."""
+    variants = {(verdict.main_rule, verdict.variant) for verdict in failures}
+    if len(variants) == 1 and (variant := variants.pop())[1]:
+        rule, name = variant
+        yield f'if it is documented, declare it: {rule} = "{name}" in attnspec.toml, under [backend.dialect]'
+
+
 def _add_to(verdict: Verdict) -> str:
     place = verdict.backend.partition("?")[0]
     return f'add to attnspec.toml (a new one begins with [backend] and function = "{place}"):'
