@@ -306,11 +306,11 @@ def _length_misfit(
         same = np.array_equal(*(arguments.get(f"{what}_starts", ()) for what in ("query", "key")))
         return "" if same else "takes only sequences of as many keys as queries, got others"
     queries, keys = np.array(sizes["L"][:1]), np.array(sizes.get("S", ())[:1], int)
-    lengths = arguments.get("key_lengths")
+    lengths, new = arguments.get("key_lengths"), getattr(arguments.get("new_key"), "shape", (0, 0))[-2]
     try:
         if "key_starts" in arguments:
             queries, keys = (np.diff(arguments[name]) for name in ("query_starts", "key_starts"))
-        keys = keys if lengths is None else np.concatenate([keys, np.ravel(lengths)])
+        keys = keys if lengths is None else np.concatenate([keys, np.ravel(lengths) + new])
         fewer = keys < queries
     except (TypeError, ValueError):  # the call is malformed, which is for the function to say
         return ""

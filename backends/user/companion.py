@@ -20,6 +20,7 @@ from attnspec.backends.user.convention import Convention, check_convention, mark
 from attnspec.backends.user.defaults import with_defaults
 from attnspec.backends.user.lists import masks_in_lists, with_own_lists
 from attnspec.backends.user.masks import with_own_mask
+from attnspec.backends.user.new_keys import with_own_new_keys
 from attnspec.backends.user.scales import (
     FLAT,
     GROUP,
@@ -72,8 +73,7 @@ def adapt_companion(
     always = passed_always(name, function, convention, native, operation)
     always += tuple(x for x in form.options if x.endswith(SCALES) and x in native and convention.scales)
     declared: tuple[Argument | Output, ...] = (*form.parameters.values(), *form.results)
-    alone = (x for x in declared if "L" in x.shape and convention.one_query is True)
-    single = {x.name: x.shape.index("L") - len(x.shape) for x in alone}
+    single = _axes_of_one_query(declared) if convention.one_query is True else {}
     turned = {x.name for x in declared if convention.layout == "BSHD" and _has_heads(x)}
     turned -= single.keys() | convention.shapes.keys()
     taken = {*native, *returned, *convention.applied, *convention.expressed, *masks_in_lists(form, native)}
@@ -101,6 +101,7 @@ def adapt_companion(
         call = with_own_places(call, convention, {*native, *convention.always}, operation)
         encoding = call.get("encoding", "int8")
         call = without_always(call, convention.applied, native, form)
+        call = with_own_new_keys(call, xp) if "new_key" in always else call
         call = with_defaults(call, always, convention, xp, form)
         call = with_scales(call, convention.scales, xp, grouped=GROUP in convention.sizes)
         call = for_each_entry(call, xp, form) if convention.per_entry else call
@@ -174,6 +175,12 @@ def _entries(call: Mapping[str, Any], form: Operation, axes: int | None) -> list
         {x: y[place : place + 1] if x in split and y.shape[0] > 1 else y for x, y in call.items()}
         for place in range(blocks[0])
     ]
+
+
+def _axes_of_one_query(declared: Sequence[Argument | Output]) -> dict[str, int]:
+    """Return the axis of queries, or of new positions, of each array that has one."""
+    letters = ((x, {"L", "N"} & {*x.shape}) for x in declared)
+    return {x.name: x.shape.index(own) - len(x.shape) for x, its in letters for own in its}
 
 
 def _without_query(array: Any, axis: int) -> Any:

@@ -27,6 +27,7 @@ from attnspec.backends.user.companion_trials import (
     limits_of_arrays,
     limits_of_width,
     name_parameters,
+    names_of_results,
     precision_of,
     text_of_no_call,
     variant_at_end,
@@ -159,8 +160,8 @@ class _Calls:
         self.raised: Exception | None = None
         #: Whether calls fill their pages, and whether none computes the operation.
         self.full = self.by_distance = False
-        #: Whether a call has returned several results.
-        self.several = False
+        #: What the results of a call are, if it has returned several.
+        self.returned: tuple[str, ...] | None = None
         #: What is in memory past the end of each array.
         self.beyond = np.nan
 
@@ -211,11 +212,11 @@ class _Calls:
         of_all = known.choices("mask_axes", (None, 3) if "block_mask" in named.names else (None,))
         causal = () if "is_causal" in names or not is_of_attention(self.operation) else ({"is_causal": True},)
         always = known.choices("always", ({}, *causal))
-        all_returns = known.choices("returns", ((), ("output", "lse")))
+        all_returns = known.choices("returns", ((), None))
         for returned, listed, each, encoding, as_codes, order, kind, one, number, layout in product(
             all_returns, lists, always, encodings, codes, orders, kinds, singles, of_all, layouts
         ):
-            if returned and not self.several and "returns" not in known.keys:
+            if (returned := self.returned if returned is None else returned) is None:
                 return
             if as_codes and encoding not in ENCODINGS and "codes" not in known.keys:
                 continue
@@ -238,8 +239,9 @@ class _Calls:
         call |= {"query_block": call["key_block"]} if has_square_blocks(convention.names) else {}
         call = with_starts_of_queries(self.form, call) if shares_boundaries(convention.names) else call
         values = {**option_values(call), **scales_of(call, convention.scales or "head")}
-        arrays = {x: y for x, y in values.items() if isinstance(y, np.ndarray) and x not in call}
-        call |= {x: y for x, y in arrays.items() if x in convention.names} | dict(convention.always)
+        own = {*convention.names} - {*call, "new_key", "new_value"}  # positions of the pages are new ones
+        call |= {x: y for x, y in values.items() if isinstance(y, np.ndarray) and x in own}
+        call |= convention.always
         call = share_by_batch(call) if convention.mask_axes else call
         return cast(lists_of_key_heads(call, 4 // heads) if "Hkv" in convention.lists else call, dtype)
 
@@ -368,12 +370,12 @@ class _Calls:
 
     @property
     def noted(self) -> Callable[..., Any]:
-        """The function, of which it is noted whether it returns several results."""
+        """The function, of which it is noted what its results are."""
 
         @wraps(self.function)
         def run(*arrays: Any, **options: Any) -> Any:
             returned = self.function(*arrays, **options)
-            self.several |= isinstance(returned, tuple | list) and len(returned) > 1
+            self.returned = names_of_results(returned)
             return returned
 
         return run
@@ -390,10 +392,9 @@ class _Calls:
         try:
             with backend.array_library.at_call((*arrays, *given.values())):
                 returned = run(*arrays, **given)
+            own = [backend.to_numpy(x) for x in (returned if isinstance(returned, tuple) else (returned,))]
         except Exception as error:  # noqa: BLE001 - a wrong guess may raise anything
             self.raised = self.raised or error
             return None
-        parts = returned if isinstance(returned, tuple) else (returned,)
-        own = [backend.to_numpy(x) for x in parts]
         self.dtype = str(own[0].dtype)
         return own if len(own) <= len(self.form.wanted(call)) else None

@@ -73,7 +73,17 @@ def name_parameters(
             names[argument] = own
         elif size:
             sizes[size] = own
+    if {"new_key", "query_offset"} <= names.keys() and "key_lengths" not in names:
+        names["key_lengths"] = names.pop("query_offset")  # the new keys come from there on
     return names, sizes
+
+
+def names_of_results(returned: Any) -> tuple[str, ...] | None:
+    """Name several results: the second is the lse if it has an axis less, and others are not judged."""
+    if not isinstance(returned, tuple | list) or len(returned) < 2:
+        return None
+    first, second = (getattr(x, "ndim", 0) for x in returned[:2])
+    return ("output", "lse" if second == first - 1 else OTHER, *[OTHER] * len(returned[2:]))
 
 
 def trials_of_form(

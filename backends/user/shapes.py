@@ -13,8 +13,11 @@ from attnspec.operations.letters import BATCH, HEADS, LETTERS
 
 #: The letter of the numbers in `_VECTOR` bytes, in which an axis such as `D` is split: `D/x` and `x`.
 _PART, _VECTOR = "x", 16
-#: The shapes of pages of vLLM.
-_PAGES = MappingProxyType({"key_pages": "P, Hkv, D/x, K, x", "value_pages": "P, Hkv, Dv, K"})
+#: The shapes of pages of vLLM, and of the kernels for TPUs in JAX.
+_PAGES = (
+    MappingProxyType({"key_pages": "P, Hkv, D/x, K, x", "value_pages": "P, Hkv, Dv, K"}),
+    MappingProxyType({"key_pages": "Hkv, P, K, D", "value_pages": "Hkv, P, K, Dv"}),
+)
 #: The letters of arrays that are no weights.
 _OF_CALLS = frozenset((BATCH, "L", "S", "K", "N"))
 
@@ -73,8 +76,7 @@ def shapes_to_try(form: Operation) -> Iterator[dict[str, str]]:
             for (name, own), (_, x) in zip(weights.items(), choice, strict=True)
             if x != ", ".join(own)
         }
-    if _PAGES.keys() <= {*form.arrays}:
-        yield dict(_PAGES)
+    yield from (dict(pages) for pages in _PAGES if pages.keys() <= {*form.arrays})
 
 
 def _shapes_of(own: tuple[str, ...]) -> Iterator[str]:

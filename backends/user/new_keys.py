@@ -1,0 +1,99 @@
+"""New keys of a paged cache, for a function that writes its keys into the pages in each call."""
+
+from collections.abc import Mapping
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnspec.backends.errors import Unsupported
+from attnspec.backends.library.library import device_of
+from attnspec.backends.user.slopes import integers_of
+
+Integers = NDArray[np.int64]
+#: Each new array, and the array of the pages into which it comes.
+_PAGES = {"new_key": "key_pages", "new_value": "value_pages"}
+
+
+def with_own_new_keys(call: Mapping[str, Any], xp: Any) -> dict[str, Any]:
+    """Write a call as a function takes it that needs as many new keys as queries (PAGE-2).
+
+    The new keys are the last positions of each sequence, wherever the call has them. The pages into which
+    they come are copies that no other sequence has, with zeros in their places, so that a key that the
+    function does not write is missing. A call with fewer keys than queries is declined.
+    """
+    queries, page, count = call["query"].shape[-2], call["key_pages"].shape[-2], call["key_pages"].shape[0]
+    batch = call["block_table"].shape[:-1]
+    table = integers_of(call["block_table"]).reshape(prod(batch), call["block_table"].shape[-1])
+    held = np.broadcast_to(integers_of(call["key_lengths"]), batch).ravel()
+    new = call["new_key"].shape[-2] if "new_key" in call else 0
+    before = held + new - queries
+    if (before < 0).any():
+        raise Unsupported(
+            f"the function takes as many new keys as queries, got {queries} queries of a sequence of "
+            f"{before.min() + queries} keys"
+        )
+
+    def rows_of(sequences: Integers, places: Integers) -> Integers:
+        """Return where the places of sequences are among the rows of the pages and then of the new keys."""
+        of_pages = places < held[sequences]
+        columns = np.where(of_pages, places // page, 0)
+        in_pages = table[sequences, columns] * page + places % page if table.size else 0 * places
+        return np.where(of_pages, in_pages, count * page + sequences * new + places - held[sequences])
+
+    every = np.arange(len(table))[:, None]
+    last = rows_of(every, before[:, None] + np.arange(queries)).reshape(*batch, queries)
+    table_of_own, sequences, columns = _with_pages_of_its_own(
+        table, np.minimum(held, before), before + queries, page, count
+    )
+    places = columns[:, None] * page + np.arange(page)  # (F, K)
+    kept = places < before[sequences][:, None]
+    rows = np.where(kept, rows_of(sequences[:, None], np.where(kept, places, 0)), 0)
+    own = dict(call)
+    for name, pages in _PAGES.items():
+        old = _flat(call[pages], call.get(name), xp)
+        own[name] = xp.moveaxis(_take(old, last, xp), -3, -2)
+        copies = xp.moveaxis(_take(old, rows, xp), -3, -2)
+        keeps = xp.asarray(kept[:, None, :, None], **device_of(copies))
+        own[pages] = xp.concat([call[pages], xp.where(keeps, copies, xp.zeros_like(copies))], axis=0)
+    lengths, on = call["key_lengths"], device_of(call["query"])
+    table_of_own = table_of_own.reshape(*batch, table_of_own.shape[-1])
+    own["block_table"] = xp.asarray(table_of_own, dtype=call["block_table"].dtype, **on)
+    if isinstance(lengths, int):
+        own["key_lengths"] = int(before[0]) if before.size else 0
+    else:
+        own["key_lengths"] = xp.asarray(before.reshape(batch), dtype=lengths.dtype, **on)
+    return own
+
+
+def _flat(pages: Any, new: Any, xp: Any) -> Any:
+    """Return the rows of pages, ``(P, Hkv, K, D)``, and then those of new keys, ``(*B, Hkv, N, D)``."""
+    arrays = [xp.moveaxis(x, -3, -2) for x in (pages, new) if x is not None]
+    return xp.concat([xp.reshape(x, (prod(x.shape[:-2]), *x.shape[-2:])) for x in arrays], axis=0)
+
+
+def _take(rows: Any, numbers: Integers, xp: Any) -> Any:
+    """Take rows by numbers of any shape, which comes before the axes of a row."""
+    taken = xp.take(rows, xp.asarray(numbers.ravel(), **device_of(rows)), axis=0)
+    return xp.reshape(taken, (*numbers.shape, *rows.shape[1:]))
+
+
+def _with_pages_of_its_own(
+    table: Integers, begins: Integers, ends: Integers, page: int, count: int
+) -> tuple[Integers, Integers, Integers]:
+    """Give each sequence pages of its own, after `count` others, for its places that its pages may not hold.
+
+    Return the table, and the sequence and the column in the table of each of these pages.
+    """
+    ends = -(-ends // page)
+    wide = np.zeros((len(table), max(table.shape[-1], *ends.tolist(), 0)), np.int64)
+    wide[:, : table.shape[-1]] = table
+    pairs = [
+        (sequence, column)
+        for sequence, (first, end) in enumerate(zip(begins // page, ends, strict=True))
+        for column in range(first, end)
+    ]
+    sequences, columns = np.array(pairs, np.int64).reshape(len(pairs), 2).T
+    wide[sequences, columns] = count + np.arange(len(pairs))
+    return wide, sequences, columns
