@@ -161,18 +161,25 @@ def test_a_score_that_rises_by_much_over_tiles_is_in_one_of_the_smallest_calls()
     assert any("huge numbers" not in x.traits for x in steep)
 
 
-@pytest.mark.parametrize("option", ["mask", "bias"])
-def test_a_mask_and_a_bias_of_each_batch_entry_for_all_heads_are_in_one_of_the_smallest_calls(option):
+@pytest.mark.parametrize("several", ["heads", "entries"])
+@pytest.mark.parametrize(
+    ("operation", "option"), [("attention", "mask"), ("attention", "bias"), ("attention_vjp", "bias")]
+)
+def test_one_mask_and_one_bias_for_several_heads_or_entries_are_in_the_smallest_calls(
+    operation, option, several
+):
     """Kernels that join batch entries and heads on one axis repeat such a mask along it."""
     chosen = (x for x in index() if x.name in smallest() and option in x.calls[0].arguments)
     single = (x for x in chosen if not (x.refusal or x.related))
-    of_attention = [x.name for x in single if x.calls[0].operation == "attention"]
-    calls = [case.arguments for case in items(names=of_attention) if case.arguments["query"].ndim == 4]
+    names = [x.name for x in single if x.calls[0].operation == operation]
+    calls = [case.arguments for case in items(names=names) if case.arguments["query"].ndim == 4]
     shapes = [
         (call["query"].shape[:2], call[option].shape, (call["query"].shape[2], call["key"].shape[2]))
         for call in calls
     ]
-    assert any(min(outer) > 1 and own == (outer[0], 1, *pairs) for outer, own, pairs in shapes)
+    shapes = [shape for shape in shapes if min(shape[0]) > 1]
+    one = ["entries", "heads"].index(several)
+    assert any(own == (*axes[:one], 1, *axes[one + 1 :], *pairs) for axes, own, pairs in shapes)
 
 
 @pytest.mark.parametrize(
@@ -185,6 +192,12 @@ def test_a_mask_and_a_bias_of_each_batch_entry_for_all_heads_are_in_one_of_the_s
         "distances that half precision rounds",
         "linear bias of more keys: causality",
         "masked gradients of many more keys: causality",
+        *(f"linear bias of many keys in a form: {form}" for form in ("packed_attention", "paged_attention")),
+        *(
+            f"window whose edge crosses tiles: {side}"
+            for side in ("right, open left", "right, from the query")
+        ),
+        "sequences across tiles: the longest fills its own",
     ],
 )
 def test_what_blind_trials_showed_to_pass_is_in_some_of_the_smallest_calls(group):

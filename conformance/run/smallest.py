@@ -11,6 +11,7 @@ from itertools import compress, product
 from attnspec import OPERATIONS
 from attnspec.conformance.run.plan import CallOutline, Outline, index
 from attnspec.conformance.traits import (
+    AXES_OF_PAIRS,
     CLOSED_LEFT,
     EMPTY,
     GRADIENT,
@@ -20,6 +21,7 @@ from attnspec.conformance.traits import (
     MORE_QUERIES,
     NOTHING,
     ONE_QUERY,
+    OPEN_LEFT,
     OTHER_STRIDES,
     RELATED,
     RISING_64,
@@ -71,7 +73,7 @@ def smallest(dtype: str = "") -> frozenset[str]:
             done |= shows
     plain = {*_plain_calls(single), *_calls_of_sizes(dtypes), *_calls_in_half()}
     plain |= {*_calls_over_tiles(single), *_calls_of_strides(single), *_gradients(single), *_steepest(single)}
-    plain |= {*_calls_of_batch_entries(single), *_calls_of_slopes()}
+    plain |= {*_calls_of_shared_pairs(single), *_calls_of_slopes()}
     return frozenset(names | calls_of_arguments(single) | plain)
 
 
@@ -183,7 +185,8 @@ def _calls_over_tiles(outlines: Iterable[Outline]) -> Iterator[str]:
         queries, keys = outline.sizes[3:5]
         both = min(queries, keys)
         shows = (keys > _TILE, both > 2 * _TILE, both > 4 * _TILE, keys - _TILE > queries > 1)
-        for own, number in product(arguments, compress(range(len(shows)), shows)):
+        sides = {OPEN_LEFT, CLOSED_LEFT} & {*outline.traits}  # whose last tile is that of the right side
+        for own, number in product((*arguments, *sides), compress(range(len(shows)), shows)):
             if _matters(operation, own, arguments):
                 order = len(arguments), outline.numbers, outline.name
                 over.setdefault((operation, own, number), []).append(order)
@@ -200,18 +203,22 @@ def _steepest(outlines: Iterable[Outline]) -> list[str]:
     return [name for names in parts for name in names[:1]]
 
 
-def _calls_of_batch_entries(outlines: Iterable[Outline]) -> list[str]:
-    """Name the smallest call with a mask, and with a bias, of each batch entry for all heads."""
-    alone = [own for own in outlines if own.numbers > _LEAST and not own.refusal]
-    names = []
-    for option in ("mask", "bias"):
-        entries = {repeated(option, "head"), repeated_inside(option)}
-        others = {repeated(option, "row"), repeated(option, "column"), SPECIAL, GRADIENT}
-        having = [own for own in alone if entries <= {*own.traits} and not others & {*own.traits}]
-        having = [own for own in having if own.calls[0].operation == "attention" and min(own.sizes[1:3]) > 1]
+def _calls_of_shared_pairs(outlines: Iterable[Outline]) -> Iterator[str]:
+    """Name the smallest call with one mask, and one bias, for several heads or for several batch entries.
+
+    Its other axes have numbers of their own. The gradient of such a bias is a sum over that axis alone.
+    """
+    alone = [own for own in outlines if own.numbers > _LEAST and not own.refusal and own.sizes]
+    alone = [own for own in alone if SPECIAL not in own.traits and min(own.sizes[:3]) > 1]
+    pairs = ("attention", "mask"), ("attention", "bias"), ("attention_vjp", "bias")
+    for (operation, option), axis in product(pairs, ("head", "batch entry")):
+        kinds = {repeated_inside(option): axis == "head"}  # with an axis of batch entries before it
+        kinds |= {repeated(option, other): other == axis for other in AXES_OF_PAIRS}
+        wanted = {kind for kind, has in kinds.items() if has}
+        having = [own for own in alone if {*own.traits} & kinds.keys() == wanted]
+        having = [own for own in having if own.calls[0].operation == operation]
         having.sort(key=lambda own: (own.dtype, len(own.calls[0].arguments), own.numbers, own.name))
-        names += [own.name for own in having[:1]]
-    return names
+        yield from (own.name for own in having[:1])
 
 
 def _calls_of_slopes() -> Iterator[str]:

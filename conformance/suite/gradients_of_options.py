@@ -14,7 +14,7 @@ from attnspec.conformance.suite.errors import judge_each
 from attnspec.conformance.suite.gradients import cotangents
 from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
 from attnspec.conformance.suite.options import NO_PAIRS, OPTIONS, draw_option, dropout, sinks
-from attnspec.conformance.suite.problem import GROUPED, MASKED, SHAPES, Shape
+from attnspec.conformance.suite.problem import GROUPED, MASKED, SHAPES, SHARED, Shape, shared_along
 
 chapter = Chapter("gradients")
 
@@ -80,6 +80,14 @@ def bias_that_is_broadcast(draw: Draw) -> Iterator[Yielded]:
     """The bias has every shape that broadcasts, and its gradient is summed to that shape."""
     for problem in draw.problems((*MASKED, *GROUPED), 3):
         bias = problem.broadcastable(problem.array(*problem.shape))
+        yield problem.arguments | {"bias": bias} | cotangents(problem)
+
+
+@chapter.group("GRAD-4", operation=_VJP, each=tuple(SHARED), step=1)
+def bias_for_several(draw: Draw, along: str) -> Iterator[Yielded]:
+    """The gradient of a bias is summed over entries, heads, queries or keys, and over none of the others."""
+    for problem in draw.problems((Shape((3, 4), 5, 6, 4, 3, groups=2),)):
+        bias = shared_along(problem.array(*problem.shape), SHARED[along])
         yield problem.arguments | {"bias": bias} | cotangents(problem)
 
 

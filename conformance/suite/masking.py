@@ -8,7 +8,7 @@ import numpy as np
 
 from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
 from attnspec.conformance.suite.options import biased, offset, segments, window
-from attnspec.conformance.suite.problem import MASKED, SHAPES, Problem, Shape
+from attnspec.conformance.suite.problem import MASKED, SHAPES, SHARED, Problem, Shape, shared_along
 
 chapter = Chapter("masking")
 
@@ -34,6 +34,13 @@ def mask_of_batch_entries(draw: Draw) -> Iterator[Yielded]:
     """A mask of each batch entry holds for all heads of it."""
     for problem in draw.problems(MASKED[:3], 3):
         yield problem.arguments | {"mask": problem.mask()[..., :1, :, :]}
+
+
+@chapter.group("MASK-1", each=tuple(SHARED), step=1)
+def mask_for_several(draw: Draw, along: str) -> Iterator[Yielded]:
+    """One boolean of a mask is for all entries, heads, queries or keys, and the other axes are whole."""
+    for problem in draw.problems((Shape((3, 4), 5, 6, 4, 3, groups=2),)):
+        yield problem.arguments | {"mask": shared_along(problem.mask(), SHARED[along])}
 
 
 @chapter.group("MASK-1", "SCORE-4", each=("mask", "bias"))

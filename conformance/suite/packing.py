@@ -52,6 +52,7 @@ _PAST = (
 _TILES: Mapping[str, _Row] = {
     "16": _Row((16, 1, 17, 15), (17, 16, 1, 15), heads=(2, 1)),
     "64": _Row((3, 64, 2), (65, 64, 63), heads=(2, 1)),
+    "the longest fills its own": _Row((3, 128, 2), (7, 128, 5), heads=(2, 1), depths=(2, 2)),
     "one after another": _Row((1,) * 18, (2, 1, 3) * 6, heads=(1, 1)),
 }
 _OPTIONS: Mapping[str, Arguments] = {
@@ -114,7 +115,7 @@ def with_an_option(draw: Draw, option: str) -> Iterator[Yielded]:
 def sequences_across_tiles(draw: Draw, size: str) -> Iterator[Yielded]:
     """Sequences begin and end inside tiles, at their edges and one after them."""
     for random, dtype, row in draw_in_turn(draw, _TILES[size]):
-        yield _draw_call(random, dtype, row, is_causal=size == "16")
+        yield _draw_call(random, dtype, row, **({"is_causal": True} if size == "16" else {}))
 
 
 @chapter.group("PACK-1", "ERR-1", operation=_FORWARD, each=("int32", "int8", "transposed"))

@@ -4,6 +4,7 @@ The numbers are multiples of 1/64 of moderate size, so that a printed problem is
 and most dtypes hold each number exactly.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from math import lcm
@@ -142,6 +143,22 @@ class Problem:
     def __repr__(self) -> str:
         shapes = ", ".join(f"{name} {array.shape}" for name, array in self.arguments.items())
         return f"Problem({self.query.dtype}: {shapes})"
+
+
+#: The axes along which one number of an array of pairs is for several.
+SHARED: Mapping[str, tuple[int, ...]] = {
+    "entries": (-4,),
+    "heads": (-3,),
+    "entries and heads": (-4, -3),
+    "queries": (-2,),
+    "keys": (-1,),
+}
+
+
+def shared_along(full: NDArray[Any], axes: tuple[int, ...]) -> NDArray[Any]:
+    """Take a part of an array of pairs that has all axes, some of size 1."""
+    places = (slice(0, 1) if axis - full.ndim in axes else slice(None) for axis in range(full.ndim))
+    return np.array(full[tuple(places)])
 
 
 def grid(random: np.random.Generator, shape: tuple[int, ...], amplitude: float) -> NDArray[np.float64]:

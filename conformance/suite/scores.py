@@ -7,7 +7,7 @@ import numpy as np
 
 from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
 from attnspec.conformance.suite.options import biased
-from attnspec.conformance.suite.problem import MASKED, SHAPES, Shape
+from attnspec.conformance.suite.problem import MASKED, SHAPES, SHARED, Shape, shared_along
 
 chapter = Chapter("scores")
 
@@ -121,3 +121,10 @@ def scores_by_themselves(draw: Draw) -> Iterator[Yielded]:
         rules = ("SCORE-1", "SCORE-2", *(of[name] for name in options))
         taken = rules if "scale" not in options else tuple(rule for rule in rules if rule != "SCORE-2")
         yield Call({"query": problem.query, "key": problem.key} | options, taken)
+
+
+@chapter.group("SCORE-4", each=tuple(SHARED), step=1)
+def bias_for_several(draw: Draw, along: str) -> Iterator[Yielded]:
+    """One number of a bias is for all entries, heads, queries or keys, and the other axes are whole."""
+    for problem in draw.problems((Shape((3, 4), 5, 6, 4, 3, groups=2),)):
+        yield problem.arguments | {"bias": shared_along(problem.array(*problem.shape), SHARED[along])}
