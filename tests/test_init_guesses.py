@@ -128,6 +128,13 @@ def of_keras(query, value, key, value_mask=None, use_causal_mask=False):
     return attention(query, key, value, mask=mask, is_causal=use_causal_mask, dtype=query.dtype)
 
 
+def of_padding(query, key, value, attn_mask=None, key_padding_mask=None):
+    assert query.ndim == 4
+    bias = attn_mask[:, None] if attn_mask is not None and attn_mask.ndim == 3 else attn_mask
+    mask = None if key_padding_mask is None else ~key_padding_mask[:, None, None]
+    return attention(query, key, value, mask=mask, bias=bias, dtype=query.dtype)
+
+
 def constant(query, key, value, scale=0.125):
     return attention(query, key, value, scale=scale, dtype=query.dtype)
 """
@@ -150,6 +157,11 @@ def test_a_default_scale_is_said_as_a_number_too():
             "of_tokens",
             {"operation": "quantized_attention", "scales": "flat-token"},
             {"key_codes": "k_q", "key_zero_points": "k_zero", "value_zero_points": "v_zero"},
+        ),
+        (
+            "of_padding",
+            {"mask_of_keys": True, "mask": "ignore", "mask_axes": 4},
+            {"mask": "key_padding_mask", "bias": "attn_mask"},
         ),
         ("of_keras", {"mask_of_keys": True}, {"mask": "value_mask", "is_causal": "use_causal_mask"}),
     ],

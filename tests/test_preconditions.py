@@ -16,6 +16,7 @@ from attnspec.conformance import check
 from attnspec.conformance.attribution.declined import preconditions_of
 from attnspec.conformance.attribution.finding import Finding
 from attnspec.conformance.attribution.order import importance
+from attnspec.conformance.attribution.precision import PRECISE
 from attnspec.conformance.claim import read_claim
 from attnspec.conformance.judge.traits import traits
 from attnspec.conformance.render.finding import cause_lines, finding_line
@@ -179,7 +180,8 @@ def test_calls_that_lack_a_precondition_come_after_others():
     lacking = replace(many, preconditions=("nonnegative",))
     assert importance(many, 10) < importance(few, 10) < importance(lacking, 10)
     special = Finding("NUM-11", (replace(verdict, rule="NUM-11", traits=(SPECIAL,)),) * 99)
-    assert importance(lacking, 10) < importance(special, 10)
+    rounding = Finding("NUM-5", (replace(verdict, rule="NUM-5"),), kind=PRECISE)
+    assert importance(lacking, 10) < importance(rounding, 10) < importance(special, 10)
 
 
 @pytest.mark.parametrize("slopes", ["end", "signed.end"])

@@ -17,12 +17,12 @@ _OF_OUTPUT, _SEVERAL = {"lse": "SOFT-6", "weights": "SOFT-4", "max": "SOFT-8"}, 
 _MANY = 5
 
 
-def importance(cause: Finding, wrong_values: int) -> tuple[bool, bool, bool, int, int, float]:
+def importance(cause: Finding, wrong_values: int) -> tuple[bool, bool, bool, bool, bool, int, float]:
     """Return a sort key: what explains more failures comes first, and of equally many what is off by more.
 
     Exceptions come after wrong values unless they are far more: calls of odd sizes often raise beside a bug.
-    What only calls show that lack a precondition of many kernels comes after what other calls show, and calls
-    with NaN or infinity after these. Errors of few budgets and refusals come last.
+    What only calls show that lack a precondition of many kernels comes after what other calls show. Errors of
+    few budgets come after these, then what only calls with NaN or infinity show, and refusals last.
     """
     rounds = cause.kind in (PRECISE, TRACES) or (
         cause.rule == "NUM-3" and not (cause.kind or cause.precision)
@@ -31,8 +31,9 @@ def importance(cause: Finding, wrong_values: int) -> tuple[bool, bool, bool, int
     raises = cause.kind == "raised" and len(cause.failures) < _FAR_MORE * wrong_values
     off = cause.verdict.difference
     size = off.share if off and off.kind == "value" else inf
-    special = 2 if all(SPECIAL in verdict.traits for verdict in cause.failures) else bool(cause.preconditions)
-    return cause.kind == "refused", rounds, raises, special, -len(cause.failures), -size
+    special = all(SPECIAL in verdict.traits for verdict in cause.failures)
+    limited, number = bool(cause.preconditions), len(cause.failures)
+    return cause.kind == "refused", special, rounds, raises, limited, -number, -size
 
 
 def under_rule_first(failures: Sequence[Verdict], rule: str) -> tuple[Verdict, ...]:

@@ -185,7 +185,8 @@ def _calls_over_tiles(outlines: Iterable[Outline]) -> Iterator[str]:
         queries, keys = outline.sizes[3:5]
         both = min(queries, keys)
         shows = (keys > _TILE, both > 2 * _TILE, both > 4 * _TILE, keys - _TILE > queries > 1)
-        sides = {OPEN_LEFT, CLOSED_LEFT} & {*outline.traits}  # whose last tile is that of the right side
+        # The right side alone decides where these end.
+        sides = {OPEN_LEFT, CLOSED_LEFT} & {*outline.traits} if both > 4 * _TILE else ()
         for own, number in product((*arguments, *sides), compress(range(len(shows)), shows)):
             if _matters(operation, own, arguments):
                 order = len(arguments), outline.numbers, outline.name
