@@ -5,15 +5,17 @@ from dataclasses import replace
 
 import pytest
 from made_verdicts import PORTABLE, changed, error, fail, found, ok, refused, table
-from reported import FAIL, FILLS, RESULTS
+from reported import FAIL, FILLS, PASS, RESULTS
 
 from attnspec import find_case
 from attnspec.conformance import find, traits
+from attnspec.conformance.attribution.causes import findings
 from attnspec.conformance.attribution.diagnosis import diagnose
 from attnspec.conformance.attribution.finding import Common, Diagnosis, Finding, Twin, VariantCount
 from attnspec.conformance.attribution.levels import count_by_rule
 from attnspec.conformance.attribution.order import with_rule_of_bug
 from attnspec.conformance.attribution.report import Report
+from attnspec.conformance.attribution.sample import cases_to_diagnose
 from attnspec.conformance.judge.failure import own_place
 from attnspec.conformance.judge.traits import traits_of_call
 from attnspec.conformance.render.finding import cause_lines, diagnosis_text, finding_text
@@ -282,6 +284,20 @@ def test_the_rule_of_an_output_says_more_than_that_of_every_element():
     calls = (*calls, replace(calls[0], case="a-9-float32", rule="SOFT-6"))
     diagnosis = Diagnosis((Twin(("entry",), "Do so.", "NUM-3"),), 10, 10, 0.0, 9)
     assert with_rule_of_bug(replace(Finding("SOFT-1", calls), diagnosis=diagnosis)).rule == "SOFT-6"
+
+
+def test_an_entry_and_a_probe_are_named_if_the_cause_has_the_rule_of_an_output():
+    """They were found under that rule, which replaces the one of the calls."""
+    wrong = [("output", "lse")] * 3 + [("lse",)] * 6
+    calls = [
+        replace(FAIL, case=f"a-{n}-float32", rules=("SOFT-1",), rule="SOFT-1", difference=off, variant="")
+        for n, off in enumerate(Difference("value", own[0], (0,), 1.0, 2.0, outputs=own) for own in wrong)
+    ]
+    calls[-1] = replace(calls[-1], rules=("SOFT-6",), rule="SOFT-6")
+    ((rule, _),) = cases_to_diagnose([*calls, replace(PASS, rules=("SOFT-1",))])
+    assert rule == "SOFT-6"
+    (cause,) = findings(calls, calls, {"m:f": {rule: FILLS}}, {"m:f": {rule: "probed: so"}})
+    assert (cause.diagnosis, cause.probed) == (FILLS, "probed: so")
 
 
 def test_the_rules_of_the_options_of_a_form_are_named():

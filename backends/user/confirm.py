@@ -94,9 +94,8 @@ def confirm_axes_of_masks(calls: Calls, convention: Convention) -> Convention:
     for name in (name for name in inputs if name in taken):
         fewer = [{name: inputs[name][place]} for place in (0, (0, 0), (0, 0, 0))]
         rows = replace(convention, least_mask_axes=2)
-        trials = [convention, rows, whole, replace(whole, mask_pairs=True)][
-            : 1 if of_keys and name == "mask" else 4
-        ]
+        every = convention, rows, whole, replace(whole, mask_pairs=True)
+        trials = every[:1] if of_keys and name == "mask" else every
         trials = trials if axes else trials[:2]
         trial = next((x for x in trials if all(calls.confirms(x, arrays, y, y) for y in fewer)), convention)
         if trial == rows:

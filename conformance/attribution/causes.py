@@ -111,10 +111,11 @@ def findings(
         causes.sort(key=lambda cause: importance(cause, wrong_values))
         by_rule, diagnosed = (diagnoses or {}).get(backend, {}), diagnosed_causes(causes)
         for cause in causes:
-            diagnosis = by_rule.get(cause.rule) if cause in diagnosed else None
+            rule = with_rule_of_bug(cause).rule  # under which it was diagnosed and probed
+            diagnosis = by_rule.get(rule) if cause in diagnosed else None
             described = replace(cause, seed=seed, diagnosis=diagnosis, names=(names or {}).get(backend, ""))
             outputs = right_outputs(cause.failures, cause.common, judged.get(backend, []))
-            probed = (probes or {}).get(backend, {}).get(cause.rule, "") if cause in diagnosed[:1] else ""
+            probed = (probes or {}).get(backend, {}).get(rule, "") if cause in diagnosed[:1] else ""
             named = with_rule_of_bug(replace(described, right=outputs, probed=probed))
             found.append(_with_traits_first(named.with_variant_first()))
     return found

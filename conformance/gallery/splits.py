@@ -1,7 +1,8 @@
 """Wrong about a running maximum, and about splits of the keys and how they are merged."""
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterable, Iterator
 from functools import partial
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from attnspec.reference.notation import Attention
 
 Named = tuple[str, str, Step]
 SIZES = (16, 32, 64, 128)
+_LATER = range(1, 2**30)
 
 
 def parts(call: Attention, size: int) -> Iterator[tuple[Array, Array, Array]]:
@@ -183,7 +185,7 @@ def _later(size: int) -> str:
 
 def _forget_rescaling(size: int) -> Named:
     def attend(call: Attention) -> Any:
-        return _running(call, size, rescales_sum=False, rescales_values=False)
+        return _running(call, parts(call, size), kept=_LATER, rescales_values=False)
 
     text = f"Rescale neither sum nor values where the maximum rises {_later(size)}."
     return f"nothing_rescaled_past_tiles_of_{size}", text, attend
@@ -191,7 +193,7 @@ def _forget_rescaling(size: int) -> Named:
 
 def _forget_to_rescale_values(size: int) -> Named:
     def attend(call: Attention) -> Any:
-        return _running(call, size, rescales_sum=True, rescales_values=False)
+        return _running(call, parts(call, size), rescales_values=False)
 
     name = f"values_not_rescaled_past_tiles_of_{size}"
     return name, f"Rescale only the sum where the maximum rises {_later(size)}.", attend
@@ -199,7 +201,7 @@ def _forget_to_rescale_values(size: int) -> Named:
 
 def _forget_to_rescale_sum(size: int) -> Named:
     def attend(call: Attention) -> Any:
-        return _running(call, size, rescales_sum=False, rescales_values=True)
+        return _running(call, parts(call, size), kept=_LATER)
 
     name = f"sum_not_rescaled_past_tiles_of_{size}"
     return name, f"Rescale only the values where the maximum rises {_later(size)}.", attend
@@ -207,7 +209,7 @@ def _forget_to_rescale_sum(size: int) -> Named:
 
 def _rescaled_lazily(size: int) -> Named:
     def attend(call: Attention) -> Any:
-        return _running(call, size, rescales_sum=True, rescales_values=True, slack=8.0)
+        return _running(call, parts(call, size), slack=8.0)
 
     name = f"small_rise_past_tiles_of_{size}_forgotten"
     sentence = f"Rescale where the maximum rises by more than 8 in a tile of {size} keys, and move it anyhow."
@@ -216,11 +218,21 @@ def _rescaled_lazily(size: int) -> Named:
 
 def _sum_kept_in_the_rest(size: int) -> Named:
     def attend(call: Attention) -> Any:
-        rest = call.keys > size and call.keys % size > 0
-        return _running(call, size, rescales_sum=True, rescales_values=True, forgets_rest=rest)
+        rest = call.keys // size if call.keys > size else call.keys
+        return _running(call, parts(call, size), kept=range(rest, call.keys))
 
     text = f"Rescale only the values in the keys after the last whole tile of {size}."
     return f"sum_kept_after_whole_tiles_of_{size}", text, attend
+
+
+def _sum_kept_key_by_key(size: int) -> Named:
+    def attend(call: Attention) -> Any:
+        whole = call.keys // size
+        tiles = chain(islice(parts(call, size), whole), islice(parts(call, 1), whole * size, None))
+        return _running(call, tiles, kept=range(max(whole, 1), call.keys))
+
+    text = f"Take the keys after the last whole tile of {size} one by one, and rescale only the values there."
+    return f"sum_kept_key_by_key_after_whole_tiles_of_{size}", text, attend
 
 
 def _by_a_reference(size: int, *, forgets_sum: bool = False, adds_maximum: bool = False) -> Step:
@@ -273,26 +285,27 @@ def _empty_split_counted(count: int) -> Named:
 
 def _running(
     call: Attention,
-    size: int,
+    tiles: Iterable[tuple[Array, Array, Array]],
     *,
-    rescales_sum: bool,
-    rescales_values: bool,
+    kept: Container[int] = (),
+    rescales_values: bool = True,
     slack: float = 0.0,
-    forgets_rest: bool = False,
 ) -> Any:
-    """Process the tiles with a running maximum. A rise after the first tile does not always rescale."""
+    """Process tiles with a running maximum, but keep the sum in some where it rises.
+
+    A rise after the first tile does not always rescale.
+    """
     if not is_plain(call):
         return base.attend(call)
     top, total = _sink(call)
     summed: Any = 0.0
-    for number, (most, count, values) in enumerate(parts(call, size)):
+    for number, (most, count, values) in enumerate(tiles):
         new = np.maximum(top, most)
         shift = np.where(new == -np.inf, 0, new)
         right = np.exp(top - shift)
         old = np.where((slack > 0) & (shift - top <= slack), 1.0, right) if number else right
         here = np.exp(most - shift)
-        kept = (not rescales_sum and number > 0) or (forgets_rest and (number + 1) * size > call.keys)
-        total = total * (1.0 if kept else old) + count * here
+        total = total * (1.0 if number in kept else old) + count * here
         summed = summed * (old if rescales_values else 1.0) + values * here
         top = new
     return _divide(call, top, total, summed)
@@ -303,6 +316,7 @@ VALUES_NOT_RESCALED = family(_forget_to_rescale_values, "attend", "NUM-3", "G", 
 SUM_NOT_RESCALED = family(_forget_to_rescale_sum, "attend", "NUM-3", "G", 1, *SIZES)
 RESCALED_LAZILY = family(_rescaled_lazily, "attend", "NUM-3", "G", *SIZES)
 SUM_KEPT_IN_THE_REST = family(_sum_kept_in_the_rest, "attend", "NUM-3", "G", *SIZES)
+SUM_KEPT_BY_KEY = family(_sum_kept_key_by_key, "attend", "NUM-3", "G", *SIZES)
 SUM_KEPT = family(_sum_kept_at_a_large_rise, "attend", "NUM-3", "G", *SIZES)
 MAXIMUM_AHEAD = family(_maximum_beside_a_reference, "attend", "NUM-3", "G", *SIZES)
 EMPTY_COUNTED = family(_empty_split_counted, "attend", "NUM-3", "I", 2, 4, 8)
