@@ -207,17 +207,18 @@ def _steepest(outlines: Iterable[Outline]) -> list[str]:
 def _calls_of_shared_pairs(outlines: Iterable[Outline]) -> Iterator[str]:
     """Name the smallest call with one mask, and one bias, for several heads or for several batch entries.
 
-    Its other axes have numbers of their own. The gradient of such a bias is a sum over that axis alone.
+    Its other axes have numbers of their own. The gradient of such a bias is a sum over that axis alone. A
+    second call has several tiles.
     """
     alone = [own for own in outlines if own.numbers > _LEAST and not own.refusal and own.sizes]
     alone = [own for own in alone if SPECIAL not in own.traits and min(own.sizes[:3]) > 1]
-    pairs = ("attention", "mask"), ("attention", "bias"), ("attention_vjp", "bias")
-    for (operation, option), axis in product(pairs, ("head", "batch entry")):
+    pairs = product(("attention", "attention_vjp"), ("mask", "bias"))
+    for (operation, option), axis, tile in product(pairs, ("head", "batch entry"), (0, _TILE)):
         kinds = {repeated_inside(option): axis == "head"}  # with an axis of batch entries before it
         kinds |= {repeated(option, other): other == axis for other in AXES_OF_PAIRS}
         wanted = {kind for kind, has in kinds.items() if has}
         having = [own for own in alone if {*own.traits} & kinds.keys() == wanted]
-        having = [own for own in having if own.calls[0].operation == operation]
+        having = [own for own in having if own.calls[0].operation == operation and min(own.sizes[3:5]) > tile]
         having.sort(key=lambda own: (own.dtype, len(own.calls[0].arguments), own.numbers, own.name))
         yield from (own.name for own in having[:1])
 

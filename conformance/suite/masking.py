@@ -8,7 +8,7 @@ import numpy as np
 
 from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
 from attnspec.conformance.suite.options import biased, offset, segments, window
-from attnspec.conformance.suite.problem import MASKED, SHAPES, SHARED, Problem, Shape, shared_along
+from attnspec.conformance.suite.problem import MASKED, PLANES, SHAPES, SHARED, Problem, Shape, shared_along
 
 chapter = Chapter("masking")
 
@@ -41,6 +41,16 @@ def mask_for_several(draw: Draw, along: str) -> Iterator[Yielded]:
     """One boolean of a mask is for all entries, heads, queries or keys, and the other axes are whole."""
     for problem in draw.problems((Shape((3, 4), 5, 6, 4, 3, groups=2),)):
         yield problem.arguments | {"mask": shared_along(problem.mask(), SHARED[along])}
+
+
+@chapter.group("MASK-1", "SCORE-4", each=tuple(PLANES), step=1)
+def pairs_in_tiles(draw: Draw, which: str) -> Iterator[Yielded]:
+    """A mask or a bias is read in tiles, of each entry for all heads or of each head for all entries."""
+    option, along = PLANES[which]
+    for problem in draw.problems((Shape((2, 2), 66, 68, 2, 2),)):
+        pairs = problem.mask() if option == "mask" else biased(problem)
+        rules = ("MASK-1",) if option == "mask" else ("SCORE-4",)
+        yield Call(problem.arguments | {option: shared_along(pairs, SHARED[along])}, rules)
 
 
 @chapter.group("MASK-1", "SCORE-4", each=("mask", "bias"))

@@ -155,6 +155,14 @@ SHARED: Mapping[str, tuple[int, ...]] = {
 }
 
 
+#: Arrays with planes for all heads of an entry, or for all entries of a head: the option, and along what.
+PLANES: Mapping[str, tuple[str, str]] = {
+    f"{option} of each {own}": (option, along)
+    for option in ("mask", "bias")
+    for own, along in (("entry", "heads"), ("head", "entries"))
+}
+
+
 def shared_along(full: NDArray[Any], axes: tuple[int, ...]) -> NDArray[Any]:
     """Take a part of an array of pairs that has all axes, some of size 1."""
     places = (slice(0, 1) if axis - full.ndim in axes else slice(None) for axis in range(full.ndim))
