@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from attnspec import SpecError
+from attnspec import OPERATIONS, SpecError
 from attnspec.backends.constraints import fields_about
 from attnspec.conformance.traits import RELATED
 from attnspec.conformance.verdict import Verdict, from_json, to_json
@@ -190,7 +190,10 @@ def _options_without_calls(verdicts: Sequence[Verdict], options: str) -> str:
     values = [verdict for verdict in verdicts if not verdict.refusal and RELATED not in verdict.traits]
     declined = {trait for verdict in values if verdict.declined for trait in verdict.traits}
     judged = {trait for verdict in values if verdict.status != "unsupported" for trait in verdict.traits}
-    names = [name for name in options.split(",") if name in declined - judged]
+    # A function that computes no gradient need not say which cotangents it takes.
+    without = {trait for verdict in values if verdict.code == "no gradient" for trait in verdict.traits}
+    left = declined - judged - (without - OPERATIONS["attention"].arguments.keys())
+    names = [name for name in options.split(",") if name in left]
     return (
         f"it declined every call with {' or '.join(names)}. Declare which of these calls it takes, as the "
         "lines `declined by` say, or leave the argument out of its signature"

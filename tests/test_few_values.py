@@ -140,3 +140,15 @@ def test_a_layout_that_no_call_confirmed_is_said_first():
         for status in ("fail", "pass"):
             report = Report(gather([run_of((PASS, 20), (replace(PASS, status=status, rule="MASK-6"), 1))]))
             assert (said in backend_headline(report, subject)) == (wrong and status == "fail")
+
+
+@pytest.mark.parametrize(("computes", "names"), [(False, "mask"), (True, "mask or d_lse")])
+def test_a_function_without_gradients_need_not_say_which_cotangents_it_takes(computes, names):
+    traits = ("d_lse", "mask")
+    declined = replace(PASS, status="unsupported", declined=True, traits=traits)
+    code = "no gradient of an argument" if computes else "no gradient"
+    run = run_of(
+        (declined, 1), (replace(PASS, status="unsupported", code=code, traits=traits), 1), (PASS, 99)
+    )
+    run.subjects = [replace(SUBJECT, options="mask,d_lse")]
+    assert f"declined every call with {names}. Declare" in outcome(run)[1]

@@ -160,7 +160,7 @@ def test_a_default_scale_is_said_as_a_number_too():
         ),
         (
             "of_padding",
-            {"mask_of_keys": True, "mask": "ignore", "mask_axes": 4},
+            {"mask_of_keys": True, "mask": "ignore", "mask_axes": 4, "mask_of_entries": True},
             {"mask": "key_padding_mask", "bias": "attn_mask"},
         ),
         ("of_keras", {"mask_of_keys": True}, {"mask": "value_mask", "is_causal": "use_causal_mask"}),

@@ -112,8 +112,9 @@ def confirm_axes_of_masks(calls: Calls, convention: Convention) -> Convention:
 def confirm_masks_of_entries(calls: Calls, convention: Convention) -> Convention:
     """Find out whether a mask or a bias of three axes has those of batch entries."""
     inputs = {"mask": calls.inputs.mask, "bias": calls.inputs.bias}
-    shown = [name for name in inputs if name in convention.names]
-    if convention.mask_axes != 4 or convention.mask_of_keys or not shown:
+    whole = {*inputs} - {"mask"} if convention.mask_of_keys else {*inputs}
+    shown = [name for name in inputs if name in whole & convention.names.keys()]
+    if convention.mask_axes != 4 or not shown:
         return convention
     trial, loose = replace(convention, mask_of_entries=True), replace(convention, mask_axes=None)
     for name in shown:
