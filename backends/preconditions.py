@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from attnspec import OPERATIONS
+
 Arguments = Mapping[str, Any]
 
 #: Arrays in which minus infinity is a word: it masks a key, or is the lse of no keys.
@@ -80,6 +82,22 @@ def _has_empty_array(arguments: Arguments) -> bool:
     return any(0 in getattr(x, "shape", ()) for x in arguments.values())
 
 
+def _has_row_of_nothing(arguments: Arguments) -> bool:
+    """Whether a row of attention has no key and no sinks, with the first or the last query at that end."""
+    import numpy as np
+
+    from attnspec.reference import attention
+
+    call = {name: x for name, x in arguments.items() if not name.startswith("return_")}
+    form = OPERATIONS["attention_vjp"].parameters.keys()
+    if call.get("sinks") is not None or not {"query", "key", "value"} <= call.keys() <= form:
+        return False  # a call of a form has such a row in pages, or in a sequence
+    call = {name: x for name, x in call.items() if name in OPERATIONS["attention"].arguments}
+    end = {"query_offset": call["key"].shape[-2] - call["query"].shape[-2]}
+    own = (call, end | call) if call.get("query_positions") is None else (call,)
+    return any(bool(np.isneginf(attention(**x, return_lse=True)[1]).any()) for x in own)
+
+
 #: By the word of a precondition: the calls that are taken, and whether a call is none of them.
 PRECONDITIONS: Mapping[str, tuple[str, Callable[[Arguments], bool]]] = MappingProxyType(
     {
@@ -91,6 +109,7 @@ PRECONDITIONS: Mapping[str, tuple[str, Callable[[Arguments], bool]]] = MappingPr
         "causal": ("windows beside causality", _has_window_alone),
         "near": ("offsets, positions and bounds of windows below 2**30", _has_far_place),
         "nonempty": ("arrays with elements", _has_empty_array),
+        "sinks": ("sinks beside rows with nothing to attend to", _has_row_of_nothing),
     }
 )
 

@@ -41,6 +41,21 @@ def step(q, k_new, v_new, k_pages, v_pages, page_table, lengths):
     pages = (x.transpose(1, 2, 0, 3) for x in (k_pages, v_pages))
     return chunk(*rows, *pages, page_table, lengths)[0][:, 0], k_pages, v_pages
 """
+IN_PLACE = """
+from attnspec.reference import paged_attention
+
+
+def cached(q, k_cache, v_cache, k=None, v=None, *, cache_seqlens, block_table, causal=False):
+    page, rows = k_cache.shape[1], 0 if k is None else k.shape[1]
+    for entry in range(len(q)):
+        for row in range(rows):
+            at = int(cache_seqlens[entry]) + row
+            for cache, new in ((k_cache, k), (v_cache, v)):
+                cache[block_table[entry, at // page], at % page] = new[entry, row]
+    query, keys, values = (x.swapaxes(1, 2) for x in (q, k_cache, v_cache))
+    options = {"block_table": block_table, "key_lengths": cache_seqlens + rows, "is_causal": causal}
+    return paged_attention(query, keys, values, **options).swapaxes(1, 2).astype(q.dtype)
+"""
 #: Arguments that the widths of tables and masks do not depend on.
 PLAIN = {
     *("query", "key_pages", "value_pages", "block_table", "key_lengths", "new_key", "new_value"),
@@ -121,6 +136,19 @@ def test_init_describes_a_function_that_needs_new_keys(name, keys):
         verdicts = check(load("."), cases=names).report.results.verdicts
         statuses = {verdict.status for verdict in verdicts if verdict.dtype == "float32"}
         assert statuses == {"pass" if writes == "True" else "fail"}
+
+
+def test_a_function_that_writes_new_keys_into_its_pages_gets_copies_of_these():
+    Path("in_place.py").write_text(IN_PLACE)
+    text = infer_configuration("./in_place.py:cached")
+    assert "writes = true  # it wrote new keys into its pages, and gets copies of these\n" in text
+    assert "per_entry = true  # with new keys and one length" in text
+    names = ["paging-new-float32", "paging-new-causal-float32", "paging-new-positions-past-a-page-1"]
+    for writes in (True, False):
+        Path("attnspec.toml").write_text(text if writes else text.replace("writes = true", ""))
+        verdicts = check(load("."), cases=names, dtypes=["float32"]).report.results.verdicts
+        judged = {(x.status, x.main_rule if x.bad else "") for x in verdicts if x.dtype == "float32"}
+        assert judged == {("pass", "")} if writes else ("fail", "NUM-4") in judged
 
 
 @pytest.mark.parametrize(

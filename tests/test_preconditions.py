@@ -1,6 +1,8 @@
 """What a kernel requires of the numbers in a call, by its documentation: declared, advised, claimed."""
 
+import tomllib
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,10 +10,11 @@ from test_claim_lines import LINE
 from tests_support import about
 
 from attnspec import Case, reference
-from attnspec.backends import describe
+from attnspec.backends import describe, load
 from attnspec.backends.constraints import Constraints
 from attnspec.backends.errors import BackendError
 from attnspec.backends.preconditions import PRECONDITIONS, breach_of
+from attnspec.backends.user.inference import infer_configuration
 from attnspec.conformance import check
 from attnspec.conformance.attribution.declined import preconditions_of
 from attnspec.conformance.attribution.finding import Finding
@@ -26,6 +29,7 @@ from attnspec.conformance.verdict import Difference, Verdict
 
 ARRAY = np.ones((2, 4, 3), np.float32)
 STARTS = np.array([0, 1, 4])
+HEAD = dict.fromkeys(("query", "key", "value"), ARRAY)
 #: By word: calls that lack it, and calls beside them that do not.
 CALLS = {
     "finite": (
@@ -72,6 +76,17 @@ CALLS = {
         [{"query_offset": 5}, {"query_positions": np.array([7])}, {"window": (3, None), "is_causal": True}],
     ),
     "nonempty": ([{"query": ARRAY[:0]}, {"key": ARRAY[:, :, :0]}], [{"query": ARRAY, "query_offset": 0}]),
+    "sinks": (
+        [
+            HEAD | {"key_lengths": 0},
+            HEAD | {"mask": ARRAY[..., :1] < 1, "d_output": ARRAY},
+        ],
+        [
+            HEAD,
+            HEAD | {"key_lengths": 0, "sinks": np.zeros(1)},
+            HEAD | {"key_starts": STARTS, "key_lengths": 0},
+        ],
+    ),
 }
 
 
@@ -182,6 +197,37 @@ def test_calls_that_lack_a_precondition_come_after_others():
     special = Finding("NUM-11", (replace(verdict, rule="NUM-11", traits=(SPECIAL,)),) * 99)
     rounding = Finding("NUM-5", (replace(verdict, rule="NUM-5"),), kind=PRECISE)
     assert importance(lacking, 10) < importance(rounding, 10) < importance(special, 10)
+
+
+OF_SINKS = """
+import numpy as np
+
+
+def attention(query, key, value, sinks, *, is_causal=False):
+    groups = query.shape[-3] // key.shape[-3]
+    key, value = (np.repeat(x, groups, axis=-3) for x in (key, value))
+    scores = query @ key.swapaxes(-1, -2) * query.shape[-1] ** -0.5
+    seen = np.tri(*scores.shape[-2:], k=key.shape[-2] - query.shape[-2], dtype=bool)
+    scores = np.where(seen, scores, -np.inf) if is_causal else scores
+    sinks = sinks[:, None, None]
+    most = np.maximum(scores.max(axis=-1, keepdims=True, initial=-np.inf), sinks)
+    most = np.where(np.isinf(most) & FINITE, 0, most)
+    terms = np.exp(scores - most)
+    total = terms.sum(axis=-1, keepdims=True) + np.exp(sinks - most)
+    return (terms @ value / np.where(total > 0, total, 1)).astype(query.dtype)
+"""
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.filterwarnings("ignore:invalid value")
+@pytest.mark.parametrize(("finite", "requires"), [("False", ["sinks"]), ("True", None)])
+def test_a_function_that_needs_sinks_and_is_right_beside_finite_ones_requires_them(finite, requires):
+    Path("of_sinks.py").write_text(OF_SINKS.replace("FINITE", finite))
+    text = infer_configuration("./of_sinks.py:attention")
+    found = tomllib.loads(text)["backend"]
+    assert (found.get("requires"), found["dialect"]) == (requires, {"MASK-3": "bottom-right"})
+    Path("attnspec.toml").write_text(text)
+    assert check(load("."), rules=["MASK-3", "MASK-6", "SOFT-5"], quick=True, dtypes=["float32"]).good
 
 
 @pytest.mark.parametrize("slopes", ["end", "signed.end"])

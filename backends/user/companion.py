@@ -101,7 +101,7 @@ def adapt_companion(
         call = with_own_places(call, convention, {*native, *convention.always}, operation)
         encoding = call.get("encoding", "int8")
         call = without_always(call, convention.applied, native, form)
-        call = with_own_new_keys(call, xp) if "new_key" in always else call
+        call = with_own_new_keys(call, xp, needed="new_key" in always, writes=convention.writes)
         call = with_defaults(call, always, convention, xp, form)
         call = with_scales(call, convention.scales, xp, grouped=GROUP in convention.sizes)
         call = for_each_entry(call, xp, form) if convention.per_entry else call

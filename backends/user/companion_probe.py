@@ -29,6 +29,7 @@ from attnspec.backends.user.companion_trials import (
     name_parameters,
     names_of_results,
     precision_of,
+    reads_on,
     text_of_no_call,
     variant_at_end,
     widen,
@@ -43,6 +44,7 @@ from attnspec.backends.user.description import Inference, Known, dtypes_of, infe
 from attnspec.backends.user.empty_rows import variants_of_empty_rows
 from attnspec.backends.user.enough_keys import infer_end_at_length, infer_enough_of_lengths
 from attnspec.backends.user.lists import LISTED, LISTS, has_square_blocks, lists_of_key_heads
+from attnspec.backends.user.new_keys import infer_writes
 from attnspec.backends.user.scales import ENCODINGS, FLAT, FLOAT8, GRANULARITIES, SCALES
 from attnspec.backends.user.shapes import shapes_to_try
 from attnspec.backends.user.signature import required_parameters
@@ -91,6 +93,7 @@ def infer_companion(
     limits |= limits_of_arrays(calls, convention, call, why)
     convention = with_all_blocks(calls, calls.confirm_lengths(convention, call, why), call, why)
     convention = calls.confirm_scales(convention, fit, why)
+    convention = infer_writes(calls, convention, call, why)
     convention = infer_end_at_length(calls, operation, convention, call, why)
     at_end = replace(convention, from_end="bottom-right" in dialect.values())
     convention = with_slopes_of_form(calls, at_end, call, parameters, why) or convention
@@ -164,6 +167,7 @@ class _Calls:
         self.returned: tuple[str, ...] | None = None
         #: What is in memory past the end of each array.
         self.beyond = np.nan
+        self.passed: Call = {}  # what the last call was made with
 
     def first_fit(self, named: Convention, names: Mapping[str, str], known: Known) -> _Fit:
         """Return the first convention in which the required arguments give the right results."""
@@ -271,7 +275,7 @@ class _Calls:
             why["heads"] = "it raised an error with two key heads for four query heads"
         elif not agrees:
             why["layout"] = "right with four key heads for four query heads; with two it did not agree"
-            if self.reads_on(convention, grouped):
+            if reads_on(self, convention, grouped):
                 limits["heads"] = "equal"
                 why["heads"] = "with two key heads for four query heads it read past the end of an array"
         if convention.encoding and "encoding" in call:
@@ -331,11 +335,6 @@ class _Calls:
         distance = self.distance(convention, call, meaning)
         return None if distance is None else distance == 0
 
-    def reads_on(self, convention: Convention, call: Mapping[str, Any]) -> bool:
-        """Whether results depend on what is in memory past the end of an array."""
-        distances = [self.distance(convention, call) for self.beyond in (1.0, np.nan)]
-        return distances[0] != distances[1]
-
     def forward(self, convention: Convention, call: Mapping[str, Any]) -> Call:
         """Return the results of the forward pass that a function of gradients takes."""
         taken = [argument.name for argument in self.form.forward if argument.name in convention.names]
@@ -388,6 +387,7 @@ class _Calls:
             name: with_more(backend.to_library(x), self.beyond) if isinstance(x, np.ndarray) else x
             for name, x in backend.array_library.fit_integers(call).items()
         }
+        self.passed = dict(given)
         arrays = [given.pop(name) for name in self.form.arrays]
         try:
             with backend.array_library.at_call((*arrays, *given.values())):

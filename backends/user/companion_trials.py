@@ -140,6 +140,7 @@ class _Calls(Companion, Protocol):
     form: Operation
     raised: Exception | None
     by_distance: bool
+    beyond: float
 
     def draw(self, convention: Convention, heads: int, dtype: str) -> Call: ...
 
@@ -352,6 +353,14 @@ def with_slopes_of_form(
     if not calls.agrees(convention, call | {"bias": linear_bias(call, from_end=convention.from_end)}):
         why["slopes"] = UNCONFIRMED
     return convention
+
+
+def reads_on(calls: _Calls, convention: Convention, call: Mapping[str, Any]) -> bool:
+    """Whether results depend on what is in memory past the end of an array."""
+    distances = []
+    for calls.beyond in (1.0, np.nan):
+        distances.append(calls.distance(convention, call))
+    return distances[0] != distances[1]
 
 
 def infer_flags_of_form(

@@ -51,6 +51,7 @@ KEYS: Mapping[str, tuple[Any, str]] = {
     "per_entry": (bool, "true or false"),
     "one_query": ((bool, str), 'true, false or "axis"'),
     "at_length": (bool, "true or false"),
+    "writes": (bool, "true or false"),
     "slopes": _STRING,
     "signed_slopes": (bool, "true or false"),
     "scales": _STRING,

@@ -98,6 +98,8 @@ class Convention:
     #: Whether the last query is at the last key of the length, also where `key_lengths` are given. An offset
     #: that says this is not passed; a call with another one is unsupported.
     at_length: bool = False
+    #: Whether it writes new keys into its pages, of which it gets copies (NUM-4).
+    writes: bool = False
     #: Whether it takes one query of each sequence, without an axis of positions, or with one (``axis``).
     one_query: bool | Literal["axis"] = False
     #: The parameter for the slopes of ALiBi, if it takes these in place of a bias. A bias of other numbers is

@@ -9,6 +9,7 @@ import numpy as np
 from attnspec import Operation
 from attnspec.backends.user.calls import B, Calls
 from attnspec.backends.user.convention import Convention
+from attnspec.backends.user.signature import required_parameters
 from attnspec.reference import function
 
 #: What such a row may be: the rule, and the variants of MASK-6.
@@ -19,11 +20,18 @@ _FILL = -10000
 _Call = tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]
 
 
-def note_empty_rows(calls: Calls, convention: Convention, dtypes: Sequence[str]) -> None:
+def note_empty_rows(
+    calls: Calls, convention: Convention, limits: Mapping[str, Any], dtypes: Sequence[str]
+) -> Mapping[str, Any]:
     """Record the variants of MASK-2, MASK-6 and SOFT-7 that rows without a key show.
 
-    A variant is about all arguments of a route. Of a route whose arguments differ nothing is recorded.
+    A variant is about all arguments of a route. Of a route whose arguments differ nothing is recorded. There
+    is none if such rows are right beside sinks, which the function needs: it may require finite ones.
     """
+    if "requires" not in calls.known.keys and _is_right_beside_sinks(calls, convention):
+        seen = "a row left without keys was right beside sinks, which it needs, and NaN beside minus infinity"
+        calls.why["requires"] = "; ".join(filter(None, (calls.why.get("requires"), seen)))
+        return {**limits, "requires": [*limits.get("requires", ()), "sinks"]}
     shown = {dtype: _shown(calls, convention, dtype) for dtype in dtypes}
     for rule in {rule: 0 for variants in shown.values() for rule in variants}:
         of = {dtype: variants[rule] for dtype, variants in shown.items() if rule in variants}
@@ -38,6 +46,23 @@ def note_empty_rows(calls: Calls, convention: Convention, dtypes: Sequence[str])
         elif all(isinstance(variant, str) for variant in variants.values()):
             calls.variants[rule] = variants
             calls.why[rule] = "; ".join(f"in {', '.join(those)} {why}" for why, those in of_why.items())
+    return limits
+
+
+def _is_right_beside_sinks(calls: Calls, convention: Convention) -> bool:
+    """Whether rows without a key are NaN in calls without the sinks that it needs, and right with some."""
+    if convention.names.get("sinks", "sinks") not in required_parameters(calls.function):
+        return False
+    right, wrong = [], False
+    for _, arrays, options, meaning in calls_with_empty_rows(calls, convention, "float32"):
+        sinks = {"sinks": np.linspace(-1, 1, calls.heads, dtype=np.float32)}
+        got, own = (calls.run(convention, arrays, options | each) for each in ({}, sinks))
+        if got is not None and own is not None:
+            wrong |= bool(np.isnan(got["output"]).any())
+            right.append(
+                np.allclose(own["output"], calls.expected(arrays, meaning | sinks)["output"], 0.02, 0.02)
+            )
+    return wrong and bool(right) and all(right)
 
 
 def calls_with_empty_rows(calls: Calls, convention: Convention, dtype: str) -> Iterator[_Call]:

@@ -252,6 +252,7 @@ def _table(inference: Inference, operation: str) -> dict[str, Any]:
         "fixed": convention.fixed,
         "one_query": convention.one_query,
         "at_length": convention.at_length,
+        "writes": convention.writes,
         "past": convention.past,
         "module": convention.module,
         "takes_none": convention.takes_none,

@@ -1,6 +1,7 @@
 """New keys of a paged cache, for a function that writes its keys into the pages in each call."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -9,30 +10,38 @@ from numpy.typing import NDArray
 
 from attnspec.backends.errors import Unsupported
 from attnspec.backends.library.library import device_of
+from attnspec.backends.user.convention import Convention
+from attnspec.backends.user.signature import required_parameters
 from attnspec.backends.user.slopes import integers_of
+from attnspec.backends.user.small_calls import option_values
 
 Integers = NDArray[np.int64]
 #: Each new array, and the array of the pages into which it comes.
 _PAGES = {"new_key": "key_pages", "new_value": "value_pages"}
 
 
-def with_own_new_keys(call: Mapping[str, Any], xp: Any) -> dict[str, Any]:
-    """Write a call as a function takes it that needs as many new keys as queries (PAGE-2).
+def with_own_new_keys(
+    call: Mapping[str, Any], xp: Any, *, needed: bool = True, writes: bool = True
+) -> dict[str, Any]:
+    """Write a call as a function takes it that writes new keys into the pages, or needs as many as queries.
 
-    The new keys are the last positions of each sequence, wherever the call has them. The pages into which
-    they come are copies that no other sequence has, with zeros in their places, so that a key that the
-    function does not write is missing. A call with fewer keys than queries is declined.
+    The pages into which they come are copies that no other sequence has (NUM-4), with zeros in their places,
+    so that a key that the function does not write is missing. If they are needed, the last positions of each
+    sequence are the new keys (PAGE-2), wherever the call has them, and a call with fewer is declined.
     """
-    queries, page, count = call["query"].shape[-2], call["key_pages"].shape[-2], call["key_pages"].shape[0]
+    if not needed and ("new_key" not in call or not writes):
+        return dict(call)
+    wanted = call["query" if needed else "new_key"].shape[-2]
+    page, count = call["key_pages"].shape[-2], call["key_pages"].shape[0]
     batch = call["block_table"].shape[:-1]
     table = integers_of(call["block_table"]).reshape(prod(batch), call["block_table"].shape[-1])
     held = np.broadcast_to(integers_of(call["key_lengths"]), batch).ravel()
     new = call["new_key"].shape[-2] if "new_key" in call else 0
-    before = held + new - queries
+    before = held + new - wanted
     if (before < 0).any():
         raise Unsupported(
-            f"the function takes as many new keys as queries, got {queries} queries of a sequence of "
-            f"{before.min() + queries} keys"
+            f"the function takes as many new keys as queries, got {wanted} queries of a sequence of "
+            f"{before.min() + wanted} keys"
         )
 
     def rows_of(sequences: Integers, places: Integers) -> Integers:
@@ -43,9 +52,9 @@ def with_own_new_keys(call: Mapping[str, Any], xp: Any) -> dict[str, Any]:
         return np.where(of_pages, in_pages, count * page + sequences * new + places - held[sequences])
 
     every = np.arange(len(table))[:, None]
-    last = rows_of(every, before[:, None] + np.arange(queries)).reshape(*batch, queries)
+    last = rows_of(every, before[:, None] + np.arange(wanted)).reshape(*batch, wanted)
     table_of_own, sequences, columns = _with_pages_of_its_own(
-        table, np.minimum(held, before), before + queries, page, count
+        table, np.minimum(held, before), before + wanted, page, count
     )
     places = columns[:, None] * page + np.arange(page)  # (F, K)
     kept = places < before[sequences][:, None]
@@ -65,6 +74,29 @@ def with_own_new_keys(call: Mapping[str, Any], xp: Any) -> dict[str, Any]:
     else:
         own["key_lengths"] = xp.asarray(before.reshape(batch), dtype=lengths.dtype, **on)
     return own
+
+
+def infer_writes(
+    calls: Any, convention: Convention, call: Mapping[str, Any], why: dict[str, str]
+) -> Convention:
+    """Find out whether a function writes its new keys into the pages, by calls of an operation."""
+    own = convention.names.get("new_key")
+    if own is None or own in required_parameters(calls.function):
+        return convention
+    values = option_values(call)
+    call = {**call, **{name: values[name] for name in _PAGES}}
+    if calls.distance(convention, call) is None:
+        return convention
+    pages = calls.backend.to_numpy(calls.passed["key_pages"])
+    if np.array_equal(pages, call["key_pages"], equal_nan=True):
+        return convention
+    why["writes"] = "it wrote new keys into its pages, and gets copies of these"
+    convention = replace(convention, writes=True)
+    shared = {**call, "key_lengths": int(call["key_lengths"].min())}
+    if convention.per_entry or calls.distance(convention, shared) is not None:
+        return convention
+    why["per_entry"] = "with new keys and one length for all batch entries it raised an error"
+    return replace(convention, per_entry=True)
 
 
 def _flat(pages: Any, new: Any, xp: Any) -> Any:

@@ -172,7 +172,7 @@ class Probe(Calls):
         ignored += {own for own in self.guesses if own.lower() in SLOPES} - {*convention.slopes.split()}
         limits = note_one_offset(self, convention, note_precision(self, convention, limits))
         limits = note_empty_axes(self, convention, limits)
-        note_empty_rows(self, convention, limits.get("dtypes", self.backend.dtypes))
+        limits = note_empty_rows(self, convention, limits, limits.get("dtypes", self.backend.dtypes))
         note_gradients(self, convention)
         self.why = note_ignored(self.why, self.function, ignored, flags)
         shared = [own for own in convention.names.values() if [*convention.names.values()].count(own) > 1]

@@ -174,6 +174,7 @@ def settings_of_table(where: str, name: str, table: Mapping[str, Any]) -> Settin
         per_entry=table.get("per_entry", False),
         one_query=table.get("one_query", False),
         at_length=table.get("at_length", False),
+        writes=table.get("writes", False),
         slopes=table.get("slopes", ""),
         signed_slopes=table.get("signed_slopes", False),
         scales=table.get("scales", ""),

@@ -23,6 +23,8 @@ _MOST_CALLS = 200
 _MOST_ALIKE = 60
 #: All failing calls lack what many right calls lack, with this probability, by chance.
 _CHANCE = 0.1
+#: The preconditions that a report suggests. That of sinks is one of functions alone that need these.
+_SUGGESTED = tuple(word for word in PRECONDITIONS if word != "sinks")
 _MULTIPLES = (2, 4, 8, 16, 32, 64, 128)
 
 
@@ -75,7 +77,7 @@ def _breaches(cases: tuple[str, ...], seed: int | None) -> Mapping[str, list[str
     """Return the preconditions that each case lacks; none of a case that another run has."""
     drawn = {item.name: [call.arguments for call in item.calls] for item in _items(cases, seed)}
     return {
-        case: [word for word in PRECONDITIONS if any(breach_of([word], call) for call in drawn.get(case, ()))]
+        case: [word for word in _SUGGESTED if any(breach_of([word], call) for call in drawn.get(case, ()))]
         for case in cases
     }
 
