@@ -308,9 +308,14 @@ def _length_misfit(
     queries, keys = np.array(sizes["L"][:1]), np.array(sizes.get("S", ())[:1], int)
     lengths, new = arguments.get("key_lengths"), getattr(arguments.get("new_key"), "shape", (0, 0))[-2]
     try:
+        if "query_starts" in arguments:
+            queries = np.diff(arguments["query_starts"])
         if "key_starts" in arguments:
-            queries, keys = (np.diff(arguments[name]) for name in ("query_starts", "key_starts"))
-        keys = keys if lengths is None else np.concatenate([keys, np.ravel(lengths) + new])
+            keys = np.diff(arguments["key_starts"])
+        if lengths is not None:
+            keys = np.concatenate(
+                [keys[: 0 if "query_starts" in arguments else None], np.ravel(lengths) + new]
+            )
         fewer = keys < queries
     except (TypeError, ValueError):  # the call is malformed, which is for the function to say
         return ""

@@ -13,6 +13,9 @@ from attnspec.conformance import check
 
 ENOUGH = Constraints(lengths="enough")
 ONES = np.ones((2, 3, 4, 8))
+#: Rows of queries and pages of keys, with three keys of the first sequence and one of the second.
+ROWS = {"query": ONES[0], "key_pages": ONES, "value_pages": ONES, "block_table": np.zeros((2, 2), int)}
+ROWS |= {"key_lengths": np.array([3, 1])}
 
 
 def decode(query, key, value, *, key_lengths=None):
@@ -41,6 +44,14 @@ def decode(query, key, value, *, key_lengths=None):
             "paged_attention",
             {"query": ONES, "key_pages": ONES, "value_pages": ONES}
             | {"block_table": np.zeros((2, 2), int), "key_lengths": np.array([5, 3])},
+            3,
+        ),
+        ("packed_paged_attention", ROWS | {"query_starts": np.array([0, 1, 3])}, 1),
+        ("packed_paged_attention", ROWS | {"query_starts": np.array([0, 2, 3])}, None),
+        (
+            "paged_attention",
+            {"query": ONES, "key_pages": ONES, "value_pages": ONES, "new_key": ONES[..., :2, :]}
+            | {"block_table": np.zeros((2, 2), int), "key_lengths": np.array([2, 1])},
             3,
         ),
     ],
@@ -87,6 +98,13 @@ def of_latent(query, query_rotary, latent, key_rotary, *, key_weight, value_weig
     return reference.latent_attention(*arrays, **own, mask=rows[:, None, :, None], dtype=query.dtype)
 
 
+def of_packed_pages(query, key_pages, value_pages, *, query_starts, block_table, key_lengths):
+    if (np.diff(query_starts) > key_lengths).any():
+        raise ValueError("more queries than keys")
+    own = {"query_starts": query_starts, "block_table": block_table, "key_lengths": key_lengths}
+    return reference.packed_paged_attention(query, key_pages, value_pages, **own, dtype=query.dtype)
+
+
 def plain(query, key, value):
     return reference.attention(query, key, value, dtype=query.dtype)
 
@@ -101,6 +119,7 @@ def wrong_with_few_keys(query, key, value):
         (decode, "; with more queries than keys the first ones give 0: if they stand for no token, write"),
         (of_latent, "; with more queries than keys the first ones give 0: if they stand for no token, write"),
         (refusing, 'lengths = "enough"  # it raised an error with more queries than keys\n'),
+        (of_packed_pages, 'lengths = "enough"  # it raised an error with more queries than keys\n'),
         (wrong_with_few_keys, ""),
         (plain, ""),
     ],
@@ -110,4 +129,4 @@ def test_init_writes_it_if_calls_raise_and_names_it_if_they_give_0(function, why
     text = infer_configuration(f"{function.__module__}:{function.__name__}")
     assert ('lengths = "enough"' in text) == bool(why)
     assert why in text
-    assert ('\nlengths = "enough"' in text) == (function is refusing)
+    assert ('\nlengths = "enough"' in text) == (function in (refusing, of_packed_pages))

@@ -95,8 +95,8 @@ def confirm_axes_of_masks(calls: Calls, convention: Convention) -> Convention:
         fewer = [{name: inputs[name][place]} for place in (0, (0, 0), (0, 0, 0))]
         rows = replace(convention, least_mask_axes=2)
         every = convention, rows, whole, replace(whole, mask_pairs=True)
-        trials = every[:1] if of_keys and name == "mask" else every
-        trials = trials if axes else trials[:2]
+        count = 1 if of_keys and name == "mask" else 4 if axes else 2
+        trials = every[:count]
         trial = next((x for x in trials if all(calls.confirms(x, arrays, y, y) for y in fewer)), convention)
         if trial == rows:
             calls.why["least_mask_axes"] = f"with a {name} of one axis it did not compute attention"

@@ -45,15 +45,18 @@ def infer_enough_of_lengths(
 ) -> dict[str, str]:
     """Infer it from a call of a form in which one length is less than the number of queries."""
     several = isinstance(call.get("key_lengths"), np.ndarray) and "query" in call
-    queries = call["query"].shape[-2] if several else 1
-    if queries < 2 or "query_starts" in call or convention.one_query:
+    packed, queries = "query_starts" in call, call["query"].shape[-2] if several else 1
+    if several and packed:
+        queries = np.diff(call["query_starts"])[0]
+    if queries < 2 or convention.one_query:
         return {}
     lengths = call["key_lengths"].copy()
     lengths[0] = 1
     short = {**call, "key_lengths": lengths}
-    tokens = _tokens(queries, lengths)[:, None]
-    agrees = calls.agrees(convention, short)
-    zeros = agrees is False and bool(calls.agrees(convention, short, {**short, "mask": tokens}))
+    agrees, zeros = calls.agrees(convention, short), False
+    if agrees is False and not packed:
+        tokens = _tokens(queries, lengths)[:, None]
+        zeros = bool(calls.agrees(convention, short, {**short, "mask": tokens}))
     return _limit(raises=agrees is None, zeros=zeros, why=why)
 
 

@@ -115,7 +115,8 @@ def with_an_option(draw: Draw, option: str) -> Iterator[Yielded]:
 def sequences_across_tiles(draw: Draw, size: str) -> Iterator[Yielded]:
     """Sequences begin and end inside tiles, at their edges and one after them."""
     for random, dtype, row in draw_in_turn(draw, _TILES[size]):
-        yield _draw_call(random, dtype, row, **({"is_causal": True} if size == "16" else {}))
+        causal: Arguments = {"is_causal": True} if size == "16" else {}
+        yield _draw_call(random, dtype, row, **causal)
 
 
 @chapter.group("PACK-1", "ERR-1", operation=_FORWARD, each=("int32", "int8", "transposed"))
