@@ -102,7 +102,9 @@ def of_packed_pages(query, key_pages, value_pages, *, query_starts, block_table,
     if (np.diff(query_starts) > key_lengths).any():
         raise ValueError("more queries than keys")
     own = {"query_starts": query_starts, "block_table": block_table, "key_lengths": key_lengths}
-    return reference.packed_paged_attention(query, key_pages, value_pages, **own, dtype=query.dtype)
+    return reference.function("packed_paged_attention")(query, key_pages, value_pages, **own).astype(
+        query.dtype
+    )
 
 
 def plain(query, key, value):
