@@ -312,10 +312,7 @@ def _length_misfit(
             queries = np.diff(arguments["query_starts"])
         if "key_starts" in arguments:
             keys = np.diff(arguments["key_starts"])
-        if lengths is not None:
-            keys = np.concatenate(
-                [keys[: 0 if "query_starts" in arguments else None], np.ravel(lengths) + new]
-            )
+        keys = keys if lengths is None else np.concatenate([keys, np.ravel(lengths) + new])
         fewer = keys < queries
     except (TypeError, ValueError):  # the call is malformed, which is for the function to say
         return ""

@@ -46,8 +46,6 @@ def infer_enough_of_lengths(
     """Infer it from a call of a form in which one length is less than the number of queries."""
     several = isinstance(call.get("key_lengths"), np.ndarray) and "query" in call
     packed, queries = "query_starts" in call, call["query"].shape[-2] if several else 1
-    if several and packed:
-        queries = np.diff(call["query_starts"])[0]
     if queries < 2 or convention.one_query:
         return {}
     lengths = call["key_lengths"].copy()
