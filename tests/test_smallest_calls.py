@@ -192,7 +192,10 @@ def test_one_mask_and_one_bias_for_several_heads_or_entries_are_in_the_smallest_
     [
         "window whose edge crosses tiles",
         "diagonal that crosses tiles",
-        "entries that end before others",
+        *(
+            f"entries that end before others: {x}"
+            for x in ("longest first", "shortest first", "mask", "bias")
+        ),
         "rows that rise by much and by little: keys",
         "distances that half precision rounds",
         "linear bias of more keys: causality",

@@ -28,7 +28,6 @@ from attnspec.conformance.traits import (
     SPECIAL,
     UNEQUAL,
     WHOLE_PAGES,
-    by_entry,
     repeated,
     repeated_inside,
     zero,
@@ -45,8 +44,6 @@ _OF_A_FORM = 20
 _MOST_OF_AN_ARGUMENT = 8192
 #: A call of half precision may have more: the sum over a thousand keys shows where it is held.
 _MOST_IN_HALF = 9000
-#: So many keys of a query are one split, and more are several.
-_SPLIT = 128
 #: A small tile of keys, and how many calls with an option show each size in tiles: a window may be too wide.
 _TILE, _SHOWN = 32, (1, 1, 2, 2)
 WIDE = ("float32", "float64")
@@ -168,10 +165,7 @@ def _calls_of_sizes(dtypes: Collection[str]) -> Iterator[str]:
         having = (case for case in plain if wanted <= {*case.traits})
         plainest = sorted(having, key=lambda case: (len(case.calls[0].arguments), case.numbers))
         yield from (case.name for case in plainest[:count])
-    split = {ONE_QUERY, by_entry("key_lengths")}
-    wide = [case for case in plain if split <= {*case.traits} and case.sizes]
-    wide = [case for case in wide if case.sizes[4] > _SPLIT and min(case.sizes[5:7]) > 1]
-    yield from (case.name for case in sorted(wide, key=lambda case: case.numbers)[:1])
+    yield from (case.name for case in plain if case.group.startswith("entries that end before others"))
 
 
 def _calls_over_tiles(outlines: Iterable[Outline]) -> Iterator[str]:

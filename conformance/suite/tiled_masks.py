@@ -211,11 +211,16 @@ def ends_at_the_edges_of_tiles(draw: Draw, name: str) -> Iterator[Yielded]:
         yield _call(problem, options(np.resize(_EDGES, problem.batch)), (rule,))
 
 
-@chapter.group("MASK-9", step=1)
-def entries_that_end_before_others(draw: Draw) -> Iterator[Yielded]:
-    """Keys that are split for the longest entry leave a split of a shorter entry without a key."""
+@chapter.group("MASK-9", "MASK-1", each=("longest first", "shortest first", "mask", "bias"), step=1)
+def entries_that_end_before_others(draw: Draw, which: str) -> Iterator[Yielded]:
+    """Tiles or splits of the keys of the longest entry, or of the first, are no others' tiles."""
+    lengths = np.array([140, 33, 20] if which == "longest first" else [20, 140, 33])
     for problem in in_two_dtypes(draw, (Shape((3, 1), 1, 140, 4, 4),)):
-        yield _call(problem, {"key_lengths": np.array([140, 33, 20])}, ("MASK-9",))
+        seen = np.arange(140) < lengths[:, None, None, None]
+        bias = np.where(seen, 0, -np.inf).astype(problem.query.dtype)
+        own: Options = {"mask": {"mask": seen}, "bias": {"bias": bias}}.get(which, {"key_lengths": lengths})
+        rule = {"mask": "MASK-1", "bias": "MASK-2"}.get(which, "MASK-9")
+        yield _call(problem, own, (rule,))
 
 
 def _call(problem: Problem, options: Options, rules: tuple[str, ...]) -> Call:
