@@ -107,6 +107,24 @@ def test_a_sequence_of_fewer_keys_than_queries_is_declined():
 
 
 @pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"key_lengths": 99}, "a malformed call"),
+        ({"block_table": np.array([99, 99, 99])}, "a malformed call"),
+        ({"new_key": np.ones((2, 2, 3, 2), np.float32)}, "a malformed call"),
+        ({"new_value": None}, "the function takes new keys and new values together, got new_key alone"),
+    ],
+)
+def test_a_malformed_call_is_declined_and_not_rejected_in_place_of_the_function(change, reason):
+    call = dict(find("paging-new-causal-float32").arguments)
+    call = {name: x for name, x in (call | change).items() if x is not None}
+    with pytest.raises(Unsupported, match=reason):
+        with_own_new_keys(call, np)
+    if "new_value" in change:
+        assert with_own_new_keys(call, np, needed=False) == call, "which is for the function to reject"
+
+
+@pytest.mark.parametrize(
     ("name", "keys"),
     [
         ("chunk", {"always": {"is_causal": True}, "returns": ["output", "lse"]}),

@@ -29,8 +29,18 @@ def with_own_new_keys(
     so that a key that the function does not write is missing. If they are needed, the last positions of each
     sequence are the new keys (PAGE-2), wherever the call has them, and a call with fewer is declined.
     """
-    if not needed and ("new_key" not in call or not writes):
+    given = [name for name in _PAGES if name in call]
+    if not needed and (len(given) < len(_PAGES) or not writes):
         return dict(call)
+    if len(given) == 1:
+        raise Unsupported(f"the function takes new keys and new values together, got {given[0]} alone")
+    try:
+        return _with_new_keys(call, xp, needed=needed)
+    except (IndexError, TypeError, ValueError) as error:
+        raise Unsupported("a malformed call has no positions that may be new keys") from error
+
+
+def _with_new_keys(call: Mapping[str, Any], xp: Any, *, needed: bool) -> dict[str, Any]:
     wanted = call["query" if needed else "new_key"].shape[-2]
     page, count = call["key_pages"].shape[-2], call["key_pages"].shape[0]
     batch = call["block_table"].shape[:-1]
@@ -47,7 +57,7 @@ def with_own_new_keys(
     def rows_of(sequences: Integers, places: Integers) -> Integers:
         """Return where the places of sequences are among the rows of the pages and then of the new keys."""
         of_pages = places < held[sequences]
-        columns = np.where(of_pages, places // page, 0)
+        columns = np.where(of_pages, np.minimum(places // page, table.shape[-1] - 1), 0)
         in_pages = table[sequences, columns] * page + places % page if table.size else 0 * places
         return np.where(of_pages, in_pages, count * page + sequences * new + places - held[sequences])
 
@@ -59,6 +69,11 @@ def with_own_new_keys(
     places = columns[:, None] * page + np.arange(page)  # (F, K)
     kept = places < before[sequences][:, None]
     rows = np.where(kept, rows_of(sequences[:, None], np.where(kept, places, 0)), 0)
+    most = count * page + len(table) * new
+    if not all(((x >= 0) & (x < most)).all() for x in (last, rows[kept])):
+        raise IndexError("expected page numbers of pages")
+    if (held > table.shape[-1] * page).any():
+        raise IndexError("expected lengths of positions in the table")
     own = dict(call)
     for name, pages in _PAGES.items():
         old = _flat(call[pages], call.get(name), xp)
