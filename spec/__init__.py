@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from attnspec.case import Alternative, Case, Figure, Misuse, Provenance
     from attnspec.golden import cases, find_case
 
-__version__ = "2026.11.25.dev96"
+__version__ = "2026.11.25.dev97"
 
 __all__ = [
     "CHAPTERS",

@@ -84,8 +84,7 @@ def distances_that_half_precision_rounds(draw: Draw, operation: str) -> Iterator
         call = _problem(draw, operation, dtype, sizes)
         wide = call | {"query": call["query"].astype("float32")}
         own: Arguments = {"bias": linear_bias(wide, from_end=end)}
-        late = call["key"].shape[-2] - call["query"].shape[-2] if operation == "attention" else 0
-        own |= {"is_causal": True, "query_offset": late} if end and late else {}
+        own |= {"is_causal": True} if end and operation == "attention" else {}
         bias = Misuse("bias", allowed=True)  # of another dtype than the query, for those that take a bias
         given = Call(call | own, operation=operation, misuse=bias, outputs=("output",))
         yield Calls((given,), _judge_with_slopes)
