@@ -14,7 +14,7 @@ from attnspec.conformance.suite.errors import judge_each
 from attnspec.conformance.suite.gradients import cotangents
 from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
 from attnspec.conformance.suite.options import NO_PAIRS, OPTIONS, draw_option, dropout, sinks
-from attnspec.conformance.suite.problem import GROUPED, MASKED, PLANES, SHAPES, SHARED, Shape, shared_along
+from attnspec.conformance.suite.problem import GROUPED, MASKED, PLANES, SHAPES, SHARED, Shape, share_along
 
 chapter = Chapter("gradients")
 
@@ -87,7 +87,7 @@ def bias_that_is_broadcast(draw: Draw) -> Iterator[Yielded]:
 def bias_for_several(draw: Draw, along: str) -> Iterator[Yielded]:
     """The gradient of a bias is summed over entries, heads, queries or keys, and over none of the others."""
     for problem in draw.problems((Shape((3, 4), 5, 6, 4, 3, groups=2),)):
-        bias = shared_along(problem.array(*problem.shape), SHARED[along])
+        bias = share_along(problem.array(*problem.shape), SHARED[along])
         yield problem.arguments | {"bias": bias} | cotangents(problem)
 
 
@@ -97,7 +97,7 @@ def pairs_in_tiles(draw: Draw, which: str) -> Iterator[Yielded]:
     option, along = PLANES[which]
     for problem in draw.problems((Shape((2, 2), 34, 66, 2, 2),)):
         pairs = problem.mask() if option == "mask" else problem.array(*problem.shape)
-        call = problem.arguments | {option: shared_along(pairs, SHARED[along])} | cotangents(problem)
+        call = problem.arguments | {option: share_along(pairs, SHARED[along])} | cotangents(problem)
         yield Call(call, ("GRAD-4",) if option == "bias" else ("MASK-1", "GRAD-9"))
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
 from attnspec.conformance.suite.options import biased, offset, segments, window
-from attnspec.conformance.suite.problem import MASKED, PLANES, SHAPES, SHARED, Problem, Shape, shared_along
+from attnspec.conformance.suite.problem import MASKED, PLANES, SHAPES, SHARED, Problem, Shape, share_along
 
 chapter = Chapter("masking")
 
@@ -40,7 +40,7 @@ def mask_of_batch_entries(draw: Draw) -> Iterator[Yielded]:
 def mask_for_several(draw: Draw, along: str) -> Iterator[Yielded]:
     """One boolean of a mask is for all entries, heads, queries or keys, and the other axes are whole."""
     for problem in draw.problems((Shape((3, 4), 5, 6, 4, 3, groups=2),)):
-        yield problem.arguments | {"mask": shared_along(problem.mask(), SHARED[along])}
+        yield problem.arguments | {"mask": share_along(problem.mask(), SHARED[along])}
 
 
 @chapter.group("MASK-1", "SCORE-4", each=tuple(PLANES), step=1)
@@ -50,7 +50,7 @@ def pairs_in_tiles(draw: Draw, which: str) -> Iterator[Yielded]:
     for problem in draw.problems((Shape((2, 2), 66, 68, 2, 2),)):
         pairs = problem.mask() if option == "mask" else biased(problem)
         rules = ("MASK-1",) if option == "mask" else ("SCORE-4",)
-        yield Call(problem.arguments | {option: shared_along(pairs, SHARED[along])}, rules)
+        yield Call(problem.arguments | {option: share_along(pairs, SHARED[along])}, rules)
 
 
 @chapter.group("MASK-1", "SCORE-4", each=("mask", "bias"))

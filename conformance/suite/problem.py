@@ -163,8 +163,8 @@ PLANES: Mapping[str, tuple[str, str]] = {
 }
 
 
-def shared_along(full: NDArray[Any], axes: tuple[int, ...]) -> NDArray[Any]:
-    """Take a part of an array of pairs that has all axes, some of size 1."""
+def share_along(full: NDArray[Any], axes: tuple[int, ...]) -> NDArray[Any]:
+    """Take one number for several along some axes of an array of pairs, which keep a size of 1."""
     places = (slice(0, 1) if axis - full.ndim in axes else slice(None) for axis in range(full.ndim))
     return np.array(full[tuple(places)])
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
 from attnspec.conformance.suite.options import biased
-from attnspec.conformance.suite.problem import MASKED, SHAPES, SHARED, Shape, shared_along
+from attnspec.conformance.suite.problem import MASKED, SHAPES, SHARED, Shape, share_along
 
 chapter = Chapter("scores")
 
@@ -127,4 +127,4 @@ def scores_by_themselves(draw: Draw) -> Iterator[Yielded]:
 def bias_for_several(draw: Draw, along: str) -> Iterator[Yielded]:
     """One number of a bias is for all entries, heads, queries or keys, and the other axes are whole."""
     for problem in draw.problems((Shape((3, 4), 5, 6, 4, 3, groups=2),)):
-        yield problem.arguments | {"bias": shared_along(problem.array(*problem.shape), SHARED[along])}
+        yield problem.arguments | {"bias": share_along(problem.array(*problem.shape), SHARED[along])}
