@@ -145,8 +145,11 @@ ENTRIES = (
     _correct("heads_by_all_to_all",
              "Exchange rows for heads, attend with whole groups of heads, and exchange them back.",
              replace(GATHER, meshed=_over_heads)),
-    _correct("partials_in_base_2", "Hold the lse of partial results in base 2, and merge by powers of 2.",
-             replace(RING, partial=_base_2, merged=_merged_in_base_2, sunk=_natural)),
+    # Weights from an lse that was converted have its rounding, which NUM-2 does not allow them.
+    replace(
+        _correct("partials_in_base_2", "Hold the lse of partial results in base 2, and merge by powers of 2.",
+                 replace(RING, partial=_base_2, merged=_merged_in_base_2, sunk=_natural)),
+        lacks=("return_weights",)),
     _correct("partials_not_normalised", "Keep sums and maxima of shards, and divide after the last step.",
              replace(RING, partial=_unnormalised, merged=_rescaled, sunk=_divided)),
     _correct("partials_rounded", "Round the output of each shard to the dtype of the result.",
