@@ -83,7 +83,7 @@ def forget() -> None:
 
 
 def encode(entries: Mapping[str, Values], left_out: Mapping[str, Values] | None = None) -> bytes:
-    """Return the bytes of a file, which depend only on the values by fingerprint and on zlib.
+    """Return the bytes of a file, which depend only on the values by fingerprint, on zlib and on liblzma.
 
     Of the values that are left out it has the digests.
     """
@@ -113,8 +113,10 @@ def encode(entries: Mapping[str, Values], left_out: Mapping[str, Values] | None 
         for name, column in columns.items():
             part = io.BytesIO()
             np.save(part, column)
+            # Sorted keys take a fifth less by LZMA, which takes eight times as long to read.
+            method = zipfile.ZIP_LZMA if name == "digest_keys" else zipfile.ZIP_DEFLATED
             # A fixed date, so that the bytes depend only on the numbers.
-            archive.writestr(zipfile.ZipInfo(f"{name}.npy"), part.getvalue(), zipfile.ZIP_DEFLATED, 9)
+            archive.writestr(zipfile.ZipInfo(f"{name}.npy"), part.getvalue(), method, 9)
     return buffer.getvalue()
 
 
