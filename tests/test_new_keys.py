@@ -64,9 +64,7 @@ PLAIN = {
 
 
 def write(name, *, writes="True", returned="lse"):
-    text = KERNEL.replace("WRITES", writes).replace("RETURNED", returned)
-    Path(f"{name}.py").write_text(text)
-    return text
+    Path(f"{name}.py").write_text(KERNEL.replace("WRITES", writes).replace("RETURNED", returned))
 
 
 def plain_cases():

@@ -213,7 +213,7 @@ def ends_at_the_edges_of_tiles(draw: Draw, name: str) -> Iterator[Yielded]:
 
 @chapter.group("MASK-9", "MASK-1", each=("longest first", "shortest first", "mask", "bias"), step=1)
 def entries_that_end_before_others(draw: Draw, which: str) -> Iterator[Yielded]:
-    """Tiles or splits of the keys of the longest entry, or of the first, are no others' tiles."""
+    """Each entry has its own last tile of keys, not that of the longest entry or of the first."""
     lengths = np.array([140, 33, 20] if which == "longest first" else [20, 140, 33])
     for problem in in_two_dtypes(draw, (Shape((3, 1), 1, 140, 4, 4),)):
         seen = np.arange(140) < lengths[:, None, None, None]
